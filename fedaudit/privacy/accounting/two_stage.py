@@ -156,15 +156,7 @@ class TwoStageAccountant(Accountant):
         for event, count in counts.items():
             assert isinstance(event, TwoStage)
             divergences += count * round_curve(event, TWO_STAGE_ORDERS, observer=self._observer)
-        epsilon, order = best_epsilon(divergences, orders, delta)
-        return renyi_spending(
-            epsilon,
-            order,
-            orders=orders,
-            delta=delta,
-            adjacency=self.adjacency,
-            accountant=self.name,
-        )
+        return renyi_spending(*best_epsilon(divergences, orders, delta), orders=TWO_STAGE_ORDERS)
 
 
 @dataclass(frozen=True, kw_only=True)

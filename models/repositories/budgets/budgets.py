@@ -67,12 +67,10 @@ class Budgets(ScopedRepository):
         self._reader = BudgetReader.of(session)
 
     def budgets(self, federation_id: str, *, shown: bool = True) -> list[Budget]:
-        """Every budget that was set or spent from; none of another project's federation. Not
-        `shown`: without what trainers elsewhere declare, on which nothing depends. Of an epsilon
-        without what is reserved and spent, which `composed` adds."""
-        sharing = self._sharing(federation_id)
-        if sharing is None:
-            return []
+        """Every budget that was set or spent from. Not `shown`: without what trainers elsewhere
+        declare, on which nothing depends. Of an epsilon without what is reserved and spent, which
+        `composed` adds. Raises LookupError as `sharing`."""
+        sharing = self.sharing(federation_id)
         pools: dict[tuple[object, ...], list[BookedBudget]] = defaultdict(list)
         for row in self._reader.rows(sharing):
             pools[row.pool].append(row)
@@ -99,7 +97,7 @@ class Budgets(ScopedRepository):
             return budget
         shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
         counted = self._counted(federation_id, budget)
-        declared = self._reader.declared(self.sharing_ids(federation_id)) if counted.rows else ()
+        declared = self._reader.declared(self.sharing(federation_id).ids) if counted.rows else ()
         ledgers = {one.ledger_id for one in declared}
         for unit, unit_key in counted.groups():
             mine = counted.about(unit, unit_key)
@@ -124,20 +122,10 @@ class Budgets(ScopedRepository):
         """The same of another project."""
         return Budgets(self.session, project_id, price=self._price)
 
-    def sharing_ids(self, federation_id: str) -> tuple[str, ...]:
-        """The federations whose spending counts together with this one's."""
-        sharing = self._sharing(federation_id)
-        return () if sharing is None else sharing.ids
-
-    def forbids_simulation(self, federation_id: str) -> bool:
-        """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
-        sharing = self._sharing(federation_id)
-        return sharing is not None and sharing.forbids_simulation
-
-    def is_owner(self, federation_id: str) -> bool:
-        """Whether no other project's totals and policy hold for this one's federation."""
-        sharing = self._sharing(federation_id)
-        return sharing is None or sharing.is_owner
+    def sharing(self, federation_id: str) -> Sharing:
+        """The federations whose spending counts together with this one's. Raises LookupError where
+        the project has no such federation."""
+        return self._reader.sharing(self.project_id, federation_id)
 
     def hold(self, federation_id: str) -> Federation | None:
         """Locks a federation and its content until the transaction ends: meanwhile no other
@@ -336,25 +324,17 @@ class Budgets(ScopedRepository):
             self._change(one, state=SETTLED, compositions=count, curve=after(one, count))
         return bool(held)
 
-    def _sharing(self, federation_id: str) -> Sharing | None:
-        return self._reader.sharing(self.project_id, federation_id)
-
     def _pool(self, key: Mapping[str, object]) -> Pool:
         """All that counts together with a budget of this project."""
-        sharing = self._sharing(str(key["federation_id"]))
-        if sharing is None:
-            raise LookupError(f"federation {key['federation_id']}: not of this project")
+        sharing = self.sharing(str(key["federation_id"]))
         wanted = tuple(key[name] for name in POOL)
         return Pool([row for row in self._reader.rows(sharing) if row.pool == wanted], sharing)
 
     def _enter(self, key: Mapping[str, object]) -> None:
-        """The budget of this key exists from now on."""
+        """The budget of this key exists from now on. Raises LookupError as `sharing`."""
         if self._reader.known(key) is not None:
             return
-        federation_id = str(key["federation_id"])
-        mine = self._select(Federation).where(Federation.id == federation_id)
-        if not self._reader.holds(federation_id) and self._one(mine) is None:
-            raise LookupError(f"federation {federation_id}: this project has no such federation")
+        self.sharing(str(key["federation_id"]))
         self._insert_absent(FederationBudget, {**key, "project_id": self.project_id, "total": None})
         self._reader.added(key)
 
@@ -385,7 +365,7 @@ class Budgets(ScopedRepository):
         ]
 
     def _counted(self, federation_id: str, budget: Budget) -> CountedEpsilons:
-        ids, observers = self.sharing_ids(federation_id), counts_for(budget)
+        ids, observers = self.sharing(federation_id).ids, counts_for(budget)
         return self._reader.counted(
             Counts(ids, budget.book, budget.adjacency, observers, budget.for_clients)
         )

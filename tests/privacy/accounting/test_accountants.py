@@ -102,11 +102,6 @@ class AccountantRules:
         with pytest.raises(ValueError, match="negative"):
             self.new().compose(self.event(), -1)
 
-    def test_the_figure_says_what_it_holds_for(self):
-        spent = self.new().compose(self.event()).spent(DELTA)
-        assert (spent.delta, spent.adjacency) == (DELTA, self.new().adjacency)
-        assert spent.accountant == self.new().name
-
     def test_epsilon_is_monotone(self):
         @settings(max_examples=self.examples, deadline=None)
         @given(
