@@ -1,22 +1,26 @@
-"""The OpenAPI document: problems instead of the framework's errors, and the spec's own schema."""
+"""The OpenAPI document: problems instead of the framework's errors, and the spec's own schema; and
+the routes that it describes."""
 
+import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.responses import Response
 
+from api.http.bodies import JsonBody, validated
 from api.http.problems import MEDIA_TYPE, Problem
 from api.schemas.experiments import ExperimentEvent, ProjectedEpsilon
 from api.schemas.federations import Profile
 from api.schemas.people import EnvelopeBody
 from fedaudit import __version__
-from fedaudit.spec.base import STANDS_FOR
+from fedaudit.spec.base import STANDS_FOR, Described
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -66,14 +70,9 @@ def schema_of(model: type[BaseModel]) -> dict[str, str]:
 
 
 def problems(*statuses: int) -> Responses:
-    """The declaration of these failures and of those that every call under /v1 may end in."""
-    return {
-        status: {
-            "description": _WHAT[status],
-            "content": {MEDIA_TYPE: {"schema": schema_of(Problem)}},
-        }
-        for status in sorted({*_ALWAYS, *statuses})
-    }
+    """The declaration of these failures, beside those that `Router` declares."""
+    content = {MEDIA_TYPE: {"schema": schema_of(Problem)}}
+    return {status: {"description": _WHAT[status], "content": content} for status in statuses}
 
 
 def contents(description: str, media_type: str, schema: Any, *failures: int) -> Responses:
@@ -103,10 +102,42 @@ def located(status: int, description: str, what: str, **more: Any) -> Responses:
 
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
-    """The declaration of a body that the route reads itself, with the model's example."""
+    """The declaration of a body that a route reads, with the model's example."""
     EXAMPLES[model] = _CONSTANT["examples"][model.__name__]
     described = {"schema": schema_of(model), "example": EXAMPLES[model]}
     return {"requestBody": {"required": True, "content": {"application/json": described}}}
+
+
+class Router(APIRouter):
+    """Routes of the HTTP interface. A parameter whose type is `Described` is the request's body. A
+    failure that follows from a path or body, or that every request may end in, is declared here."""
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """As FastAPI's, which reads bodies less strictly."""
+        given, body = inspect.signature(endpoint), options["openapi_extra"] or {}
+        by_name = {
+            name: one.replace(kind=one.KEYWORD_ONLY) for name, one in given.parameters.items()
+        }
+        for name, one in by_name.items():
+            if isinstance(one.annotation, type) and issubclass(one.annotation, Described):
+                body = request_body(one.annotation)
+                by_name[name] = one.replace(default=Depends(_reader_of(one.annotation)))
+        parameters = list(by_name.values())
+        endpoint.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+        missing = (404,) if "{" in self.prefix + path else ()
+        wrong_type = (415,) if "requestBody" in body else ()
+        answers = problems(*_ALWAYS, *missing, *wrong_type) | (options["responses"] or {})
+        if {"content", _BY_VALUE} & answers.get(200, {}).keys():
+            options["response_class"] = Response  # it is written by the route
+        options |= {"openapi_extra": body, "responses": answers}
+        super().add_api_route(path, endpoint, **options)
+
+
+def _reader_of(model: type[Described]) -> Callable[..., Any]:
+    async def read(value: JsonBody) -> Described:
+        return validated(model, value)
+
+    return read
 
 
 def query_parameters(model: type[BaseModel]) -> dict[str, Any]:

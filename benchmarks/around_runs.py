@@ -1,9 +1,10 @@
 """What a service takes around the rounds: `python -m benchmarks.around_runs --data DATA`.
 
 Milliseconds of processor time on Postgres: of the worker for a run of the hospital task in a stack,
-and for one more beside these; of the API for a submission, a list of 20, and the end of a sweep of
-1,000 queued cells (in all). `--before` names a checkout of another commit: both are measured in
-turn, each by its own service, and the smallest of the turns is shown.
+and for one more beside these; of the API for a submission, a list of 20, the end of a sweep of
+1,000 queued cells (in all), and, as the least that any request costs, a read of one experiment.
+`--before` names a checkout of another commit: both are measured in turn, each by its own service,
+and the smallest of the turns is shown.
 """
 
 import argparse
@@ -73,7 +74,9 @@ def measure(sources: Path, cells: int, rounds: int, *, alone: bool) -> dict[str,
         if alone:
             return found
         spec = synthetic_linear(seed=1, rounds=200).model_dump(mode="json")
+        submitted = client.submit(spec)["id"]
         asked: dict[str, Callable[[], httpx.Response]] = {
+            "read of one experiment": partial(plain.get, f"/v1/experiments/{submitted}"),
             "submission": partial(plain.post, "/v1/experiments", json=spec),
             "list of 20": partial(plain.get, "/v1/experiments", params={"limit": 20}),
         }

@@ -7,15 +7,15 @@ _LOSS = "loss"
 NEARLY_CONSTANT = "one outcome is predicted for nearly all rows, so equal rates mean nothing"
 OF_OUTCOME = "right predictions of the favourable outcome"
 _NEARLY = ((0.99, 0.5), (0.9, 0.1))
-"""A share of rows with one and the same prediction, and how often at least, for it, what is
-predicted otherwise must be as frequent as what happens otherwise: a rare outcome that is predicted
-half as often as it occurs is not overlooked."""
+"""The share of rows with one prediction from which a model may be nearly constant, and the ratio of
+other predictions to other outcomes below which it is: a rare outcome that is predicted half as
+often as it occurs is not overlooked."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether the model is degenerate; None where that is not known. With its reason, except where
-    it is shown not to be."""
+    """Whether the model is degenerate, or None if unknown, with the reason unless it is shown not
+    to be."""
 
     degenerate: bool | None
     reason: str | None

@@ -25,11 +25,9 @@ def fixed_order_sum(values: Tensor, dim: int) -> Tensor:
 
 
 def sum_along(values: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """The sum along `dim`, whose digits do not depend on how long the other axes are.
-
-    On the host torch's own, which adds up each sum by itself. A GPU divides its threads by all
-    axes: the sum of a record's gradient had other digits there beside other silos.
-    """
+    """The sum along `dim`, whose digits do not depend on the length of the other axes. On the host
+    it is torch's, which adds up each sum by itself. A GPU divides its threads over all axes: the
+    sum of a record's gradient had other digits there beside other silos."""
     if values.device.type == "cpu":
         return values.sum(dim, dtype=dtype)
     return fixed_order_sum(values.to(dtype or values.dtype), dim)
@@ -49,10 +47,8 @@ def square_root(values: Tensor) -> Tensor:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within, torch computes on one thread; afterwards on as many as before.
-
-    What a large sum, convolution or matrix product adds up in which order depends on their number.
-    """
+    """Torch computes on one thread within, and afterwards on as many as before. The order in which
+    a large sum, convolution or matrix product adds up depends on their number."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -62,8 +58,9 @@ def one_thread() -> Iterator[None]:
 
 
 def prepared_device(name: str) -> torch.device:
-    """The device, `cpu` or `cuda:N`, whose convolutions give the same digits each time, in full
-    single precision: a GPU's keep 10 bits of products (TF32) and add up in any order by default."""
+    """The device, `cpu` or `cuda:N`, set so that convolutions give the same digits each time, in
+    full single precision: by default a GPU keeps 10 bits of products (TF32) and adds up in any
+    order."""
     device = torch.device(name)
     if device.type == "cuda":
         torch.backends.cudnn.allow_tf32 = False

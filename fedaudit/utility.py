@@ -1,10 +1,10 @@
 """A model beside the best constant prediction, on the same rows, client by client.
 
 That is one answer for every row of a hypothesis. A class is always the most frequent one of the
-rows that are scored, and the probabilities behind its loss are their frequencies. A number is that
-with the smallest loss. So nothing of the training data goes into it. Of several hypotheses each has
-a constant of its own: clients choose between them by their own rows, so a model of constants may be
-better than any one of them, and still ignores the row that it predicts.
+scored rows, and the probabilities behind its loss are their frequencies. A number is the one with
+the smallest loss. So it contains nothing of the training data. Each of several hypotheses has its
+own constant: clients choose between them by their own rows, so a model of constants may be better
+than any one of them, and still ignores the row that it predicts.
 """
 
 import math
@@ -162,8 +162,8 @@ def _losses(shares: Floats, own: Ints, truth: Ints, shape: LossShape) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """The rows of one client that one hypothesis predicts, by what their sum of squares about any
-    number follows from. [parts] each."""
+    """The rows of one client that one hypothesis predicts, as what determines their sum of squares
+    about any number: [parts] each."""
 
     client: Ints
     hypothesis: Ints
@@ -222,11 +222,9 @@ def _smallest(rows: MeasuredRows, weights: Floats, start: Floats) -> Floats:
 
 
 def _lowest(parts: _Parts, rest: Floats, scale: Floats, start: Floats) -> Floats:
-    """The numbers [k] at which the sum of scale * sqrt(rest + squares) [parts] is smallest.
-
-    It is convex in each: Newton's method, within ends that are halved at every third step, up to a
-    slope of 1e-12 of the steepest possible.
-    """
+    """The numbers [k] at which the sum of scale * sqrt(rest + squares) [parts] is smallest. It is
+    convex in each: Newton's method, within a bracket that is halved at every third step, down to a
+    slope of 1e-12 of the steepest possible."""
     own, numbers = parts.hypothesis, start.copy()
     sums = partial(_added, own, kinds=len(start))
     steepest = sums(scale * np.sqrt(parts.size))
@@ -297,17 +295,17 @@ class ConstantComparison:
     gains: Mapping[Gain, RowGains]
     """How much better the model is on each row."""
     decided: Floats
-    """Its rows, which count by their `MeasuredRows.weights`."""
+    """Its rows, weighted by `MeasuredRows.weights`."""
     decision_gain: Floats | None
-    """So counted, the rows that the model alone classifies correctly, less those that the constant
-    alone does: that which is best when rows count so. None for a number."""
+    """Weighted rows that only the model classifies correctly, minus those that only the constant
+    that is best under these weights does. None for a number."""
     outcome_gain: Floats | None
-    """The same of outcomes, favourable or not."""
+    """The same for outcomes, favourable or not."""
     threshold: float = 0.5
     counts: Ints | None = None
     """[4]: true and false positives and negatives of all rows; None without two outcomes."""
     ranking: Ranking | None = None
-    """Of the judged rows; None where predictions have no scores."""
+    """Ranking of the judged rows; None where predictions have no scores."""
 
     @property
     def accuracy_gain(self) -> Ints | None:

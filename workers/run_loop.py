@@ -38,6 +38,10 @@ from workers.flush import Pace, Played, RunningExperiment, store_blocks
 from workers.proof.signing import CheckpointClock, sign_checkpoint
 
 log = structlog.get_logger()
+_DIVERGED = (
+    "training diverged, a loss was no longer a finite number: lower `training.local.step_size` to "
+    "a tenth, scale the features and a target that is a number, or ask for less noise"
+)
 
 
 class RunLoop:
@@ -210,7 +214,9 @@ class RunLoop:
             over = diverged - cancelled
             for position in over:
                 # Stored with the last rounds: a resumed run could not know that this one had ended.
-                self._store_end(session, position, status="failed", reason="diverged")
+                self._store_end(
+                    session, position, status="failed", reason="diverged", detail=_DIVERGED
+                )
             # Last: who holds a log's lock waits for no row.
             self._sign(session, [position for position in due if position not in over])
             return cancelled

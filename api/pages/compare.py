@@ -113,8 +113,10 @@ def _table(title: str, rows: list[FigureRow]) -> dict[str, Any]:
 
 def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """The fronts of each kind of privacy figure, one for each sensitive attribute; `alone`: the
-    experiments of a kind, where there is nothing to weigh them against."""
+    experiments of a kind, where there is nothing to weigh them against; `left_out`: each reason
+    under the first kind that it holds for."""
     said = {one.message for one in comparison.warnings}
+    stated = set[tuple[int, str | None, str]]()
     of_kind: dict[tuple[Any, ...], list[Front]] = {}
     for front in comparison.fronts:
         of_kind.setdefault(tuple(getattr(front, name) for name in _KIND), []).append(front)
@@ -122,14 +124,17 @@ def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[dict
         weighed = [front for front in fronts if len(front.experiments) > 1]
         here = {one.experiment_id for front in fronts for one in front.experiments}
         left_out = {
-            (numbers[one.experiment_id], one.reason) for front in fronts for one in front.left_out
-        }
+            (numbers[one.experiment_id], front.axes[1].attribute, one.reason)
+            for front in fronts
+            for one in front.left_out
+        } - stated
+        stated |= left_out
         cautions = dict.fromkeys(text for front in fronts for text in front.cautions)
         yield {
             "kind": fronts[0],
             "fronts": weighed,
             "alone": [] if weighed else sorted(numbers[one] for one in here),
-            "left_out": sorted(left_out),
+            "left_out": sorted(left_out, key=str),
             "cautions": [text for text in cautions if text not in said],
         }
 

@@ -56,10 +56,7 @@ _WHY_ENDED = {
         "The data could not be used with this spec.",
         "Correct the data or the spec, and submit it again.",
     ),
-    "diverged": (
-        "Training diverged: a loss was no longer a finite number.",
-        "Lower training.local.step_size, scale the features, or ask for less noise.",
-    ),
+    "diverged": ("Its training did not converge.", ""),
     "figures-disagree": (
         "Its fairness figures, computed a second time from the rows, came out differently.",
         "Nothing was published. Please report it, with the attribute and the figure named here.",

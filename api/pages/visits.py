@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import BackgroundTasks, Depends, Request
@@ -29,7 +29,6 @@ ONCE = "once"
 """The field of a form with a key, so that a double click submits once."""
 _ONCE = re.compile(r"[\w-]{16,64}", re.ASCII)
 _NEWEST_FEDERATIONS = 200
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -73,10 +72,6 @@ class Visit(Call):
     def page(self, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
         """The template as an answer; see `templates.page`."""
         return page(self.request, template, visitor=self.visitor, status=status, **context)
-
-    async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Do slow work where the project has a place for it."""
-        return await self.resources.loads.run(self.project_id, work)
 
     def to(self, address: str, *units: Unit) -> RedirectResponse:
         """Lead on to another page; units that were queued are dispatched after the answer."""

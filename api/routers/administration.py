@@ -7,13 +7,12 @@ from functools import partial
 from secrets import token_bytes
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 from sqlalchemy.orm import Session
 
 from api.http.answers import SmallInteger, earlier_name, key_type
-from api.http.bodies import JsonBody, validated
 from api.http.problems import conflict, invalid, not_found, unavailable
-from api.openapi import located, problems, request_body
+from api.openapi import Router, located, problems
 from api.schemas.base import PageQuery
 from api.schemas.people import (
     AuditEntryBody,
@@ -53,29 +52,22 @@ from models.repositories import (
 )
 from models.tables.accounts import WebhookEndpoint
 
-keys_router = APIRouter(tags=["keys"])
+keys_router = Router(tags=["keys"])
 _BLOCK = 1000
 """Entries of the log that are read at once."""
 
 
-@keys_router.get("/api-keys", name="list_api_keys", responses=problems())
-def list_keys(call: Administrator) -> KeyList:
+@keys_router.get("/api-keys")
+def list_api_keys(call: Administrator) -> KeyList:
     """Every key of the project, without its secret."""
     with call.reading() as session:
         keys = ApiKeyRepository(session).list(call.project_id)
     return KeyList(items=[KeyBody.of(key) for key in keys], next_cursor=None)
 
 
-@keys_router.post(
-    "/api-keys",
-    name="create_api_key",
-    status_code=201,
-    responses=problems(415),
-    openapi_extra=request_body(KeyRequest),
-)
-def create_key(call: Administrator, value: JsonBody) -> KeyWithSecretBody:
+@keys_router.post("/api-keys", status_code=201)
+def create_api_key(call: Administrator, asked: KeyRequest) -> KeyWithSecretBody:
     """Make a key of this project; its secret is shown this once."""
-    asked = validated(KeyRequest, value)
     with call.writing() as session:
         key, plain = ApiKeyRepository(session).create(
             project_id=call.project_id,
@@ -96,14 +88,12 @@ def _earlier_rotation(response: Response) -> None:
 
 @keys_router.post(
     "/api-keys/{key_id}/rotation",
-    responses=problems(404),
+    name="rotate_key",
     deprecated=True,
     dependencies=[Depends(_earlier_rotation)],
 )
-@keys_router.post(
-    "/api-keys/{key_id}/rotate-secret", name="rotate_api_key", responses=problems(404)
-)
-def rotate_key(
+@keys_router.post("/api-keys/{key_id}/rotate-secret")
+def rotate_api_key(
     key_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
 ) -> KeyWithSecretBody:
     """Replace a key's secret; the new one is shown this once.
@@ -123,19 +113,16 @@ def rotate_key(
     return KeyWithSecretBody(**KeyBody.of(key).model_dump(), key=plain)
 
 
-@keys_router.delete(
-    "/api-keys/{key_id}", name="revoke_api_key", status_code=204, responses=problems(404)
-)
-def revoke_key(key_id: str, call: Administrator) -> Response:
+@keys_router.delete("/api-keys/{key_id}", status_code=204)
+def revoke_api_key(key_id: str, call: Administrator) -> None:
     """End a key at once."""
     with call.writing() as session:
         if not (is_id(key_id) and ApiKeyRepository(session).revoke(call.project_id, key_id)):
             raise not_found("key in force")
         note(session, call.caller, "key.revoked", key_id)
-    return Response(status_code=204)
 
 
-@keys_router.get("/audit-log", responses=problems())
+@keys_router.get("/audit-log")
 def list_audit_log(
     call: Administrator, parameters: Annotated[AuditLogParameters, Query()]
 ) -> AuditLogPage:
@@ -159,8 +146,8 @@ def list_audit_log(
         )
 
 
-@keys_router.get("/audit-log/verification", name="verify_audit_log", responses=problems())
-def verify_log(call: Administrator) -> AuditLogVerification:
+@keys_router.get("/audit-log/verification")
+def verify_audit_log(call: Administrator) -> AuditLogVerification:
     """Computes every link anew, and compares the log with the newest signed head."""
     chain, faults, heads = AuditChain(call.project_id), list[str](), dict[str, SignedHead]()
     with call.reading() as session:
@@ -200,7 +187,7 @@ def _entries(log: AuditLogRepository, end: int) -> Iterator[dict[str, Any]]:
         read = block[-1].number
 
 
-@keys_router.get("/signing-keys", responses=problems())
+@keys_router.get("/signing-keys")
 def list_signing_keys(call: ReportsReader) -> SigningKeyList:
     """Every public key, also the retired ones, oldest first.
 
@@ -211,13 +198,13 @@ def list_signing_keys(call: ReportsReader) -> SigningKeyList:
     return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys], next_cursor=None)
 
 
-router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+router = Router(prefix="/webhooks", tags=["webhooks"])
 
 _MOST = 20
 """Of one project."""
 
 
-@router.get("", responses=problems())
+@router.get("")
 def list_webhooks(call: Administrator, parameters: PageQuery) -> WebhookPage:
     """The project's webhooks, oldest first, and who registered them."""
     with call.reading() as session:
@@ -225,15 +212,9 @@ def list_webhooks(call: Administrator, parameters: PageQuery) -> WebhookPage:
         return list_page(WebhookPage, "webhooks", parameters, rows, partial(map, WebhookBody.of))
 
 
-@router.post(
-    "",
-    status_code=201,
-    responses=problems(409, 415) | located(201, "Registered.", "webhook"),
-    openapi_extra=request_body(WebhookRequest),
-)
-def create_webhook(call: Administrator, value: JsonBody, response: Response) -> NewSecretBody:
+@router.post("", status_code=201, responses=problems(409) | located(201, "Registered.", "webhook"))
+def create_webhook(call: Administrator, asked: WebhookRequest, response: Response) -> NewSecretBody:
     """Register an address; the secret that its deliveries are signed with is shown this once."""
-    asked = validated(WebhookRequest, value)
     _check_url(call.resources, asked.url)
     secret, stored = _new_secret(call.resources.settings)
     with call.writing() as session:
@@ -252,25 +233,19 @@ def create_webhook(call: Administrator, value: JsonBody, response: Response) -> 
     return _with_secret(row, secret)
 
 
-@router.get("/{webhook_id}", responses=problems(404))
+@router.get("/{webhook_id}")
 def get_webhook(webhook_id: str, call: Administrator) -> WebhookBody:
     """One webhook."""
     with call.reading() as session:
         return WebhookBody.of(find_webhook(session, call.caller, webhook_id))
 
 
-@router.patch(
-    "/{webhook_id}",
-    name="update_webhook",
-    responses=problems(404, 415),
-    openapi_extra=request_body(WebhookChange),
-)
-def change_webhook(webhook_id: str, call: Administrator, value: JsonBody) -> WebhookBody:
+@router.patch("/{webhook_id}")
+def update_webhook(webhook_id: str, call: Administrator, asked: WebhookChange) -> WebhookBody:
     """Change an address, its events, or whether it is enabled; its secret stays.
 
     Waiting deliveries are sent to the new address. A disabled webhook gets nothing new.
     """
-    asked = validated(WebhookChange, value)
     if asked.url is not None:
         _check_url(call.resources, asked.url)
     with call.writing() as session:
@@ -285,18 +260,17 @@ def change_webhook(webhook_id: str, call: Administrator, value: JsonBody) -> Web
     return body
 
 
-@router.delete("/{webhook_id}", status_code=204, responses=problems(404))
-def delete_webhook(webhook_id: str, call: Administrator) -> Response:
+@router.delete("/{webhook_id}", status_code=204)
+def delete_webhook(webhook_id: str, call: Administrator) -> None:
     """Delete a webhook with its deliveries; waiting ones are never sent."""
     with call.writing() as session:
         endpoints = WebhookEndpointRepository(session, call.project_id)
         if not (is_id(webhook_id) and endpoints.delete(webhook_id)):
             raise not_found("webhook")
         note(session, call.caller, "webhook.deleted", webhook_id)
-    return Response(status_code=204)
 
 
-@router.post("/{webhook_id}/rotate-secret", responses=problems(404))
+@router.post("/{webhook_id}/rotate-secret")
 def rotate_webhook_secret(
     webhook_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
 ) -> NewSecretBody:
@@ -352,7 +326,7 @@ def _with_secret(row: WebhookEndpoint, secret: str) -> NewSecretBody:
     return NewSecretBody(**WebhookBody.of(row).model_dump(), secret=secret)
 
 
-@router.get("/{webhook_id}/deliveries", responses=problems(404))
+@router.get("/{webhook_id}/deliveries")
 def list_webhook_deliveries(
     webhook_id: str, call: Administrator, parameters: PageQuery
 ) -> DeliveryPage:
@@ -364,7 +338,7 @@ def list_webhook_deliveries(
         return list_page(DeliveryPage, route, parameters, rows, bodies)
 
 
-@router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))
+@router.post("/{webhook_id}/test", status_code=202, responses=problems(409))
 def test_webhook(webhook_id: str, call: Administrator) -> DeliveryBody:
     """Send the event `webhook.test`, as any other is sent; its delivery says how that went."""
     with call.writing() as session:
@@ -374,9 +348,7 @@ def test_webhook(webhook_id: str, call: Administrator) -> DeliveryBody:
 
 
 @router.post(
-    "/{webhook_id}/deliveries/{delivery_id}/redeliver",
-    status_code=202,
-    responses=problems(404, 409),
+    "/{webhook_id}/deliveries/{delivery_id}/redeliver", status_code=202, responses=problems(409)
 )
 def redeliver_webhook(webhook_id: str, delivery_id: str, call: Administrator) -> DeliveryBody:
     """Send a delivery again, under the same `webhook-id`, with a whole schedule of retries."""

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.requests import ClientDisconnect
 
 from api.http.bodies import broke_off, media_type
 from api.http.problems import ProblemError, conflict, invalid, not_found
-from api.openapi import BINARY, located, problems
+from api.openapi import BINARY, Router, located, problems
 from api.schemas.base import PageQuery
 from api.schemas.experiments import (
     ArtifactBody,
@@ -29,7 +29,7 @@ from infrastructure.storage import artifact_key, stored_artifact
 from models.repositories import ArtifactRepository, ExpiredFileRepository
 from models.tables.federations import Artifact
 
-router = APIRouter(prefix="/artifacts", tags=["artifacts"])
+router = Router(prefix="/artifacts", tags=["artifacts"])
 
 _USERS_SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -44,7 +44,7 @@ _UPLOAD: dict[str, Any] = {
     status_code=201,
     response_model=ArtifactBody,
     responses={
-        **problems(409, 415),
+        **problems(409),
         **located(200, "Stored before.", "artifact", model=ArtifactBody),
         **located(201, "Stored.", "artifact"),
     },
@@ -81,7 +81,7 @@ async def upload_artifact(
     return body
 
 
-@router.get("", responses=problems())
+@router.get("")
 def list_artifacts(call: ExperimentsReader, parameters: PageQuery) -> ArtifactPage:
     """The project's files of parameters, newest first, and the experiments that start from them."""
     with call.reading() as session:
@@ -99,7 +99,7 @@ def list_artifacts(call: ExperimentsReader, parameters: PageQuery) -> ArtifactPa
         return list_page(ArtifactPage, "artifacts", parameters, artifacts.list, bodies)
 
 
-@router.get("/{artifact_id}", responses=problems(404, 410))
+@router.get("/{artifact_id}", responses=problems(410))
 def get_artifact(artifact_id: str, call: ExperimentsReader) -> ArtifactBody:
     """What is in a file of parameters."""
     data = None
@@ -112,16 +112,13 @@ def get_artifact(artifact_id: str, call: ExperimentsReader) -> ArtifactBody:
     return _body(data)
 
 
-@router.delete(
-    "/{artifact_id}", name="delete_artifact", status_code=204, responses=problems(404, 410)
-)
-def remove_artifact(artifact_id: str, call: ExperimentsWriter) -> Response:
+@router.delete("/{artifact_id}", status_code=204, responses=problems(410))
+def delete_artifact(artifact_id: str, call: ExperimentsWriter) -> None:
     """Delete a file of parameters. Experiments that still wait to start from it will fail."""
     get_artifact(artifact_id, call)
     call.resources.storage.delete(artifact_key(call.project_id, artifact_id))
     with call.writing() as session:
         ArtifactRepository(session, call.project_id).remove(artifact_id)
-    return Response(status_code=204)
 
 
 def _store(call: Call, data: bytes, *, name: str | None) -> tuple[ArtifactBody, bool]:

@@ -9,14 +9,14 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 from sqlalchemy.orm import Session
 
 from api.http.answers import as_file
 from api.http.bodies import JsonBody, validated
 from api.http.problems import ProblemError, conflict, not_found
-from api.openapi import BINARY, contents, problems, request_body
-from api.schemas.base import IdempotencyHeader, of_row
+from api.openapi import BINARY, Router, contents, located, problems, request_body
+from api.schemas.base import of_row
 from api.schemas.experiments import (
     AttackBody,
     AttackFileBody,
@@ -28,7 +28,7 @@ from api.schemas.experiments import (
 from api.services.admission import load_for
 from api.services.artifacts import hold_start
 from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
-from api.services.dispatch import Accepting, IdempotentRequest, Queued
+from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import (
     find_experiment,
     find_later_attacks,
@@ -67,24 +67,20 @@ from models.repositories import (
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.vocabulary import OPEN
 
-router = APIRouter(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
+router = Router(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
 
 _FILE_TYPE = "application/octet-stream"
 """Whatever a file is: browsers are to save it, and to show nothing."""
-_FILE = contents("The file.", _FILE_TYPE, BINARY, 404, 410)
+_FILE = contents("The file.", _FILE_TYPE, BINARY, 410)
 _NO_FILES = "the attack left none"
 _NOT_READABLE = "files of attacks are read with the scope ledger:read"
 _MOST = 1000
-_LOCATION = {"Location": {"description": "What is asked for.", "schema": {"type": "string"}}}
 
 
 @router.post(
     "",
     status_code=202,
-    responses={
-        **problems(404, 409, 415, 429),
-        202: {"description": "To be carried out by a worker.", "headers": _LOCATION},
-    },
+    responses=problems(409) | located(202, "To be carried out by a worker.", "request"),
     openapi_extra=request_body(AttacksRequest),
 )
 async def attack_experiment(
@@ -93,24 +89,20 @@ async def attack_experiment(
     call: ExperimentsWriter,
     value: JsonBody,
     accepting: Accepting,
-    idempotency_key: IdempotencyHeader = None,
+    idempotency: Idempotent,
 ) -> LaterAttacksBody:
     """Attack an experiment that has succeeded. Nothing is charged, and its report stays as it is.
 
     Whatever is found counts like an attack of the report, whenever somebody judges the experiment.
     """
-    route = f"POST /v1/experiments/{experiment_id}/attacks"
-    idempotency = IdempotentRequest.of(idempotency_key, route, value)
     # The run's data are loaded, which may take long.
-    asked = await call.resources.loads.run(
-        call.project_id, partial(_queued, call, experiment_id, value, idempotency)
-    )
+    asked = await call.run(partial(_queued, call, experiment_id, value, idempotency))
     later_id = asked.row.id
     accepting.of(call, asked, f"/v1/experiments/{experiment_id}/attacks/later/{later_id}")
     return await run_sync(get_later_attacks, experiment_id, later_id, call)
 
 
-@router.get("/later", responses=problems(404))
+@router.get("/later")
 def list_later_attacks(experiment_id: str, call: ReportsReader) -> LaterAttacksList:
     """Every request for attacks after the report was signed, whatever became of it."""
     with call.reading() as session:
@@ -119,7 +111,7 @@ def list_later_attacks(experiment_id: str, call: ReportsReader) -> LaterAttacksL
         return LaterAttacksList(items=[_later_body(session, call, row) for row in rows])
 
 
-@router.get("/later/{later_id}", responses=problems(404))
+@router.get("/later/{later_id}")
 def get_later_attacks(experiment_id: str, later_id: str, call: ReportsReader) -> LaterAttacksBody:
     """One request for attacks, and what they found."""
     with call.reading() as session:
@@ -127,7 +119,7 @@ def get_later_attacks(experiment_id: str, later_id: str, call: ReportsReader) ->
         return _later_body(session, call, row)
 
 
-@router.post("/later/{later_id}/cancel", responses=problems(404, 409))
+@router.post("/later/{later_id}/cancel", responses=problems(409))
 def cancel_later_attacks(
     experiment_id: str, later_id: str, call: ExperimentsWriter
 ) -> LaterAttacksBody:
@@ -143,7 +135,7 @@ def cancel_later_attacks(
     return get_later_attacks(experiment_id, later_id, call)
 
 
-@router.get("/later/{later_id}/{position}/{name}", response_class=Response, responses=_FILE)
+@router.get("/later/{later_id}/{position}/{name}", responses=_FILE)
 def get_later_attack_file(
     *,
     experiment_id: str,
@@ -159,7 +151,7 @@ def get_later_attack_file(
     return as_file(found, f"{experiment_id}-{later_id}-{position}-{name}", _FILE_TYPE)
 
 
-@router.get("", name="list_attacks", responses=problems(404))
+@router.get("", name="list_attacks")
 def get_attacks(experiment_id: str, call: LedgerReader) -> AttackList:
     """The attacks of the experiment's report, with their files."""
     with call.reading() as session:
@@ -170,7 +162,7 @@ def get_attacks(experiment_id: str, call: LedgerReader) -> AttackList:
     )
 
 
-@router.get("/{position}/{name}", response_class=Response, responses=_FILE)
+@router.get("/{position}/{name}", responses=_FILE)
 def get_attack_file(
     experiment_id: str,
     position: Annotated[int, Path(ge=0, le=19)],

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from sqlalchemy.orm import Session
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse
 
 from api.http.answers import (
     HTML,
@@ -22,19 +22,28 @@ from api.http.answers import (
 )
 from api.http.bodies import JsonBody
 from api.http.problems import ProblemError
-from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
-from api.schemas.base import IdempotencyHeader, PageQuery
-from api.schemas.experiment_tables import Check
+from api.openapi import (
+    BUNDLE,
+    PAGE,
+    PDF_FILE,
+    Router,
+    contents,
+    located,
+    problems,
+    request_body,
+    schema_of,
+)
+from api.schemas.base import PageQuery
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
+from api.services.budgets import refuse_exact_figures
 from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
-from api.services.dispatch import Accepting, IdempotentRequest, Queued
+from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import found_by, list_page, note
 from api.services.report_evidence import (
-    checks_of,
+    found_in,
     leaked_keys,
     readable_keys,
-    signature_in,
     stored_report_check,
     stored_spec_check,
 )
@@ -44,8 +53,7 @@ from api.shared.federation_data import ready_federation, refuse_erased
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
-from fedaudit.reports.checks import Check as Found
-from fedaudit.reports.checks import check, value_at
+from fedaudit.reports.checks import Check, check, failed, value_at
 from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
@@ -70,25 +78,21 @@ from models.repositories import (
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 
-router = APIRouter(prefix="/audits", tags=["audits"])
+router = Router(prefix="/audits", tags=["audits"])
 
-_REPORT = contents("The report.", JSON, schema_of(AuditReport), 404)
-_READING = contents("The reading.", JSON, schema_of(ImpactRatioReading), 404)
+_REPORT = contents("The report.", JSON, schema_of(AuditReport))
+_READING = contents("The reading.", JSON, schema_of(ImpactRatioReading))
 AuditReading = Literal["impact-ratio"]
 
 
 @router.post(
     "",
     status_code=202,
-    responses=problems(409, 415, 429) | located(202, "To be made by a worker.", "audit"),
+    responses=problems(409) | located(202, "To be made by a worker.", "audit"),
     openapi_extra=request_body(AuditSpec),
 )
 async def create_audit(
-    *,
-    call: ExperimentsWriter,
-    value: JsonBody,
-    accepting: Accepting,
-    idempotency_key: IdempotencyHeader = None,
+    *, call: ExperimentsWriter, value: JsonBody, accepting: Accepting, idempotency: Idempotent
 ) -> AuditBody:
     """Ask for an audit of the predictions in a table. Nothing is trained.
 
@@ -96,14 +100,12 @@ async def create_audit(
     `errors` state what does not fit once a worker has read it.
     """
     # The file is read to its end for its hash, which may take as long as loading it.
-    asked = await call.resources.loads.run(
-        call.project_id, partial(_queued, call, value, idempotency_key)
-    )
+    asked = await call.run(partial(_queued, call, value, idempotency))
     row = accepting.of(call, asked, f"/v1/audits/{asked.row.id}")
     return await run_sync(partial(audit_body, row, caller=call.caller))
 
 
-@router.get("", responses=problems())
+@router.get("")
 def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
     """The project's audits, newest first."""
     with call.reading() as session:
@@ -112,14 +114,14 @@ def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
         return list_page(AuditPage, "audits", parameters, rows, bodies)
 
 
-@router.get("/{audit_id}", responses=problems(404))
+@router.get("/{audit_id}")
 def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
     """One audit: how it stands, and what is to be mended where it failed."""
     with call.reading() as session:
         return audit_body(_find_audit(session, call.caller, audit_id), caller=call.caller)
 
 
-@router.get("/{audit_id}/report", response_class=Response, responses=_REPORT)
+@router.get("/{audit_id}/report", responses=_REPORT)
 def get_audit_report(
     audit_id: str,
     call: ReportsReader,
@@ -135,7 +137,7 @@ def get_audit_report(
     return (get_audit_page if as_page else get_audit_document)(audit_id, call)
 
 
-@router.get("/{audit_id}/report/readings/impact-ratio", response_class=Response, responses=_READING)
+@router.get("/{audit_id}/report/readings/impact-ratio", responses=_READING)
 def get_audit_impact_ratios(audit_id: str, call: ReportsReader) -> Response:
     """The report's impact ratios; the other readings are of trainings."""
     report = audit_report(call, audit_id)
@@ -143,26 +145,26 @@ def get_audit_impact_ratios(audit_id: str, call: ReportsReader) -> Response:
     return JSONResponse(reading(as_of_run, "impact-ratio"))
 
 
-@router.get("/{audit_id}/report.json", response_class=Response, include_in_schema=False)
+@router.get("/{audit_id}/report.json", include_in_schema=False)
 def get_audit_document(audit_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
     return JSONResponse(audit_report(call, audit_id))
 
 
-@router.get("/{audit_id}/report.html", response_class=Response, responses=PAGE)
+@router.get("/{audit_id}/report.html", responses=PAGE)
 def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
     return page_response(render_audit(audit_report(call, audit_id)))
 
 
-@router.get("/{audit_id}/report.pdf", response_class=Response, responses=PDF_FILE)
+@router.get("/{audit_id}/report.pdf", responses=PDF_FILE)
 def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
     page = render_audit(audit_report(call, audit_id), appendix=appendix)
     return as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
 
 
-@router.get("/{audit_id}/report/verification", responses=problems(404))
+@router.get("/{audit_id}/report/verification")
 def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification:
     """Check the report: its signature, and all that follows from its published figures.
 
@@ -179,7 +181,7 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
             audit_id=audit_id,
             valid=False,
             verdict=ALTERED,
-            checks=[Check(name="report.readable", outcome="fail", detail=why)],
+            checks=[failed("report.readable", why)],
             not_verified=list(NOT_VERIFIED),
             signature=None,
             key_id=None,
@@ -188,16 +190,11 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
     # No key is trusted here: a service that vouches for its own keys proves nothing.
     found = verify(evidence, more=_columns(row))
     return AuditVerification(
-        audit_id=row.id,
-        valid=found.verdict != ALTERED,
-        verdict=found.verdict,
-        checks=checks_of(found),
-        not_verified=list(found.beyond),
-        **signature_in(row.report),
+        audit_id=row.id, not_verified=list(found.beyond), **found_in(row.report, found)
     )
 
 
-@router.get("/{audit_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
+@router.get("/{audit_id}/bundle", responses=BUNDLE)
 def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, spec and public keys.
 
@@ -233,13 +230,10 @@ def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
         return _find_audited(session, call.caller, audit_id).report or {}
 
 
-def _queued(call: Call, value: Any, idempotency_key: str | None) -> Queued[PredictionAudit]:
+def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/audits", value)
-    with call.reading() as session:
-        earlier = idempotency.earlier(session, call.caller)
-        if earlier is not None:
-            return Queued(_find_audit(session, call.caller, earlier))
+    if (earlier := idempotency.before(call, _find_audit)) is not None:
+        return earlier
     audit = parse_audit(value)
     refuse_faults(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
@@ -286,13 +280,7 @@ def _fingerprint(call: Call, audit: AuditSpec) -> str:
             refuse_faults(registered_use_faults(audit, registration))
         if audit.id is not None:
             return row.fingerprint
-    # Imported here because this package loads pyarrow.
-    from fedaudit.federations.reading.source_files import Files, open_path
-
-    files = Files(
-        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
-    )
-    with open_path(str(audit.path), files=files, pointer="/federation/path") as file:
+    with call.resources.open_source(call.project_id, str(audit.path)) as file:
         fingerprint = file.fingerprint
     if not reads_data(call.caller) and fingerprint != row.fingerprint:
         # The registered file was replaced by another one.
@@ -315,9 +303,10 @@ def _not_registered(audit: AuditSpec) -> InvalidInputError:
 
 def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerprint: str) -> None:
     """Raises InvalidInputError where the audit departs from the policy of the project's federation,
-    or of the content's owner, and ProblemError for data that were erased; they are not erased
-    before the audit is queued."""
-    known = call.budgets(session).hold_data(fingerprint)
+    or of the content's owner, and ProblemError for data that were erased, or on which a total
+    bounds what reports reveal; neither changes before the audit is queued."""
+    budgets = call.budgets(session)
+    known = budgets.hold_data(fingerprint)
     if known is not None:
         refuse_erased(known)
     found: list[FieldError] = []
@@ -325,6 +314,7 @@ def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerpri
     for row in (known, owners):
         if row is not None:
             found += policy_faults(policy_of(row), audit, registration=registration_of(row))
+            refuse_exact_figures(budgets.of_project(row.project_id), row.id)
     refuse_faults(list(dict.fromkeys(found)))
 
 
@@ -344,7 +334,7 @@ def _evidence(session: Session, row: PredictionAudit) -> Evidence:
     )
 
 
-def _columns(row: PredictionAudit) -> Iterator[Found]:
+def _columns(row: PredictionAudit) -> Iterator[Check]:
     """The checks that only the database's own columns allow."""
     yield stored_report_check(row.report or {}, row.report_hash)
     yield stored_spec_check("audit", row)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from sqlalchemy.orm import Session
 
-from api.http.bodies import JsonBody, validated
 from api.http.problems import conflict, not_found
-from api.openapi import problems, request_body
+from api.openapi import Router, problems
 from api.schemas.federations import ErasureBody, ErasureRequest
 from api.services.lookups import find_federation
 from api.services.report_evidence import readable_keys
@@ -31,7 +30,7 @@ from models.tables.federations import Erasure, Federation
 from models.tables.ledger import DeclaredLedger
 from models.values import FileKind
 
-router = APIRouter(prefix="/federations/{federation_id}/erasure", tags=["federations"])
+router = Router(prefix="/federations/{federation_id}/erasure", tags=["federations"])
 
 _SHOWN, _RECEIPT = 20, "the receipt"
 _SAID = (
@@ -45,12 +44,10 @@ _SAID = (
     "",
     status_code=202,
     response_model=ErasureBody,
-    responses=problems(404, 409, 415)
-    | {200: {"model": ErasureBody, "description": "Erased before."}},
-    openapi_extra=request_body(ErasureRequest),
+    responses=problems(409) | {200: {"model": ErasureBody, "description": "Erased before."}},
 )
 def erase_federation(
-    federation_id: str, call: Administrator, value: JsonBody, answer: Response
+    federation_id: str, call: Administrator, asked: ErasureRequest, answer: Response
 ) -> Any:
     """Remove the data about the federation's people, for good; spending and signatures stay.
 
@@ -58,7 +55,6 @@ def erase_federation(
     tables, counts of groups and the names of clients. Budgets keep what was spent, for anyone who
     registers the same content again. `remains` lists what stays and why.
     """
-    asked = validated(ErasureRequest, value)
     with call.writing() as session:
         found = find_federation(session, call.caller, federation_id)
         erasures = ErasureRepository(session, call.project_id)
@@ -77,7 +73,7 @@ def erase_federation(
     return ErasureBody.of(made)
 
 
-@router.get("", responses=problems(404))
+@router.get("")
 def get_erasure(federation_id: str, call: FederationsReader) -> ErasureBody:
     """The federation's last erasure: how far it is, and its signed receipt once it is done."""
     with call.reading() as session:

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import TypeAdapter
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from api.http.answers import (
     JSON,
@@ -20,7 +20,7 @@ from api.http.answers import (
     preferred,
 )
 from api.http.problems import ProblemError
-from api.openapi import BINARY, TEXT, contents, contents_by, problems
+from api.openapi import BINARY, TEXT, Router, contents, contents_by, problems
 from api.schemas.base import PageParameters, PageQuery, Parameters
 from api.schemas.experiment_tables import (
     ClientPage,
@@ -56,7 +56,7 @@ from fedaudit.spec.base import Text
 from infrastructure.storage import record_table_key
 from models.tables.experiments import Experiment
 
-router = APIRouter(prefix="/experiments/{experiment_id}", tags=["records"])
+router = Router(prefix="/experiments/{experiment_id}", tags=["records"])
 
 _FORMS: dict[str, Form] = {media_type: form for form, media_type in MEDIA_TYPES.items()}
 _NEEDS_LEDGER_SCOPE = "the counts are confidential and need the scope ledger:read"
@@ -72,12 +72,11 @@ LEDGER_FILE = contents_by(
         form: (media_type, BINARY if form == "parquet" else TEXT)
         for form, media_type in MEDIA_TYPES.items()
     },
-    404,
 )
-_RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT, 404)
+_RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT)
 
 
-@router.get("/rounds", response_model=RoundPage, responses=problems(404))
+@router.get("/rounds", response_model=RoundPage)
 def list_rounds(
     *, experiment_id: str, call: ExperimentsReader, parameters: PageQuery, accept: Accept
 ) -> RoundPage | Response:
@@ -93,7 +92,7 @@ def list_rounds(
     return RoundPage.model_validate({"items": page.lines, "next_cursor": following})
 
 
-@router.get("/rounds.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
+@router.get("/rounds.{form}", responses=LEDGER_FILE)
 def export_rounds(
     experiment_id: str,
     form: Form,
@@ -105,7 +104,7 @@ def export_rounds(
     return _file(call.resources, RoundTable(call.project_id, found.id), "rounds", form, found)
 
 
-@router.get("/clients", responses=problems(404, 409))
+@router.get("/clients", responses=problems(409))
 def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) -> ClientPage:
     """What each client paid and how the model does on its rows, once there is a report.
 
@@ -127,7 +126,7 @@ def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) 
     )
 
 
-@router.get("/privacy-ledger", response_model=LedgerPage, responses=problems(404))
+@router.get("/privacy-ledger", response_model=LedgerPage)
 def list_ledger(
     *,
     experiment_id: str,
@@ -143,7 +142,7 @@ def list_ledger(
     return ledger_page(call.resources, "ledger", parameters, table)
 
 
-@router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
+@router.get("/privacy-ledger.{form}", responses=LEDGER_FILE)
 def export_ledger(
     experiment_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
 ) -> Response:
@@ -154,7 +153,7 @@ def export_ledger(
     return export(table, call.resources.database, what="ledger", form=form, file_name=name)
 
 
-@router.get("/fairness", response_model=FairnessPage, responses=problems(404))
+@router.get("/fairness", response_model=FairnessPage)
 def list_fairness(
     *,
     experiment_id: str,
@@ -184,7 +183,7 @@ def list_fairness(
     )
 
 
-@router.get("/fairness.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
+@router.get("/fairness.{form}", responses=LEDGER_FILE)
 def export_fairness(
     experiment_id: str,
     form: Form,
@@ -197,7 +196,7 @@ def export_fairness(
     return _file(call.resources, table, "fairness", form, found)
 
 
-@router.get("/record-table", response_class=StreamingResponse, responses=_RECORD_TABLE)
+@router.get("/record-table", responses=_RECORD_TABLE)
 def get_record_table(
     experiment_id: str, call: LedgerReader, _parameters: Annotated[Parameters, Query()]
 ) -> Response:

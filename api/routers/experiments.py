@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse
 
 from api.http.answers import SmallInteger, json_answer, sorted_key_type
 from api.http.bodies import JsonBody
-from api.openapi import located, problems, query_parameters, request_body
-from api.schemas.base import IdempotencyHeader, UtcTime
+from api.openapi import Router, located, problems, query_parameters, request_body
+from api.schemas.base import UtcTime
 from api.schemas.experiments import (
     BudgetRoom,
     ExperimentBody,
@@ -28,7 +28,7 @@ from api.schemas.experiments import (
     ValidationBody,
 )
 from api.services.admission import parse_inherited, plan
-from api.services.dispatch import Acceptance, Accepting, IdempotentRequest
+from api.services.dispatch import Acceptance, Accepting, Idempotent, IdempotentWithoutBody
 from api.services.lookups import find_experiment, list_page
 from api.services.submission import Submitted, cancel, plan_others, retry, submit, try_admission
 from api.shared.data_faults import shown_detail
@@ -40,8 +40,8 @@ from models.tables.experiments import Event, Experiment
 from models.values import ExperimentFilters
 from models.vocabulary import ENDED
 
-router = APIRouter(prefix="/experiments", tags=["experiments"])
-events_router = APIRouter(prefix="/experiments", tags=["events"])
+router = Router(prefix="/experiments", tags=["experiments"])
+events_router = Router(prefix="/experiments", tags=["events"])
 
 
 @router.post(
@@ -49,7 +49,7 @@ events_router = APIRouter(prefix="/experiments", tags=["events"])
     status_code=202,
     response_model=SubmittedBody,
     responses={
-        **problems(409, 415, 429),
+        **problems(409),
         200: {"model": ValidationBody, "description": "Valid; nothing was stored."},
         **located(202, "Queued.", "experiment"),
     },
@@ -61,7 +61,7 @@ async def submit_experiment(
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
     accepting: Accepting,
-    idempotency_key: IdempotencyHeader = None,
+    idempotency: Idempotent,
 ) -> Response:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
 
@@ -81,19 +81,13 @@ async def submit_experiment(
         return JSONResponse(found.model_dump(mode="json"))
 
     def queue() -> Response:
-        idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
         return _accepted(submit(call, value, idempotency), call, accepting)
 
     answer = validate if parameters.validate_only else queue
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
-@router.get(
-    "",
-    response_model=ExperimentPage,
-    responses=problems(),
-    openapi_extra=query_parameters(ExperimentParameters),
-)
+@router.get("", response_model=ExperimentPage, openapi_extra=query_parameters(ExperimentParameters))
 def list_experiments(
     call: ExperimentsReader,
     parameters: Annotated[ExperimentParameters, Depends(ExperimentParameters.of_query)],
@@ -102,7 +96,7 @@ def list_experiments(
     return json_answer(experiment_page(call, parameters))
 
 
-@router.get("/{experiment_id}", responses=problems(404))
+@router.get("/{experiment_id}")
 def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBody:
     """One experiment."""
     with call.reading() as session:
@@ -110,7 +104,7 @@ def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBod
     return experiment_body(row, caller=call.caller)
 
 
-@router.post("/{experiment_id}/cancel", responses=problems(404, 409))
+@router.post("/{experiment_id}/cancel", responses=problems(409))
 def cancel_experiment(experiment_id: str, call: ExperimentsWriter) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
     return experiment_body(cancel(call, experiment_id).row, caller=call.caller)
@@ -120,25 +114,23 @@ def cancel_experiment(experiment_id: str, call: ExperimentsWriter) -> Experiment
     "/{experiment_id}/retry",
     status_code=202,
     response_model=SubmittedBody,
-    responses=problems(404, 409, 429) | located(202, "Queued.", "experiment"),
+    responses=problems(409) | located(202, "Queued.", "experiment"),
 )
 async def retry_experiment(
     *,
     experiment_id: str,
     call: ExperimentsWriter,
     accepting: Accepting,
-    idempotency_key: IdempotencyHeader = None,
+    idempotency: IdempotentWithoutBody,
 ) -> Response:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
 
     def answer() -> Response:
         with call.reading() as session:
             row = find_experiment(session, call.caller, experiment_id)
-        route = f"POST /v1/experiments/{row.id}/retry"
-        submitted = retry(call, row, IdempotentRequest.of(idempotency_key, route, None))
-        return _accepted(submitted, call, accepting)
+        return _accepted(retry(call, row, idempotency), call, accepting)
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 def _accepted(submitted: Submitted, call: Call, accepting: Acceptance) -> Response:
@@ -237,10 +229,7 @@ async def _place(call: ExperimentsReader) -> AsyncIterator[None]:
 
 
 @events_router.get(
-    "/{experiment_id}/events",
-    response_class=EventSourceResponse,
-    responses=problems(404, 429),
-    dependencies=[Depends(_place)],
+    "/{experiment_id}/events", response_class=EventSourceResponse, dependencies=[Depends(_place)]
 )
 async def follow_events(
     log: Annotated[EventLog, Depends(_event_log)],

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from api.http.bodies import JsonBody, decode_json, media_type, read_value, validated
+from api.http.bodies import JsonBody, decode_json, media_type, read_value
 from api.http.problems import conflict
-from api.openapi import located, problems, request_body, upload_body
+from api.openapi import Router, located, problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader, PageQuery
 from api.schemas.experiments import ProjectionBody
 from api.schemas.federations import (
@@ -70,7 +70,7 @@ class _FederationId(StringConvertor):
 
 
 register_url_convertor("federation", _FederationId())
-router = APIRouter(prefix="/federations", tags=["federations"])
+router = Router(prefix="/federations", tags=["federations"])
 
 _NO_PROFILE: dict[FederationStatus, str] = {
     "ready": "the federation has no profile; register its file",
@@ -86,7 +86,7 @@ _NO_PROFILE: dict[FederationStatus, str] = {
     status_code=202,
     response_model=FederationBody,
     responses={
-        **problems(409, 415, 429),
+        **problems(409),
         **located(200, "Registered so before, and ready.", "federation", model=FederationBody),
         **located(202, "To be profiled.", "federation"),
     },
@@ -108,9 +108,7 @@ async def register_federation(
     else:
         value = await read_value(request)
         # The file is read to its end, which may take as long as loading it.
-        registered = await call.resources.loads.run(
-            call.project_id, partial(register_path, call, value, idempotency_key)
-        )
+        registered = await call.run(partial(register_path, call, value, idempotency_key))
     row = accepting.of(call, registered, f"/v1/federations/{registered.row.id}")
     accepting.response.status_code = 200 if row.status == "ready" else 202
     return await run_sync(partial(registered_body, registered, call=call))
@@ -128,7 +126,7 @@ async def _upload(request: Request, call: Call, idempotency_key: str | None) -> 
         return await run_sync(register_upload, call, incoming.accepted, sent, idempotency_key)
 
 
-@router.get("", responses=problems())
+@router.get("")
 def list_federations(
     call: FederationsReader, parameters: Annotated[FederationParameters, Query()]
 ) -> FederationPage:
@@ -141,7 +139,7 @@ def list_federations(
         return list_page(FederationPage, "federations", parameters, rows, bodies)
 
 
-@router.get("/{federation_id:federation}", responses=problems(404))
+@router.get("/{federation_id:federation}")
 def get_federation(federation_id: str, call: FederationsReader) -> FederationBody:
     """One federation."""
     with call.reading() as session:
@@ -149,14 +147,13 @@ def get_federation(federation_id: str, call: FederationsReader) -> FederationBod
     return federation_body(found, call=call)
 
 
-@router.delete("/{federation_id:federation}", status_code=204, responses=problems(404, 409))
-def delete_federation(federation_id: str, call: FederationsWriter) -> Response:
+@router.delete("/{federation_id:federation}", status_code=204, responses=problems(409))
+def delete_federation(federation_id: str, call: FederationsWriter) -> None:
     """Delete the file and its profile. Experiments, reports and what was spent stay."""
     remove(call, federation_id)
-    return Response(status_code=204)
 
 
-@router.get("/{federation_id}/profile", responses=problems(404, 409))
+@router.get("/{federation_id}/profile", responses=problems(409))
 def get_profile(federation_id: str, call: FederationsReader) -> ShownProfile:
     """What the data looks like: sizes, names, and shares of groups that are large enough."""
     with call.reading() as session:
@@ -169,25 +166,20 @@ def get_profile(federation_id: str, call: FederationsReader) -> ShownProfile:
     return profile
 
 
-@router.get("/{federation_id}/budget", name="get_budget", responses=problems(404))
-def get_budgets(federation_id: str, call: FederationsReader) -> BudgetList:
+@router.get("/{federation_id}/budget")
+def get_budget(federation_id: str, call: FederationsReader) -> BudgetList:
     """What may be spent on the federation's data, what is reserved and what is spent."""
     return BudgetList(items=budgets_of(call, federation_id))
 
 
-@router.put(
-    "/{federation_id}/budget",
-    responses=problems(404, 409, 415),
-    openapi_extra=request_body(BudgetSetting),
-)
-def set_budget(federation_id: str, call: FederationsWriter, value: JsonBody) -> BudgetList:
+@router.put("/{federation_id}/budget", responses=problems(409))
+def set_budget(federation_id: str, call: FederationsWriter, setting: BudgetSetting) -> BudgetList:
     """Set one budget. A total below what is spent only stops what is still to come.
 
     Where another project owns the content, its total cannot be raised, and a smaller one holds for
     the caller's project alone. A total of null removes one: what was spent under it stays charged,
     and the history has who did so.
     """
-    setting = validated(BudgetSetting, value)
     with call.writing() as session:
         found = find_federation(session, call.caller, federation_id)
         budgets = call.budgets(session)
@@ -214,7 +206,7 @@ def _check_owner(budget: Budget, federation_id: str) -> None:
     )
 
 
-@router.get("/{federation_id}/history", responses=problems(404))
+@router.get("/{federation_id}/history")
 def list_federation_changes(
     federation_id: str, call: FederationsReader, parameters: PageQuery
 ) -> ChangePage:
@@ -224,18 +216,15 @@ def list_federation_changes(
         return change_page(session, call.caller, parameters, found.id)
 
 
-@router.put(
-    "/{federation_id}/simulation",
-    responses=problems(404, 415),
-    openapi_extra=request_body(SimulationSetting),
-)
-def set_simulation(federation_id: str, call: FederationsWriter, value: JsonBody) -> FederationBody:
+@router.put("/{federation_id}/simulation")
+def set_simulation(
+    federation_id: str, call: FederationsWriter, setting: SimulationSetting
+) -> FederationBody:
     """Allow or forbid experiments whose noise is drawn from their seed.
 
     Where it is forbidden, so are experiments without noise. It holds for what is submitted from
     then on.
     """
-    setting = validated(SimulationSetting, value)
     with call.writing() as session:
         found = find_federation(session, call.caller, federation_id)
         federations = FederationRepository(session, call.project_id)
@@ -245,18 +234,14 @@ def set_simulation(federation_id: str, call: FederationsWriter, value: JsonBody)
     return federation_body(changed, call=call)
 
 
-@router.get("/{federation_id}/disclosure", responses=problems(404))
+@router.get("/{federation_id}/disclosure")
 def get_disclosure(federation_id: str, call: FederationsReader) -> DisclosureBody:
     """What its owner lets anyone ask of the federation's groups, and the service's floor."""
     with call.reading() as session:
         return _disclosure(call, find_federation(session, call.caller, federation_id))
 
 
-@router.put(
-    "/{federation_id}/disclosure",
-    responses=problems(404, 415),
-    openapi_extra=request_body(DisclosurePolicy),
-)
+@router.put("/{federation_id}/disclosure", openapi_extra=request_body(DisclosurePolicy))
 def set_disclosure(federation_id: str, call: FederationsWriter, value: JsonBody) -> DisclosureBody:
     """Set the whole policy; a field that is left out is left to each request.
 
@@ -285,18 +270,12 @@ def _disclosure(call: Call, row: Federation) -> DisclosureBody:
     )
 
 
-@router.post(
-    "/proposals",
-    name="propose_registration",
-    responses=problems(404, 409, 415, 429),
-    openapi_extra=request_body(ProposalRequest),
-)
-async def propose(call: FederationsWriter, value: JsonBody) -> ProposalBody:
+@router.post("/proposals", responses=problems(404, 409))
+async def propose_registration(call: FederationsWriter, asked: ProposalRequest) -> ProposalBody:
     """Propose a registration for a table, from its first rows. Nothing is stored.
 
     Categories and codes are values of the data: keys that may write federations may see them.
     """
-    asked = validated(ProposalRequest, value)
 
     def answer() -> ProposalBody:
         # Imported here because this package loads pyarrow.
@@ -313,12 +292,12 @@ async def propose(call: FederationsWriter, value: JsonBody) -> ProposalBody:
             )
         return ProposalBody(**asdict(found), yaml=proposal_yaml(found))
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @contextmanager
 def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["SourceFile", str]]:
-    from fedaudit.federations.reading.source_files import Files, open_path, open_stored
+    from fedaudit.federations.reading.source_files import open_stored
 
     path, pointer = asked.path, "/path"
     name = "" if path is None else path.rpartition("/")[2]
@@ -337,27 +316,19 @@ def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["Source
                 yield file, name
             return
         path = str(row.registration["federation"]["path"])
-    below = Files(
-        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
-    )
-    with open_path(path, files=below, pointer=pointer) as file:
+    with call.resources.open_source(call.project_id, path, pointer=pointer) as file:
         yield file, name
 
 
-@router.post(
-    "/{federation_id}/proposals",
-    responses=problems(404, 409, 415, 429),
-    openapi_extra=request_body(SpecProposalRequest),
-)
+@router.post("/{federation_id}/proposals", responses=problems(409))
 async def propose_experiment(
-    federation_id: str, call: FederationsReader, value: JsonBody
+    federation_id: str, call: FederationsReader, asked: SpecProposalRequest
 ) -> SpecProposalBody:
     """Propose an experiment on the federation, with the reason of each choice. Nothing is stored.
 
     It follows from numbers of clients and rows, columns, declared ranges, policy and budgets; no
     value and no outcome is looked at. `expected_useful` is a rule of thumb.
     """
-    asked = validated(SpecProposalRequest, value)
 
     def answer() -> SpecProposalBody:
         aim = ProposalAim(
@@ -378,13 +349,13 @@ async def propose_experiment(
             needs=found.needs,
         )
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @router.put(
     "/{federation_id}/registration",
     responses={
-        **problems(404, 409, 415),
+        **problems(409),
         200: {"description": "Registered so already, and ready."},
         202: {"description": "To be profiled.", "model": FederationBody},
     },

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from fastapi import APIRouter, Response
-from starlette.responses import JSONResponse, StreamingResponse
+from fastapi import Response
+from starlette.responses import JSONResponse
 
 from api.http.answers import HTML, JSON, PDF, ZIP, Accept, Appendix, as_file, preferred
 from api.http.problems import not_found
-from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, problems, schema_of
+from api.openapi import BUNDLE, PAGE, PDF_FILE, Router, contents, schema_of
 from api.routers.ledgers import find_ledger, shown_group_size
 from api.schemas.experiment_tables import Verification
 from api.services.ledgers.round_posting import ledger_before
@@ -25,8 +25,7 @@ from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.declared import changed_beside, declaration_of
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.privacy.declared.figures import Drawn
-from fedaudit.reports.checks import Check as Found
-from fedaudit.reports.checks import check, unchecked, value_at
+from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import DeclaredReport, declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial
 from fedaudit.reports.page.html import render_declared
@@ -42,12 +41,12 @@ from models.repositories import (
 from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger
 
-router = APIRouter(prefix="/ledgers/{ledger_id}", tags=["ledgers"])
+router = Router(prefix="/ledgers/{ledger_id}", tags=["ledgers"])
 
-_REPORT = contents("The report.", JSON, schema_of(DeclaredReport), 404)
+_REPORT = contents("The report.", JSON, schema_of(DeclaredReport))
 
 
-@router.get("/report", response_class=Response, responses=_REPORT)
+@router.get("/report", responses=_REPORT)
 def get_ledger_report(ledger_id: str, call: ReportsReader, accept: Accept) -> Response:
     """The report, signed within seconds of a round."""
     as_page = preferred(accept, (JSON, HTML)) == HTML
@@ -55,19 +54,19 @@ def get_ledger_report(ledger_id: str, call: ReportsReader, accept: Accept) -> Re
     return form(ledger_id, call)
 
 
-@router.get("/report.json", response_class=Response, include_in_schema=False)
+@router.get("/report.json", include_in_schema=False)
 def get_ledger_report_document(ledger_id: str, call: ReportsReader) -> Response:
     """The report as JSON."""
     return JSONResponse(report_of(call, ledger_id).document)
 
 
-@router.get("/report.html", response_class=Response, responses=PAGE)
+@router.get("/report.html", responses=PAGE)
 def get_ledger_report_page(ledger_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
     return page_response(render_declared(report_of(call, ledger_id).document))
 
 
-@router.get("/report.pdf", response_class=Response, responses=PDF_FILE)
+@router.get("/report.pdf", responses=PDF_FILE)
 def get_ledger_report_pdf(
     ledger_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
@@ -76,7 +75,7 @@ def get_ledger_report_pdf(
     return as_file(call.resources.printer.pdf(page), f"{ledger_id}-report.pdf", PDF)
 
 
-@router.get("/report/verification", responses=problems(404))
+@router.get("/report/verification")
 def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored entries: digests, chain, epsilons and hashes anew.
 
@@ -98,7 +97,7 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     return verification_body(verify(_evidence(call.resources, found), more=more), found.document)
 
 
-@router.get("/bundle", response_class=StreamingResponse, responses=BUNDLE)
+@router.get("/bundle", responses=BUNDLE)
 def get_ledger_bundle(ledger_id: str, call: LedgerReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, entries, checkpoints, keys.
 
@@ -137,7 +136,7 @@ def report_of(call: Call, ledger_id: str) -> LedgerReport:
     return _made_now(call, ledger_id)
 
 
-def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
+def _declarations(resources: Resources, ledger: DeclaredLedger) -> Check:
     """Whether each stored round up to the ledger's last is what the declaration of its entries
     says, what was reserved is what the round behind it says, and who was drawn is what the newest
     round says. Other checks cover that entries are as they were chained."""

@@ -13,13 +13,13 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 from numpy.typing import NDArray
 
 from api.http.answers import json_answer
 from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, not_found
-from api.openapi import problems, request_body
+from api.openapi import Router, problems, request_body
 from api.routers.ledgers import epsilon_bodies
 from api.schemas.base import of_row
 from api.schemas.experiment_tables import PostedRound, PostedRounds, RefusedSubject, ReservationBody
@@ -65,13 +65,13 @@ from models.repositories import (
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.tables.ledger import DeclaredReservation, DeclaredRoundRow
 
-router = APIRouter(prefix="/ledgers/{ledger_id}/rounds", tags=["ledgers"])
+router = Router(prefix="/ledgers/{ledger_id}/rounds", tags=["ledgers"])
 
 Number = Annotated[int, Path(ge=1, le=MAX_ROUND, description="The round.")]
 RESERVATION_TTL = timedelta(days=1)
 
 
-@router.post("", responses=problems(404, 409, 415), openapi_extra=request_body(RoundsRequest))
+@router.post("", responses=problems(409), openapi_extra=request_body(RoundsRequest))
 def declare_rounds(ledger_id: str, call: ExperimentsWriter, value: JsonBody) -> PostedRounds:
     """Declare rounds that ran: all of them are entered, or none.
 
@@ -85,7 +85,7 @@ def declare_rounds(ledger_id: str, call: ExperimentsWriter, value: JsonBody) -> 
 @router.post(
     "/{number}/reservation",
     response_model=ReservationBody,
-    responses=problems(404, 409, 415),
+    responses=problems(409),
     openapi_extra=request_body(ReservationRequest),
 )
 def reserve_declared_round(
@@ -99,7 +99,7 @@ def reserve_declared_round(
     return json_answer(_reserved(call, ledger_id, number, value))
 
 
-@router.delete("/{number}/reservation", status_code=204, responses=problems(404))
+@router.delete("/{number}/reservation", status_code=204)
 def release_reservation(ledger_id: str, number: Number, call: ExperimentsWriter) -> None:
     """Give back what is held for a round that will not run."""
     with call.writing() as session:

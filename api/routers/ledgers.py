@@ -8,16 +8,14 @@ from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from sqlalchemy.orm import Session
-from starlette.responses import StreamingResponse
 
 from api.http.answers import Accept
-from api.http.bodies import JsonBody, validated
 from api.http.problems import ProblemError, invalid
-from api.openapi import located, problems, request_body
+from api.openapi import Router, located, problems
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
-from api.schemas.base import IdempotencyHeader, PageQuery, of_row
+from api.schemas.base import PageQuery, of_row
 from api.schemas.experiment_tables import (
     DeclaredLedgerList,
     LedgerBody,
@@ -28,7 +26,7 @@ from api.schemas.experiment_tables import (
     LedgerSummary,
 )
 from api.services.disclosure import floor_of
-from api.services.dispatch import IdempotentRequest
+from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
 from api.services.lookups import find_federation, found_by, list_page, note, note_export
 from api.services.tables import Form, LedgerTable, export
@@ -50,37 +48,27 @@ from models.repositories import (
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
-router = APIRouter(prefix="/ledgers", tags=["ledgers"])
+router = Router(prefix="/ledgers", tags=["ledgers"])
 
 _SUMS = ("leakage_max", "log_ratio_max", "over_budget")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
 
-@router.post(
-    "",
-    status_code=201,
-    responses=problems(409, 415) | located(201, "A new ledger.", "ledger"),
-    openapi_extra=request_body(LedgerTerms),
-)
+@router.post("", status_code=201, responses=problems(409) | located(201, "A new ledger.", "ledger"))
 def create_ledger(
-    call: ExperimentsWriter,
-    value: JsonBody,
-    response: Response,
-    idempotency_key: IdempotencyHeader = None,
+    call: ExperimentsWriter, terms: LedgerTerms, response: Response, idempotency: Idempotent
 ) -> LedgerBody:
     """Open a ledger for a training that runs elsewhere, such as in Flower or under Opacus.
 
     Its terms say what every figure is a figure of, and never change. All that it states is as the
     trainer declares it.
     """
-    terms = validated(LedgerTerms, value)
-    idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/ledgers", value)
     ledger_id = _opened(call, terms, idempotency)
     response.headers["Location"] = f"/v1/ledgers/{ledger_id}"
     return get_ledger(ledger_id, call)
 
 
-@router.get("", responses=problems())
+@router.get("")
 def list_ledgers(call: ExperimentsReader, parameters: PageQuery) -> DeclaredLedgerList:
     """The project's ledgers, newest first."""
     with call.reading() as session:
@@ -88,7 +76,7 @@ def list_ledgers(call: ExperimentsReader, parameters: PageQuery) -> DeclaredLedg
         return list_page(DeclaredLedgerList, "ledgers", parameters, rows, partial(map, summary))
 
 
-@router.get("/{ledger_id}", responses=problems(404))
+@router.get("/{ledger_id}")
 def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
     """One ledger, and what its rounds come to."""
     with call.reading() as session:
@@ -129,7 +117,7 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
     )
 
 
-@router.get("/{ledger_id}/privacy-ledger", response_model=LedgerPage, responses=problems(404))
+@router.get("/{ledger_id}/privacy-ledger", response_model=LedgerPage)
 def list_declared_entries(
     *,
     ledger_id: str,
@@ -145,9 +133,7 @@ def list_declared_entries(
     return ledger_page(call.resources, "declared-ledger", parameters, table)
 
 
-@router.get(
-    "/{ledger_id}/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE
-)
+@router.get("/{ledger_id}/privacy-ledger.{form}", responses=LEDGER_FILE)
 def export_declared_entries(
     ledger_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
 ) -> Response:

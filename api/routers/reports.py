@@ -6,9 +6,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from sqlalchemy.orm import Session
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from api.http.answers import (
     HTML,
@@ -22,7 +22,6 @@ from api.http.answers import (
     preferred,
     sorted_key_type,
 )
-from api.http.bodies import JsonBody, validated
 from api.http.problems import ProblemError, conflict, invalid
 from api.openapi import (
     BINARY,
@@ -30,15 +29,15 @@ from api.openapi import (
     PAGE,
     PDF_FILE,
     TEXT,
+    Router,
     contents,
     contents_by,
     problems,
-    request_body,
     schema_of,
 )
 from api.routers.ledger_reports import report_of
 from api.routers.sweeps import with_costs_of_now
-from api.schemas.base import IdempotencyHeader, UtcTime, of_row
+from api.schemas.base import UtcTime, of_row
 from api.schemas.experiment_tables import ClientBody, Verification
 from api.schemas.people import NewestSignOff, SignOffBody, SignOffList, SignOffRequest
 from api.schemas.reports import (
@@ -53,7 +52,7 @@ from api.schemas.reports import (
 )
 from api.services.artifacts import opened_file
 from api.services.clients import client_lines
-from api.services.dispatch import IdempotentRequest
+from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.lookups import (
     find_experiment,
     find_judged,
@@ -101,16 +100,13 @@ from models.values import ListedReport
 from models.values import ReportFilters as StoredFilters
 from models.vocabulary import ENDED
 
-gates_router = APIRouter(prefix="/gates", tags=["gates"])
+gates_router = Router(prefix="/gates", tags=["gates"])
 
 
-@gates_router.post(
-    "/evaluations", responses=problems(404, 415), openapi_extra=request_body(GatesRequest)
-)
-def evaluate_gates(call: ReportsReader, value: JsonBody) -> GatesEvaluation:
+@gates_router.post("/evaluations", responses=problems(404))
+def evaluate_gates(call: ReportsReader, asked: GatesRequest) -> GatesEvaluation:
     """Whether the report of an experiment, or of a declared ledger, meets each gate, fails it, or
     lacks the evidence."""
-    asked = validated(GatesRequest, value)
     refuse_percentages(asked.gates or ())
     if asked.ledger_id is None:
         evaluated = _of_experiment(call, asked)
@@ -142,7 +138,7 @@ def _of_experiment(call: Call, asked: GatesRequest) -> list[dict[str, Any]]:
         return evaluate(gates, with_costs_of_now(session, call.caller, experiment.id, document))
 
 
-router = APIRouter(tags=["reports"])
+router = Router(tags=["reports"])
 
 _OF = "/experiments/{experiment_id}"
 _MARKDOWN = "text/markdown"
@@ -154,11 +150,11 @@ def _form_of(one: ReportReading) -> tuple[str, Any]:
     return JSON, schema_of(one.schema) if isinstance(one.schema, type) else dict(one.schema)
 
 
-_REPORT = contents("The report.", JSON, schema_of(ReportDocument), 404)
-_READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()}, 404)
+_REPORT = contents("The report.", JSON, schema_of(ReportDocument))
+_READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()})
 _SAFETENSORS = "application/octet-stream"
 """No media type is registered for the format."""
-_MODEL = contents("The hypotheses.", _SAFETENSORS, BINARY, 404, 409)
+_MODEL = contents("The hypotheses.", _SAFETENSORS, BINARY, 409)
 _BESIDE = {
     "type": "object",
     "required": ["report", "clients", "figure"],
@@ -168,19 +164,19 @@ _BESIDE = {
         "figure": {"type": ["string", "null"], "description": "What clients spent."},
     },
 }
-_DOSSIER = contents("The dossier.", "application/zip", BINARY, 404, 409, 503)
+_DOSSIER = contents("The dossier.", "application/zip", BINARY, 409)
 _DOSSIER_FORMS: dict[str, tuple[str, Any]] = {
     "json": (JSON, DOSSIER_SCHEMA),
     "html": (HTML, TEXT),
     "pdf": ("application/pdf", BINARY),
 }
-_DOSSIER_FILE = contents_by("The dossier.", _DOSSIER_FORMS, 404, 409, 503)
-_WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 404, 409)
+_DOSSIER_FILE = contents_by("The dossier.", _DOSSIER_FORMS, 409)
+_WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 409)
 _JSONL = "application/jsonl"
-_CLAIMS = contents("The claims, a line each.", _JSONL, TEXT, 404)
+_CLAIMS = contents("The claims, a line each.", _JSONL, TEXT)
 
 
-@router.get(f"{_OF}/report", response_class=Response, responses=_REPORT)
+@router.get(f"{_OF}/report", responses=_REPORT)
 def get_report(
     experiment_id: str,
     call: ReportsReader,
@@ -196,7 +192,7 @@ def get_report(
     return answer
 
 
-@router.get(f"{_OF}/report/readings/{{name}}", response_class=Response, responses=_READING)
+@router.get(f"{_OF}/report/readings/{{name}}", responses=_READING)
 def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> Response:
     """The report in the form that one kind of recipient requires."""
     with call.reading() as session:
@@ -207,7 +203,7 @@ def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> R
     return JSONResponse(found)
 
 
-@router.get(f"{_OF}/report/with-clients", response_class=Response, responses=_WITH_CLIENTS)
+@router.get(f"{_OF}/report/with-clients", responses=_WITH_CLIENTS)
 def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
     """The signed report as it is and, beside it, what each client paid and how it fares."""
     with call.reading() as session:
@@ -216,14 +212,14 @@ def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
     return JSONResponse({"report": report, "clients": list(beside.lines), "figure": beside.figure})
 
 
-@router.get(f"{_OF}/report.json", response_class=Response, include_in_schema=False)
+@router.get(f"{_OF}/report.json", include_in_schema=False)
 def get_report_document(experiment_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
     with call.reading() as session:
         return JSONResponse(find_stored_report(session, call.caller, experiment_id).document)
 
 
-@router.get(f"{_OF}/report.html", response_class=Response, responses=PAGE)
+@router.get(f"{_OF}/report.html", responses=PAGE)
 def get_report_page(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
@@ -231,7 +227,7 @@ def get_report_page(
     return stored_page(call, experiment_id, appendix=appendix)
 
 
-@router.get(f"{_OF}/report.pdf", response_class=Response, responses=PDF_FILE)
+@router.get(f"{_OF}/report.pdf", responses=PDF_FILE)
 def get_report_pdf(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
@@ -243,27 +239,27 @@ def get_report_pdf(
     return as_file(call.resources.printer.pdf(page), f"{experiment_id}-report.pdf", PDF)
 
 
-@router.get(f"{_OF}/report/verification", responses=problems(404))
+@router.get(f"{_OF}/report/verification")
 def verify_report(experiment_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
     return verification_of(call, experiment_id)
 
 
-@router.get(f"{_OF}/dossier", response_class=Response, responses=_DOSSIER)
+@router.get(f"{_OF}/dossier", responses=_DOSSIER)
 def get_dossier(experiment_id: str, call: ReportsReader) -> Response:
     """What an output checker decides by, as a zip file: the report by the controls of SATRE as
     JSON, page and PDF, with report and sign-offs, each bound by its SHA-256."""
     return dossier_response(call, experiment_id, "zip")
 
 
-@router.get(f"{_OF}/dossier.{{form}}", response_class=Response, responses=_DOSSIER_FILE)
+@router.get(f"{_OF}/dossier.{{form}}", responses=_DOSSIER_FILE)
 def get_dossier_file(experiment_id: str, form: DossierForm, call: ReportsReader) -> Response:
     """The dossier's document, its page without scripts, or the page as a PDF file of at most 4
     pages."""
     return dossier_response(call, experiment_id, form)
 
 
-@router.get(f"{_OF}/claims.jsonl", response_class=Response, responses=_CLAIMS)
+@router.get(f"{_OF}/claims.jsonl", responses=_CLAIMS)
 def get_claims(experiment_id: str, call: ReportsReader) -> Response:
     """What the report claims, for the verifiers of others: a Sigstore bundle a line, each an
     in-toto Statement.
@@ -273,7 +269,7 @@ def get_claims(experiment_id: str, call: ReportsReader) -> Response:
     return Response(claims_file(call, experiment_id), media_type=_JSONL)
 
 
-@router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=BUNDLE)
+@router.get(f"{_OF}/bundle", responses=BUNDLE)
 def get_bundle(experiment_id: str, call: LedgerReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
 
@@ -286,7 +282,7 @@ def get_bundle(experiment_id: str, call: LedgerReader) -> Response:
     return as_file(chunks, f"{experiment.id}-bundle.zip", ZIP)
 
 
-@router.get(f"{_OF}/model", response_class=StreamingResponse, responses=_MODEL)
+@router.get(f"{_OF}/model", responses=_MODEL)
 def get_model(experiment_id: str, call: ReportsReader) -> Response:
     """The trained hypotheses that the report's figures are of, as safetensors.
 
@@ -300,7 +296,7 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     return answer
 
 
-@router.get(f"{_OF}/model-layout", responses=problems(404, 409))
+@router.get(f"{_OF}/model-layout", responses=problems(409))
 def get_model_layout(experiment_id: str, call: FederationsReader) -> dict[str, Any]:
     """The inputs and outputs of the trained model: features, scales and classes, in order.
 
@@ -336,7 +332,7 @@ def _stays(why: str) -> ProblemError:
     return conflict(f"the model of this experiment cannot be had: {why}")
 
 
-@router.get(f"{_OF}/sign-offs", responses=problems(404))
+@router.get(f"{_OF}/sign-offs")
 def list_sign_offs(experiment_id: str, call: ReportsReader) -> SignOffList:
     """The sign-offs of the report, oldest first."""
     with call.reading() as session:
@@ -344,29 +340,18 @@ def list_sign_offs(experiment_id: str, call: ReportsReader) -> SignOffList:
         return SignOffList.of(SignOffRepository(session, call.project_id).list(experiment_id))
 
 
-@router.post(
-    f"{_OF}/sign-offs",
-    status_code=201,
-    responses=problems(404, 409, 415),
-    openapi_extra=request_body(SignOffRequest),
-)
+@router.post(f"{_OF}/sign-offs", status_code=201, responses=problems(409))
 def create_sign_off(
-    experiment_id: str,
-    call: ReportsSigner,
-    value: JsonBody,
-    idempotency_key: IdempotencyHeader = None,
+    experiment_id: str, call: ReportsSigner, asked: SignOffRequest, idempotency: Idempotent
 ) -> SignOffBody:
     """Approve, reject or send back exactly the report that is stored, in the key's person's name.
 
     It cannot be changed or withdrawn; a later one is appended. The service signs it within seconds.
     """
-    asked = validated(SignOffRequest, value)
-    route = f"POST /v1/experiments/{experiment_id}/sign-offs"
-    idempotency = IdempotentRequest.of(idempotency_key, route, value)
     return SignOffBody.of(sign_off_report(call, experiment_id, asked, idempotency))
 
 
-@router.get("/reports", responses=problems())
+@router.get("/reports")
 def list_reports(
     call: ReportsReader, parameters: Annotated[ReportParameters, Query()]
 ) -> ReportPage:

@@ -35,9 +35,7 @@ async def live() -> Health:
     return Health()
 
 
-@router.get(
-    "/health/ready", name="check_readiness", tags=["health"], responses={503: problems()[503]}
-)
+@router.get("/health/ready", name="check_readiness", tags=["health"], responses=problems(503))
 def ready(resources: Shared) -> Health:
     """Whether the database answers and has the schema that this version needs."""
     try:

@@ -6,15 +6,15 @@ from functools import partial
 from typing import Annotated, Any, Literal, cast
 
 import structlog
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
 from api.http.answers import JSON, Accept, preferred
 from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, conflict
-from api.openapi import TEXT, contents_by, located, problems, request_body
-from api.schemas.base import IdempotencyHeader, PageQuery, of_row
+from api.openapi import TEXT, Router, contents_by, located, problems, request_body
+from api.schemas.base import PageQuery, of_row
 from api.schemas.experiments import (
     ListedSweepBody,
     Status,
@@ -29,7 +29,14 @@ from api.schemas.experiments import (
 )
 from api.services.admission import parse_inherited, plan
 from api.services.disclosure import warnings_of
-from api.services.dispatch import Acceptance, Accepting, IdempotentRequest, Queued
+from api.services.dispatch import (
+    Acceptance,
+    Accepting,
+    Idempotent,
+    IdempotentRequest,
+    IdempotentWithoutBody,
+    Queued,
+)
 from api.services.lookups import found_by, list_page, note
 from api.services.submission import RETRIED, DryRunRollback, admitting_for
 from api.shared.security import (
@@ -61,31 +68,30 @@ from models.tables.experiments import Experiment, Sweep
 from models.vocabulary import ENDED
 
 log = structlog.get_logger()
-router = APIRouter(prefix="/sweeps", tags=["sweeps"])
+router = Router(prefix="/sweeps", tags=["sweeps"])
 
 _CSV, _MARKDOWN = "text/csv", "text/markdown"
-_FILE = contents_by("The table.", {"csv": (_CSV, TEXT), "md": (_MARKDOWN, TEXT)}, 404)
+_FILE = contents_by("The table.", {"csv": (_CSV, TEXT), "md": (_MARKDOWN, TEXT)})
 
 
 @router.post(
     "",
-    name="submit_sweep",
     status_code=202,
     response_model=SubmittedSweepBody,
     responses={
-        **problems(409, 415, 429),
+        **problems(409),
         200: {"model": SweepValidationBody, "description": "Valid; nothing was stored."},
         **located(202, "Every cell is queued.", "sweep"),
     },
     openapi_extra=request_body(SweepSpec),
 )
-async def submit_sweep_of_experiments(
+async def submit_sweep(
     *,
     call: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
     accepting: Accepting,
-    idempotency_key: IdempotencyHeader = None,
+    idempotency: Idempotent,
 ) -> SubmittedSweepBody | JSONResponse:
     """Queue an experiment for every combination of values, and reserve what all of them may cost.
 
@@ -95,13 +101,12 @@ async def submit_sweep_of_experiments(
     def answer() -> SubmittedSweepBody | JSONResponse:
         if parameters.validate_only:
             return JSONResponse(_tried(call, value).model_dump(mode="json"))
-        idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/sweeps", value)
         return _accepted(call, _submitted(call, value, idempotency), accepting)
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
-@router.get("", responses=problems())
+@router.get("")
 def list_sweeps(call: ExperimentsReader, parameters: PageQuery) -> SweepPage:
     """The project's sweeps, newest first."""
     with call.reading() as session:
@@ -110,14 +115,14 @@ def list_sweeps(call: ExperimentsReader, parameters: PageQuery) -> SweepPage:
         return list_page(SweepPage, "sweeps", parameters, rows, bodies)
 
 
-@router.get("/{sweep_id}", responses=problems(404))
+@router.get("/{sweep_id}")
 def get_sweep(sweep_id: str, call: ExperimentsReader) -> SweepBody:
     """One sweep: its cells, how far they are, and what they cost together."""
     with call.reading() as session:
         return sweep_body(session, call.caller, find_sweep(session, call.caller, sweep_id))
 
 
-@router.get("/{sweep_id}/table", response_model=SweepTableBody, responses=problems(404))
+@router.get("/{sweep_id}/table", response_model=SweepTableBody)
 def get_sweep_table(sweep_id: str, call: ReportsReader, accept: Accept) -> Response:
     """Every combination with its figures over seeds.
 
@@ -129,7 +134,7 @@ def get_sweep_table(sweep_id: str, call: ReportsReader, accept: Accept) -> Respo
     return JSONResponse(table_of(sweep_id, call))
 
 
-@router.get("/{sweep_id}/table.{form}", response_class=Response, responses=_FILE)
+@router.get("/{sweep_id}/table.{form}", responses=_FILE)
 def export_sweep_table(sweep_id: str, form: Literal["csv", "md"], call: ReportsReader) -> Response:
     """Every combination with its figures over seeds, as a file."""
     found = table_of(sweep_id, call)
@@ -138,7 +143,7 @@ def export_sweep_table(sweep_id: str, form: Literal["csv", "md"], call: ReportsR
     return Response(as_markdown(found), media_type=_MARKDOWN)
 
 
-@router.post("/{sweep_id}/cancel", name="cancel_sweep", responses=problems(404, 409))
+@router.post("/{sweep_id}/cancel", responses=problems(409))
 def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     """Ask for the end of every cell that has not ended."""
     with call.writing() as session:
@@ -158,14 +163,14 @@ def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     "/{sweep_id}/retry",
     name="retry_sweep",
     status_code=202,
-    responses=problems(404, 409, 429) | located(202, "Queued.", "sweep"),
+    responses=problems(409) | located(202, "Queued.", "sweep"),
 )
 async def retry_cells(
     *,
     sweep_id: str,
     call: ExperimentsWriter,
     accepting: Accepting,
-    idempotency_key: IdempotencyHeader = None,
+    idempotency: IdempotentWithoutBody,
 ) -> SubmittedSweepBody:
     """Queue every cell that failed or was cancelled again, as new experiments of the sweep.
 
@@ -173,11 +178,9 @@ async def retry_cells(
     """
 
     def answer() -> SubmittedSweepBody:
-        route = f"POST /v1/sweeps/{sweep_id}/retry"
-        idempotency = IdempotentRequest.of(idempotency_key, route, None)
         return _accepted(call, retry_sweep(call, sweep_id, idempotency), accepting)
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 def _accepted(call: Call, queued: Queued[Sweep], accepting: Acceptance) -> SubmittedSweepBody:
@@ -360,10 +363,8 @@ def _plan_sweep(call: Call, value: Any) -> _PlannedSweep:
 
 def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Sweep]:
     """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
-    with call.reading() as session:
-        known = idempotency.earlier(session, call.caller)
-        if known is not None:
-            return Queued(find_sweep(session, call.caller, known))
+    if (earlier := idempotency.before(call, find_sweep)) is not None:
+        return earlier
     planned = _plan_sweep(call, value)
     sweep_id = new_id()
     with call.writing() as session:

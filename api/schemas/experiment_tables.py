@@ -11,6 +11,7 @@ from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from api.schemas.people import ActorBody
 from fedaudit.ledger.rows import OutcomeName
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
+from fedaudit.reports.checks import Check
 from fedaudit.reports.sections.part import IntervalSection, computed_rate, with_rates
 from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.spec.base import Text, stands_for
@@ -298,15 +299,6 @@ class FairnessFilters(Parameters):
 
 class FairnessParameters(PageParameters, FairnessFilters):
     """Which page of which attribute's figures."""
-
-
-class Check(BaseModel):
-    """One thing that was checked."""
-
-    name: str
-    outcome: Literal["pass", "fail", "unchecked"]
-    """`unchecked`: something was missing for it, which `detail` names."""
-    detail: str
 
 
 class CheckedReport(BaseModel):

@@ -261,6 +261,21 @@ def reserve(
     _reserve(budgets, federation_id, experiment_id, planned, costs)
 
 
+def refuse_exact_figures(budgets: Budgets, federation_id: str) -> None:
+    """Raises ProblemError where a total bounds what reports reveal: an audit's figures have no
+    noise of either book, so that nothing bounds what they reveal."""
+    for one in budgets.budgets(federation_id, shown=False):
+        if one.total is not None and counts_report(one.observer):
+            raise ProblemError(
+                409,
+                "budget-exhausted",
+                f"{_name(one)} has a total against {observer_words(one.observer or '')}, and "
+                "nothing bounds what an audit, whose figures have no noise, reveals of the people "
+                "in the file; audit another file, or have the total taken back by a project that "
+                "set it",
+            )
+
+
 def _reserve(
     budgets: Budgets,
     federation_id: str,

@@ -2,16 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
 import structlog
-from fastapi import BackgroundTasks, Depends, Response
+from fastapi import BackgroundTasks, Depends, Request, Response
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from api.http.bodies import JsonBody
 from api.http.problems import ProblemError
+from api.schemas.base import IdempotencyHeader
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller
 from models.repositories import IdempotencyRepository, UnitRepository
@@ -112,6 +114,12 @@ class IdempotentRequest:
             )
         return None if found is None else str(found.resource_id)
 
+    def before(self, call: Call, find: Callable[[Session, Caller, str], Row]) -> Queued[Row] | None:
+        """What the same request came to before, as `find` finds it now; else as `earlier`."""
+        with call.reading() as session:
+            id_ = self.earlier(session, call.caller)
+            return None if id_ is None else Queued(find(session, call.caller, id_))
+
     def claim(self, session: Session, caller: Caller, resource_id: str) -> bool:
         """Claim the key in the caller's transaction; False where it is already claimed. A second,
         simultaneous request waits here for the first one."""
@@ -129,3 +137,19 @@ class IdempotentRequest:
         time. Raises ProblemError where that one had another body."""
         is_first = self.claim(session, caller, resource_id)
         return None if is_first else self.earlier(session, caller)
+
+
+async def _of_path(
+    request: Request, idempotency_key: IdempotencyHeader = None
+) -> IdempotentRequest:
+    return IdempotentRequest.of(idempotency_key, f"{request.method} {request.url.path}", None)
+
+
+async def _of_body(
+    request: Request, value: JsonBody, idempotency_key: IdempotencyHeader = None
+) -> IdempotentRequest:
+    return IdempotentRequest.of(idempotency_key, f"{request.method} {request.url.path}", value)
+
+
+Idempotent = Annotated[IdempotentRequest, Depends(_of_body)]
+IdempotentWithoutBody = Annotated[IdempotentRequest, Depends(_of_path)]

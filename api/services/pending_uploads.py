@@ -13,8 +13,8 @@ from api.schemas.federations import BudgetBody, shown_profile
 from api.services.budgets import budgets_of
 from api.services.disclosure import floor_of, policy_of, refuse_below_floor
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import found_by
-from api.services.registrations import Registered, register_file, registered_before
+from api.services.lookups import find_federation, found_by
+from api.services.registrations import Registered, new_file, register_file
 from api.services.uploads import ArrivedFile
 from api.shared.data_faults import shown_reasons
 from api.shared.resources import Resources
@@ -31,7 +31,6 @@ from fedaudit.stored import CostFigure
 from models.clock import seconds_from_now
 from models.repositories import PendingUploadRepository
 from models.tables.federations import Federation, PendingUpload
-from models.values import NewFile
 
 if TYPE_CHECKING:
     from fedaudit.federations.proposals.column_survey import Survey
@@ -198,7 +197,7 @@ def register_pending(call: Call, upload_id: str, registration: Registration) -> 
     try:
         upload = find_upload(call, upload_id)
     except ProblemError:
-        earlier = registered_before(call, once)
+        earlier = once.before(call, find_federation)
         if earlier is None:
             raise
         return earlier
@@ -207,13 +206,7 @@ def register_pending(call: Call, upload_id: str, registration: Registration) -> 
     registration = registration.model_copy(update={"federation": source})
     if upload.size_bytes <= _CHECKED_BYTES:
         _check_data(call, upload, registration)
-    file = NewFile(
-        fingerprint=upload.fingerprint,
-        registration=registration.model_dump(mode="json"),
-        file_name=upload.file_name,
-        size_bytes=upload.size_bytes,
-        storage_key=upload.storage_key,
-    )
+    file = new_file(upload, registration)
     registered = register_file(call, file, once, pending=upload.id)
     if registered.row.storage_key != upload.storage_key:
         # The project had the content already.

@@ -23,7 +23,7 @@ from models.repositories import (
     PendingUploadRepository,
     UnitRepository,
 )
-from models.tables.federations import Federation
+from models.tables.federations import Federation, PendingUpload
 from models.values import NewFile
 
 _ROUTE = "POST /v1/federations"
@@ -70,19 +70,13 @@ def registered_body(registered: Registered, *, call: Call) -> FederationBody:
 def register_path(call: Call, value: Any, idempotency_key: str | None) -> Registered:
     """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
-    earlier = registered_before(call, idempotency)
+    earlier = idempotency.before(call, find_federation)
     if earlier is not None:
         return earlier
     registration = parse_registration(value)
     refuse_below_floor(call.resources.settings, registration.fairness)
-    # Imported here because this package loads pyarrow.
-    from fedaudit.federations.reading.source_files import Files, open_path
-
     path = str(registration.federation.path)
-    files = Files(
-        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
-    )
-    with open_path(path, files=files, pointer="/federation/path") as source:
+    with call.resources.open_source(call.project_id, path) as source:
         fingerprint, size = source.fingerprint, source.size
     file = NewFile(
         fingerprint=fingerprint,
@@ -101,16 +95,10 @@ def register_upload(
     is stored before the database refers to it, and removed if that fails. Raises InvalidInputError,
     ProblemError."""
     refuse_below_floor(call.resources.settings, registration.fairness)
-    file = NewFile(
-        fingerprint=sent.fingerprint,
-        registration=registration.model_dump(mode="json"),
-        file_name=sent.file_name,
-        size_bytes=sent.size_bytes,
-        storage_key=sent.storage_key,
-    )
+    file = new_file(sent, registration)
     identity = {"registration": file.registration, "fingerprint": file.fingerprint}
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, identity)
-    earlier = registered_before(call, idempotency)
+    earlier = idempotency.before(call, find_federation)
     if earlier is not None:
         sent.writer.abort()
         return earlier
@@ -184,13 +172,11 @@ def remove(call: Call, federation_id: str) -> None:
         FederationRepository(session, call.project_id).forget_file(found.id, found.storage_key)
 
 
-def registered_before(call: Call, idempotency: IdempotentRequest) -> Registered | None:
-    """The result of the same request made before. Raises ProblemError where its body differed."""
-    with call.reading() as session:
-        found = idempotency.earlier(session, call.caller)
-        if found is None:
-            return None
-        return Registered(find_federation(session, call.caller, found))
+def new_file(stored: ArrivedFile | PendingUpload, registration: Registration) -> NewFile:
+    """A stored file as it is registered."""
+    names = ("fingerprint", "file_name", "size_bytes", "storage_key")
+    same = {name: getattr(stored, name) for name in names}
+    return NewFile(registration=registration.model_dump(mode="json"), **same)
 
 
 def register_file(

@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from api.http.problems import conflict
-from api.schemas.experiment_tables import Check, Verification
+from api.schemas.experiment_tables import Verification
 from api.services.lookups import find_experiment, find_stored_report, names_of
 from api.shared.security import Call
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks, distinct_names
 from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.checks import Check as Found
-from fedaudit.reports.checks import canonical_hash, check, unchecked, value_at
+from fedaudit.reports.checks import Check, canonical_hash, check, unchecked, value_at
 from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
@@ -189,34 +188,30 @@ def verification_body(found: Verified, report: Mapping[str, Any]) -> Verificatio
     """A verification of this report, as a caller sees it."""
     return Verification(
         experiment_id=found.experiment_id,
-        valid=found.verdict != ALTERED,
-        verdict=found.verdict,
-        checks=checks_of(found),
         entries=found.entries,
         ledger_hash=found.ledger_hash,
         chain_head=found.chain_head,
-        **signature_in(report),
+        **found_in(report, found),
     )
 
 
-def signature_in(report: object) -> dict[str, Any]:
-    """What a report states of its signature, where that can be read."""
+def found_in(report: object, found: Verified) -> dict[str, Any]:
+    """What was found in a report of any kind, and what it states of its signature, where that can
+    be read."""
     integrity = value_at(report, "integrity")
     signature, key_id = value_at(integrity, "signature"), value_at(integrity, "key_id")
     reasons = value_at(integrity, "reasons")
     return {
+        "valid": found.verdict != ALTERED,
+        "verdict": found.verdict,
+        "checks": found.checks,
         "signature": signature if isinstance(signature, str) else None,
         "key_id": key_id if isinstance(key_id, str) else None,
         "reasons": reasons if isinstance(reasons, dict) else {},
     }
 
 
-def checks_of(found: Verified) -> list[Check]:
-    """The checks of a verification as bodies."""
-    return [Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in found.checks]
-
-
-def stored_report_check(report: Mapping[str, Any], stored_hash: str | None) -> Found:
+def stored_report_check(report: Mapping[str, Any], stored_hash: str | None) -> Check:
     """Whether the report is the one that has this hash."""
     return check(
         "report.hash",
@@ -226,7 +221,7 @@ def stored_report_check(report: Mapping[str, Any], stored_hash: str | None) -> F
     )
 
 
-def stored_spec_check(what: str, row: Experiment | PredictionAudit) -> Found:
+def stored_spec_check(what: str, row: Experiment | PredictionAudit) -> Check:
     """Whether the spec of an experiment or audit is the one that has its hash."""
     return check(
         f"{what}.spec_hash",
@@ -238,7 +233,7 @@ def stored_spec_check(what: str, row: Experiment | PredictionAudit) -> Found:
 
 def _check_columns(
     database: Database, experiment: Experiment, report: dict[str, Any], stored_hash: str
-) -> Iterator[Found]:
+) -> Iterator[Check]:
     """The checks that only the database's own columns allow: of report, spec, and what is shown of
     signed statements."""
     yield stored_report_check(report, stored_hash)
@@ -260,7 +255,7 @@ def _check_columns(
         yield _stored_check("later_attacks.stored", "later attacks", wrong)
 
 
-def _stored_check(name: str, what: str, wrong: list[str]) -> Found:
+def _stored_check(name: str, what: str, wrong: list[str]) -> Check:
     return check(
         name,
         not wrong,

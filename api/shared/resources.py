@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -25,7 +26,7 @@ from models.repositories import Budgets, ProjectRepository, UploadRepository
 from models.tables.federations import PendingUpload
 
 if TYPE_CHECKING:
-    from fedaudit.federations.reading.source_files import MayRead
+    from fedaudit.federations.reading.source_files import MayRead, SourceFile
     from infrastructure.queue import Queue
 
 log = structlog.get_logger()
@@ -93,6 +94,16 @@ class Resources:
             return None
         with self.database.read() as session:
             return partial(rights.admits, ProjectRepository(session).name(project_id))
+
+    def open_source(
+        self, project_id: str, path: str, *, pointer: str = "/federation/path"
+    ) -> AbstractContextManager["SourceFile"]:
+        """A file below the sources folder that the project may read. Raises InvalidInputError."""
+        # Imported here because this package loads pyarrow.
+        from fedaudit.federations.reading.source_files import Files, open_path
+
+        files = Files(self.settings.sources_dir, may_read=self.may_read(project_id))
+        return open_path(path, files=files, pointer=pointer)
 
     def budgets(self, session: Session, project_id: str) -> Budgets:
         """The budgets of a project, whose epsilons are composed."""

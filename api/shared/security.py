@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -22,6 +22,8 @@ from models.repositories import ApiKeyRepository, Budgets, ProjectRepository, Pr
 from models.repositories.accounts import hash_of_key
 from models.tables.accounts import ApiKey
 from models.vocabulary import Scope
+
+_Result = TypeVar("_Result")
 
 _SECONDS = 60
 _READING = ("GET", "HEAD")
@@ -175,6 +177,10 @@ class Call:
     def writing(self) -> AbstractContextManager[Session]:
         """A database session whose changes are kept when the block ends."""
         return self.resources.database.write()
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Do slow work where the project has a place for it."""
+        return await self.resources.loads.run(self.project_id, work)
 
     def budgets(self, session: Session) -> Budgets:
         """The budgets of the caller's project."""

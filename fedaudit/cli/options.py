@@ -71,10 +71,21 @@ def read_value(source: str) -> Any:
 
 
 def read_spec(source: str) -> "ExperimentSpec":
-    """The experiment spec in a file, or on standard input. Raises as `read_value` does."""
+    """The experiment spec in a file, or on standard input, for a command that runs without the
+    service. Raises as `read_value` does."""
+    from fedaudit.spec.errors import error_at
     from fedaudit.spec.parse import parse_spec
+    from fedaudit.spec.registration import waits_for_registration
 
-    return parse_spec(read_value(source))
+    value = read_value(source)
+    if waits_for_registration(value):
+        raise error_at(
+            "/federation/id",
+            "leaves the columns to a registration, which the service alone knows: submit the spec, "
+            "take the whole one from `fedaudit show EXPERIMENT --json`, and give it a `path` in "
+            "place of the `id`",
+        )
+    return parse_spec(value)
 
 
 def read_submission(source: str) -> Any:

@@ -1,11 +1,10 @@
-"""Which groups are disclosed: decided here, once for each attribute and population.
+"""Decides which groups are disclosed, once for each attribute and population.
 
-A *population* is the rows whose sizes decide: held-out rows, training rows, records by budget. What
-a report or a profile says of groups is made from the `Disclosure` of its population, which cannot
-be read for another one's.
-
-This is the only module that reads `minimum_group_size` and `reference_group` of a spec in order to
-act on them, and the only one that uses the rules of `suppression`.
+A *population* is the rows whose sizes decide: held-out rows, training rows, or records by budget.
+What a report or a profile states about groups is made from the `Disclosure` of its own population,
+and cannot be read for another one. This is the only module that reads a spec's `minimum_group_size`
+and `reference_group` in order to act on them, and the only one that uses the rules of
+`suppression`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -116,7 +115,7 @@ class Disclosure:
     why: str | None = None
     """Why groups are suppressed for another reason; None for the usual ones."""
     large: Bools | None = None
-    """[..., groups]: those that would be shown but for others that follow from them; None where
+    """[..., groups]: groups that are hidden only because others would follow from them; None where
     that is unknown."""
 
     @property
@@ -155,9 +154,9 @@ class Disclosure:
         )
 
     def check(self, rows: Ints) -> None:
-        """That figures of groups with so many rows each, [..., groups], fall under it. Raises
-        ValueError where they are another population's: a group that is disclosed in one may be
-        suppressed in the other."""
+        """Check that figures of groups with these row counts [..., groups] come from this
+        population. Raises ValueError where they do not: a group that one population discloses may
+        be suppressed in another."""
         if rows.shape != self.rows.shape or not np.array_equal(rows, self.rows):
             raise ValueError(
                 f"groups of sizes {rows.shape} are not those whose disclosure was decided, "
@@ -173,8 +172,9 @@ def size_rule(groups: Groups) -> DisclosureRule:
 def attribute_rule(
     spec: ExperimentSpec, attribute: str, groups: Mapping[str, Sequence[str]]
 ) -> DisclosureRule:
-    """The rule for one attribute of an experiment. `groups`: those of every attribute measured. A
-    reference group belongs to one attribute; groups of the others are compared with each other."""
+    """The rule for one attribute of an experiment. `groups`: the groups of every attribute
+    measured. A reference group belongs to one attribute; the groups of other attributes are
+    compared with each other."""
     fairness, values = spec.fairness, list(groups[attribute])
     group = fairness.reference_group
     return DisclosureRule(

@@ -74,8 +74,8 @@ def rate_gaps(rates: Floats, shown: Bools, *, reference: int | None = None) -> F
 
 
 def lacking(rates: Floats, family: str, shown: Bools) -> Ints:
-    """How many of the shown groups [..., groups], with the RATES [..., rates, groups], lack a rate
-    of a family: [...]."""
+    """How many of the shown groups [..., groups] lack a rate of a family among RATES [..., rates,
+    groups]: [...]."""
     absent = np.isnan(rates[..., _PLACES[family], :]).any(axis=-2)
     found: Ints = np.count_nonzero(absent & shown, axis=-1)
     return found
@@ -112,7 +112,7 @@ OF_SELECTION = "demographic_parity_ratio"
 _ROUNDING = 1e-9
 NARROW, WIDE = 0.05, 0.1
 """The sizes of a difference of shares: narrow up to the first, wide above the second, by
-convention. One that no gate judges leaves a release undecided where its whole interval is wide."""
+convention. A gap without a gate leaves a release undecided where its whole interval is wide."""
 _NO_STANDARD = "no standard says which difference is too large"
 
 
@@ -122,8 +122,8 @@ def is_below_four_fifths(ratio: float) -> bool:
 
 
 def gap_size(metric: str, value: float) -> str:
-    """A gap in the words of lists: percentage points of a difference of shares, and its size; '' of
-    a gap of losses or of other rates, which have no common unit."""
+    """A gap in the words of lists: percentage points and size for a difference of shares; '' for
+    gaps of losses and of other rates, which have no common unit."""
     if metric not in METRICS or not METRICS[metric].is_share:
         return ""
     if METRICS[metric].kind == "difference":
@@ -135,8 +135,8 @@ def gap_size(metric: str, value: float) -> str:
 
 
 def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None) -> str:
-    """One sentence on a gap and its interval; '' where `gap_size` has none. The interval is of the
-    gap between the two groups that are furthest apart."""
+    """One sentence on a gap and its interval; '' where `gap_size` has none. The interval belongs to
+    the gap between the two groups that are furthest apart."""
     size = gap_size(metric, value)
     if not size:
         return ""

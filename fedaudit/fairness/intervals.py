@@ -94,8 +94,8 @@ class Clustered:
         return _over(cubes, np.maximum(0.0, self.squares(weights)) ** 1.5)
 
     def worth(self, whole: Floats) -> Floats:
-        """How many clients with equally many of the kinds in `whole` [kinds] a group's are worth:
-        [groups] (Kish)."""
+        """How many equally large clients a group's clients are worth, by the kinds in `whole`
+        [kinds]: [groups] (Kish)."""
         rows = self.totals @ whole
         return _over(rows**2, self.squares(np.broadcast_to(whole, self.totals.shape)))
 
@@ -150,9 +150,9 @@ def intervals_by_group(
     client_counts: Ints, disclosure: Disclosure, *, level: float, published: Ints | None = None
 ) -> dict[str, tuple[Floats, Floats]]:
     """The ends of the interval of each of RATES, [groups] each, for one group at a time; NaN where
-    a group is not shown or lacks the rate, and no rates where no two groups are compared.
-    Parameters as in `rate_intervals`, whose design effects these have: they are wide enough for
-    all pairs, and so nothing further of clients is disclosed."""
+    a group is hidden or lacks the rate. No rates where no two groups are compared. Takes the
+    parameters of `rate_intervals` and uses its design effects, which are wide enough for all pairs:
+    so these intervals disclose nothing more about clients."""
     pairs = compared_pairs(disclosure)
     if not disclosure.rule.has_favourable_outcome or not pairs.any():
         return {}
@@ -203,8 +203,8 @@ def accuracy_interval(
     level: float,
     published: tuple[Ints, Ints] | None = None,
 ) -> Interval:
-    """That of the accuracy difference. `published`: right and scored rows [groups] that accuracies
-    are computed from, where these are not the clients' sums."""
+    """The interval of the accuracy difference. `published`: right and scored rows [groups] that
+    accuracies are computed from, where these are not the clients' sums."""
     if scores.correct is None:
         return Interval(None, None, _UNDEFINED)
     pairs = compared_pairs(disclosure)
@@ -245,9 +245,10 @@ def share_limits(
     share: float,
     alone: float | None = None,
 ) -> Limits:
-    """The score interval of the share that the kinds in `part` [kinds] are of those in `whole`. It
-    misses in a `share` of cases, or with the design effect for these in a share `alone`. `totals`
-    [groups, kinds]: what the share is computed from; the design effect is that of `clustered`."""
+    """The score interval of the share of the kinds in `part` [kinds] among those in `whole`. It
+    misses the truth in a `share` of cases, or in a share `alone` with the design effect for one
+    group. `totals` [groups, kinds]: what the share is computed from; `clustered` gives the design
+    effect."""
     rows = totals @ whole
     value = np.minimum(1.0, _over(totals @ part, rows))
     own, worth = clustered.totals @ whole, clustered.worth(whole)
@@ -276,11 +277,9 @@ def score_ends(value: Floats, size: Floats, *, share: float) -> tuple[Floats, Fl
 def design_effects(
     value: Floats, rows: Floats, *, variance: Floats, worth: Floats, share: float
 ) -> Floats:
-    """How many times the variance of rows drawn one by one that of a share is: [...].
-
-    `value` [...] of `rows` [...], with the `variance` that clients show, which are worth so many of
-    equal size; see the module's text.
-    """
+    """The design effect [...]: a share's variance over that of rows drawn one by one. `value`
+    [...]: shares of `rows` [...], with the `variance` that clients show; `worth`: that of the
+    clients, in equally large ones. See the module's text."""
     ratio = _over(variance * rows, value * (1 - value))
     ratio *= (_student(worth, share) / NormalDist().inv_cdf(share / 2)) ** 2
     all_alike = _over(rows, worth)
@@ -328,8 +327,8 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
 
 
 def _gain_squares(clustered: Clustered, added: Floats) -> tuple[Floats, Floats]:
-    """The gain of a row, and the sum of squares of what clients gain beyond it, when two clients
-    with so many rows each are added."""
+    """The gain of a row, and the sum of squares of clients' gains beyond it, after adding two
+    clients with so many rows each."""
     gained, rows = clustered.totals.T
     value = _over(gained, rows + 2 * added)
     squares = clustered.squares(np.stack([np.ones_like(value), -value], axis=-1))
@@ -403,8 +402,8 @@ def _share_of_each(pairs: Bools, level: float, rates: int) -> float:
 def gap_interval(
     rates: Sequence[Limits], pairs: Bools, kind: Kind, *, otherwise: str = _UNDEFINED
 ) -> Interval:
-    """What the pairs' intervals allow of the widest gap; `otherwise`: why there is none. `pairs`
-    [groups, groups]: those compared, both ways."""
+    """The range of the widest gap that the pairs' intervals allow; `otherwise`: why there is none.
+    `pairs` [groups, groups]: the pairs compared, in both directions."""
     found = np.concatenate([_LOWER_ENDS[kind](one)[pairs] for one in rates])
     if not len(found) or np.isnan(found).any():
         return Interval(None, None, otherwise)

@@ -129,21 +129,19 @@ class Exposure(NamedTuple):
     atoms: Bools
     """[atoms]: which atoms have the rows."""
     by: Bools
-    """[totals]: removable totals that give them away together. Where some are needed for that in
-    any case, those alone: without any one of them the rows would not follow."""
+    """[totals]: removable totals that give the rows away together. If some of them are needed in
+    any case, only those: without any one of them the rows would not follow."""
 
 
 def find_exposure(
     totals: Bools, atoms: Atoms, *, removable: Bools, targets: Bools, rows: int, clients: int
 ) -> Exposure | None:
-    """Few rows that follow from totals [totals, atoms], or None where none were found.
-
-    `removable` [totals]: those that need not be shown; what follows without them is passed over.
-    Few are fewer than `rows`, or of fewer than `clients` clients. `targets` [count, atoms]: unions
-    that are looked for one by one, as groups that are not shown; atoms always are, and so is
-    whatever is within one client's atoms. Every other union is looked for among the combinations
-    that elimination gives.
-    """
+    """Find few rows that follow from totals [totals, atoms]; None where none were found.
+    `removable` [totals]: totals that need not be shown; rows that follow without them are ignored.
+    Few means fewer than `rows`, or from fewer than `clients` clients. `targets` [count, atoms]:
+    unions that are checked one by one, as groups that are not shown; single atoms and unions of one
+    client's atoms always are. Every other union is searched for among the combinations that
+    elimination gives."""
     small = (atoms.rows < rows) | (atoms.clients < clients)
     if not small.any() or not len(totals):
         return None
@@ -175,8 +173,8 @@ def find_exposure(
 
 
 def find_one_of(unions: Bools, totals: Bools, *, removable: Bools) -> Exposure | None:
-    """One of some unions [count, atoms] that follows from totals [totals, atoms], however large, or
-    None. `removable` as for `find_exposure`."""
+    """One of the unions [count, atoms] that follows from totals [totals, atoms], whatever its size,
+    or None. `removable` as for `find_exposure`."""
     if not unions.any() or not len(totals):
         return None
     matrix, wanted = totals.astype(np.float64), unions.astype(np.float64)
@@ -195,8 +193,8 @@ def _followed(wanted: Floats, basis: Floats) -> Bools:
 
 
 def _responsible(matrix: Floats, whole: Floats, removable: Bools) -> Bools:
-    """Which removable rows of a matrix add up to a vector: [rows]; those that must, where some
-    must. A row is needed where no sum of rows that is 0 contains it."""
+    """Which removable rows of a matrix add up to a vector: [rows]; if some are needed, only those.
+    A row is needed where no combination of rows that is 0 contains it."""
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(values > _NEARLY * values[0]))
     weights = np.linalg.lstsq(matrix.T, whole, rcond=None)[0]
@@ -207,8 +205,8 @@ def _responsible(matrix: Floats, whole: Floats, removable: Bools) -> Bools:
 
 
 def _combinations_within(matrix: Floats, small: Bools) -> Floats:
-    """A basis of the combinations of totals [totals, atoms] that are 0 outside small atoms. [count,
-    small atoms]; none where every combination takes in an atom that is not small."""
+    """A basis [count, small atoms] of the combinations of totals [totals, atoms] that are 0 outside
+    small atoms; empty where every combination contains an atom that is not small."""
     if small.all():
         weights = np.eye(len(matrix))
     else:
@@ -241,10 +239,10 @@ def _owned(atoms: Atoms, small: Bools) -> list[Ints]:
 def _candidates(
     basis: Floats, wanted: Floats, *, rows: Ints, owned: Sequence[Ints], alike: Ints
 ) -> Iterator[Floats]:
-    """Combinations [small atoms] of the basis that may cover few rows. Single atoms, then those of
-    the `wanted` [count, small atoms] that follow, then what is within each of the `owned` places,
-    then what elimination gives. `rows` and `alike` [small atoms]: those of a number have equal
-    columns, of which one is eliminated for all."""
+    """Combinations [small atoms] of the basis that may cover few rows: single atoms, then the
+    `wanted` [count, small atoms] that follow, then combinations within each of the `owned` places,
+    then those that elimination gives. `rows` and `alike` are [small atoms]: atoms with one number
+    in `alike` have equal columns, and one of them is eliminated for all."""
     for single in np.flatnonzero(np.square(basis).sum(axis=0) > 1 - _NEARLY):
         unit = np.zeros(basis.shape[1])
         unit[single] = 1.0
@@ -261,8 +259,8 @@ def _candidates(
 
 
 def _inside(basis: Floats, places: Ints) -> Iterator[Floats]:
-    """A combination of orthonormal rows that is 0 outside some places, where there is one: of
-    length 1 as a whole and at these places."""
+    """A combination of orthonormal rows that is 0 outside some places, if there is one: of length 1
+    as a whole and at these places."""
     own = basis[:, places]
     if np.square(own).sum() < 1 - _NEARLY:
         return
@@ -274,9 +272,9 @@ def _inside(basis: Floats, places: Ints) -> Iterator[Floats]:
 
 
 def _orders(rows: Ints) -> Iterator[Ints]:
-    """Orders of atoms with so many rows each [atoms] in which they are eliminated. An atom with a
-    column to itself is in one combination only. So large ones come first: what covers few rows has
-    to be left with one of these. Then large ones mostly, as chance has it."""
+    """Orders in which atoms with `rows` [atoms] are eliminated. An atom that has a column to itself
+    is in one combination only. Large atoms come first, so that the combinations that are left cover
+    few rows; then mostly large ones, at random."""
     yield np.argsort(-rows, kind="stable")
     chance = np.random.default_rng(0)
     for _ in range(_ORDERS):
@@ -321,13 +319,11 @@ def decide_together(
     *,
     beforehand: Mapping[str, Bools] | None = None,
 ) -> dict[str, Disclosure]:
-    """Which groups of each attribute are disclosed, from the rows of all attributes together.
-
-    `rules`: by attribute, the most important first: where groups are too many to be decided
-    together, those of the last attributes are suppressed. `beforehand`: by attribute, [groups] that
-    nothing else speaks against; the others are suppressed, however large. Groups of few rows or
-    clients are, and whatever would give any of them away.
-    """
+    """Decide which groups of each attribute are disclosed, from the rows of all attributes
+    together. `rules`: by attribute, the most important first: where groups are too many to decide
+    together, those of the last attributes are suppressed. `beforehand`: by attribute, the groups
+    [groups] that nothing else rules out; the others are suppressed, whatever their size. Groups of
+    few rows or clients are suppressed, and so is any group that would give one of them away."""
     found: dict[str, Disclosure] = {}
     kept = {}
     for name, rule in rules.items():
@@ -342,8 +338,8 @@ def decide_together(
 def _decided(
     found: Mapping[str, Disclosure], population: Population, kept: Mapping[str, Bools]
 ) -> dict[str, Disclosure]:
-    """What was found, less what gives few rows away. Of attributes that are too many to be looked
-    at together, those named last are not shown."""
+    """What was found without the groups that give few rows away. Of attributes that are too many to
+    check together, those named last are hidden."""
     names = list(found)
     shown: Mapping[str, Bools] | None = None
     while names:
@@ -370,8 +366,8 @@ def _decided(
 def decide_beside(
     name: str, rule: DisclosureRule, population: Population, others: Mapping[str, Disclosure]
 ) -> Disclosure:
-    """Which groups of one more attribute are disclosed, by their rows alone, to readers of what is
-    disclosed of `others`, which stays as it is."""
+    """Which groups of one more attribute are disclosed, by their rows alone, to readers who know
+    what is disclosed of `others`, which does not change."""
     own = rule.decide(population.sizes(name))
     if not others:
         return own  # its groups and the total of all are everything that adds up
@@ -411,8 +407,8 @@ class _System:
         *,
         fixed: Collection[str] = (),
     ) -> None:
-        """`kept` [groups]: those that may not follow, however large. `fixed`: attributes that are
-        shown as they are, whatever follows."""
+        """`kept` [groups]: groups that must not follow, whatever their size. `fixed`: attributes
+        that are shown unchanged, whatever follows."""
         self._atoms, self._found, self._fixed = atoms, found, fixed
         self._order = {name: place for place, name in enumerate(found)}
         self._shown = {name: one.shown.copy() for name, one in self._found.items()}
@@ -468,8 +464,8 @@ class _System:
         return totals
 
     def _targets(self) -> list[Bools]:
-        """Unions [count, atoms] that may not follow: by attribute, the groups that have rows and
-        are not shown, and then the rows that have no value of it."""
+        """Unions [count, atoms] that must not follow: for each attribute, the hidden groups that
+        have rows, and then the rows that have no value."""
         hidden = [
             self._atoms.members(name, np.flatnonzero(~self._shown[name] & (one.rows > 0)))
             for name, one in self._found.items()

@@ -133,8 +133,8 @@ ROUNDED_AWAY = "rounding leaves nothing of it: it is a share of too few rows"
 
 
 def step_of(rows: int, *, base: int) -> float:
-    """The width of steps for shares of so many rows: what `base` rows make, or a little more. One,
-    two or five times a power of ten; 1 for fewer rows than the base."""
+    """The width of steps for shares of so many rows: the share of `base` rows, or a little more. It
+    is one, two or five times a power of ten, and 1 for fewer rows than the base."""
     if rows <= base:
         return 1.0
     least = base / rows
@@ -163,8 +163,8 @@ def digit_step(value: float) -> float:
 
 
 def without_dust(value: float) -> float:
-    """A step, or a difference of decimals, without what binary makes of it: it says nothing, and
-    looks exact."""
+    """A step, or a difference of decimals, without binary rounding errors, which look exact and
+    mean nothing."""
     return float(f"{value:.12g}")
 
 
@@ -201,9 +201,9 @@ PublishedCounts = ExactCounts | RoundedCounts | NoisedCounts
 
 
 def bounded_counts(client_counts: Ints, *, max_rows: int, generator: np.random.Generator) -> Counts:
-    """Counts [groups, 4] over clients [clients, groups, 4] of which at most so many rows count. Of
-    a client with more, as many as may count are drawn, every choice of them equally likely,
-    whatever they hold and whatever other clients have."""
+    """Counts [groups, 4] over clients [clients, groups, 4] of whose rows at most `max_rows` count.
+    From a client with more, that many are drawn, every choice equally likely, whatever the rows
+    hold and whatever other clients have."""
     clients, groups, kinds = client_counts.shape
     flat = client_counts.reshape(clients, groups * kinds)
     within = flat.sum(axis=1) <= max_rows
@@ -294,8 +294,8 @@ def share_difference_bounds(
 
 
 def _ends(kept: Bools, places: Floats) -> Bounds:
-    """The first and the last place kept of each line [groups, places], or of all places where none
-    is: the noise is then so large that it fits no place, and nothing is known."""
+    """The first and the last place kept in each line [groups, places], or the ends of the line
+    where none is kept: the noise is then so large that it fits no place, and nothing is known."""
     kept = kept | ~kept.any(axis=1, keepdims=True)
     first, last = kept.argmax(axis=1), kept.shape[1] - 1 - kept[:, ::-1].argmax(axis=1)
     return places[np.maximum(first - 1, 0)], places[np.minimum(last + 1, len(places) - 1)]

@@ -120,8 +120,8 @@ def _won(score: NDArray[np.floating], outcome: Ints, stratum: Ints) -> Floats:
 
 
 def expected_calibration_error(probability: Floats, outcome: Bools) -> float:
-    """How far probabilities are from frequencies on average, over BINS bins of equal width, each
-    counted by its rows (Naeini et al. 2015)."""
+    """Mean distance of probabilities from frequencies over BINS bins of equal width, each weighted
+    by its rows (Naeini et al. 2015)."""
     place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
     apart = np.bincount(place, weights=probability - outcome, minlength=BINS)
     return float(np.abs(apart).sum()) / len(probability)
@@ -139,8 +139,8 @@ class Ranking:
     ordering: Ordering | None
     """None with too few rows of either outcome."""
     within: Ordering | None
-    """The same with each hypothesis's rows compared among themselves, so that one answer for each
-    hypothesis orders nothing."""
+    """The same with the rows of each hypothesis compared only with each other, so that a constant
+    answer for each hypothesis ranks nothing."""
     brier: float | None
     """None where scores are no probabilities."""
     expected_calibration_error: float | None

@@ -51,8 +51,8 @@ class RowSet:
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
-        """What `as_bytes` made, opened when its rows are asked for, which raises zlib.error for
-        anything else."""
+        """Read what `as_bytes` made, lazily: asking for its rows raises zlib.error for anything
+        else."""
         return _StoredRows(stored, digest)
 
     @staticmethod
@@ -199,8 +199,8 @@ class SetsBeside:
         return len(self.sets)
 
     def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
-        """How many rows of each of these each of the sets has, and how many of those are `among`
-        some: [ones, sets] each."""
+        """How many rows each of `ones` shares with each of the sets, and how many of those are
+        `among` some: [ones, sets] each."""
         # Few of them have rows in one word: each turn of the loop checks one more.
         line = JoinedSets(ones)
         order = np.argsort(line.places, kind="stable")
@@ -290,8 +290,8 @@ class RowClients:
     """The clients of all rows of the data, held out or not, by the numbers of the rows."""
 
     numbered: Ints
-    """[row numbers]: the client of each; -1 for rows that a spec leaves out, and for numbers of no
-    row or of several clients'."""
+    """[row numbers]: the client of each row; -1 for rows that a spec leaves out, and for numbers
+    that no row or several clients have."""
     _known_rows: dict[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -321,8 +321,8 @@ class Neighbourhood:
         """Rows of known clients that fewer than so many clients can have."""
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
-        """Whether they differ, and only in few rows; or are the same rows, judged alike but for
-        few. The clients of rows that this spec leaves out are unknown, and taken to be none."""
+        """Whether two sets differ in few rows only, or are the same rows judged differently for few
+        of them. The clients of rows that this spec leaves out are unknown, and counted as none."""
         if one.rows.digest != other.rows.digest:
             return self._differ_in_few(one.rows, other.rows)
         if one.favourable.digest == other.favourable.digest:
@@ -443,7 +443,7 @@ Numbered = Sequence[NumberedRows]
 
 @dataclass(frozen=True)
 class DisclosureDecision:
-    """Which attributes a report says nothing of, and what it discloses of the others."""
+    """Which attributes a report leaves out, and what it discloses of the others."""
 
     withheld: frozenset[str]
     """Attributes whose groups are too near to those of earlier reports."""
@@ -504,7 +504,7 @@ class ScoredGroups:
             }
 
     def totals_near(self, earlier: Sequence[tuple[Numbered, SetsBeside]]) -> bool:
-        """Whether all rows are together too near to a set that was disclosed before: their totals
+        """Whether the set of all rows is too near to a set that was disclosed before: its totals
         are published whichever groups are. `earlier` as in `decide_beside`."""
         everybody = np.ones(len(self.favourable), dtype=np.bool_)
         return any(

@@ -40,8 +40,8 @@ class IntersectionTable:
 def combination_of(
     attribute: str, combinations: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> IntersectionTable | None:
-    """The combination that an attribute is; None for one that combines no others. `combinations`:
-    the parts of each intersection; `groups`: those of every attribute measured."""
+    """The combination that an attribute stands for; None if it combines no others. `combinations`:
+    the parts of each intersection; `groups`: the groups of every attribute measured."""
     parts = combinations.get(attribute)
     if parts is None:
         return None
@@ -120,9 +120,9 @@ def _recoverable_from_totals(shown: Bools, rows: Ints, minimum_group_size: int) 
 def _complemented_within(
     shown: Bools, rows: Ints, totals: Sequence[Ints], *, minimum_group_size: int
 ) -> Bools:
-    """`with_complementary_suppression` within each of several totals: none gives away what it
-    hides. `totals`: the places of the groups that add up to each, [count, groups]. One
-    group is hidden at a time: that which helps most totals, of several the smallest."""
+    """Apply `with_complementary_suppression` within each of several totals: no total gives away
+    what it hides. `totals`: the places of the groups that add up to each, [count, groups]. One
+    group is hidden at a time: the one that helps most totals, and the smallest of several."""
     while True:
         helps = np.zeros(rows.shape, dtype=np.int64)
         for places in totals:

@@ -69,13 +69,10 @@ class LedgerAudit:
         salt: bytes | None = None,
         erased: bool = False,
     ) -> None:
-        """`names`: the subjects' by index. `watch`: entry counts at which to keep the head.
-
-        `salt`: the ledger's, where its digests are keyed. `erased`: the names are made up, so that
-        no digest can be computed anew: the chain is followed by the stored ones, and `erased_hash`
-        is what the signed statement must name.
-        Raises ValueError where two names are equal.
-        """
+        """`names`: the subjects' names by index. `watch`: entry counts at which to keep the head.
+        `salt`: of a ledger with keyed digests. `erased`: the names are made up, so no digest can be
+        recomputed: the chain is followed by the stored digests, and `erased_hash` is what the
+        signed statement must name. Raises ValueError where two names are equal."""
         self.experiment_id = experiment_id
         self._erased = LedgerHash() if erased else None
         self._encoder = EntryEncoder(names, salt=salt)
@@ -98,10 +95,8 @@ class LedgerAudit:
         self.disordered = Places()
 
     def read(self, rows: Sequence[LedgerRow | UnreadableRow]) -> list[EntryColumns]:
-        """Check the next rows; returns the entries that they form, in their order.
-
-        A long ledger is read in `batches`.
-        """
+        """Check the next rows; returns the entries that they form, in order. A long ledger is read
+        in `batches`."""
         found: list[EntryColumns] = []
         for readable, some in groupby(rows, key=lambda row: not isinstance(row, UnreadableRow)):
             if readable:
@@ -182,8 +177,8 @@ class LedgerAudit:
 
     @property
     def consistent(self) -> bool:
-        """Whether every row so far is readable, in its place, and as its digest, link and counts
-        say."""
+        """Whether every row so far is readable, in its place, and consistent with its digest, link
+        and counts."""
         faults = (self.unreadable, self.altered, self.miscounted, self.disordered)
         return self.unchained is None and not any(found.count for found in faults)
 

@@ -18,11 +18,11 @@ _AUDIT_CONTENT = (
 
 @dataclass
 class AuditChain:
-    """The state of a project's audit log after the entries that were read so far.
+    """The state of a project's audit log after the entries read so far.
 
-    The chain shows that no entry was altered, removed from the middle, put in between or moved
-    after its link was written. It cannot show that the newest entries were cut off, nor that the
-    whole log was written anew: a signed head that was kept elsewhere does.
+    The chain shows that no entry was altered, removed from the middle, inserted or moved after its
+    link was written. It cannot show that the newest entries were cut off, or that the whole log was
+    rewritten: only a signed head that was kept elsewhere shows that.
     """
 
     project_id: str
@@ -36,10 +36,8 @@ class AuditChain:
             self.link = start.hexdigest()
 
     def read(self, entry: Mapping[str, Any]) -> None:
-        """The next entry, as `GET /v1/audit-log` shows it.
-
-        Raises ValueError where it does not follow, or is not what was linked.
-        """
+        """Read the next entry, in the form of `GET /v1/audit-log`. Raises ValueError where it does
+        not follow, or is not what was linked."""
         try:
             content = {name: entry[name] for name in _AUDIT_CONTENT}
             number, stated = content["number"], entry["link"]
@@ -69,7 +67,7 @@ class SignedHead(Statement):
     @classmethod
     def read(cls, value: Any, *, keys: Iterable[PublicKey] | None) -> Self:
         """The head in an envelope; without keys its signature is not checked. Raises ValueError for
-        another thing, and for a signature by none of the keys."""
+        any other content, and for a signature by none of the keys."""
         envelope = Envelope.from_dict(value)
         if keys is not None and not any(
             one.key_id == envelope.key_id and one.verifies(envelope.signature, envelope.message)
@@ -86,8 +84,8 @@ class SignedHead(Statement):
 def chain_faults(
     chain: AuditChain, entries: Iterable[Mapping[str, Any]], heads: Mapping[str, SignedHead]
 ) -> list[str]:
-    """Reads all entries of a log, and says which does not follow, and which of the heads, each by
-    what it is called, do not fit."""
+    """Read all entries of a log; list the entries that do not follow, and the named heads that do
+    not fit."""
     wanted, faults, links = {head.entries for head in heads.values()}, [], {0: chain.link}
     try:
         for entry in entries:

@@ -56,8 +56,8 @@ class Evidence:
     claims: Sequence[Any] = ()
     """Sigstore bundles of what the report claims, in their order."""
     log: Any = None
-    """The log of the runs on its data: `entries` and the signed `checkpoint`; None of runs that are
-    in none."""
+    """The log of the runs on its data: `entries` and the signed `checkpoint`; None for a run that
+    is in no log."""
     salt: bytes | None = None
     """That the digests of the rows are keyed with; None where they are not, or it was erased."""
     erased: Any = None

@@ -1,8 +1,8 @@
-"""Claims in the form that other people's verifiers read: an in-toto Statement v1 in an envelope
-(DSSE), in a Sigstore bundle v0.3, signed with ECDSA over P-256 and without a transparency log.
+"""Claims in a form that other verifiers read: an in-toto Statement v1 in an envelope (DSSE), in a
+Sigstore bundle v0.3, signed with ECDSA over P-256 and without a transparency log.
 
-The private key follows from the service's signing key: it is made, kept, exchanged and lost with
-it. A signed report names it, and so vouches for it to all who trust the key of the report.
+The private key is derived from the service's signing key: it is made, kept, exchanged and lost with
+that key. A signed report names its public half, so anyone who trusts the report's key can trust it.
 """
 
 import json
@@ -60,7 +60,7 @@ class ClaimsKey:
 
 def claim_envelope(value: Any) -> Envelope:
     """The envelope in a bundle; the signature is not checked here. Raises ValueError where it is
-    no bundle of this form."""
+    not a bundle of this form."""
     try:
         bundle = Bundle.from_json(json.dumps(value))
     except (ValidationError, RecursionError):

@@ -1,4 +1,4 @@
-"""Many ledger entries side by side: read, hashed, counted, and shown line by line, in one piece.
+"""Many ledger entries in columns: read, hashed, counted, and shown line by line, all at once.
 
 An entry of a hundred subjects costs half as much this way as by itself.
 """
@@ -39,10 +39,8 @@ _AnyRow = TypeVar("_AnyRow", bound=LedgerRow | UnreadableRow)
 
 @dataclass(frozen=True, eq=False)
 class EntryColumns:
-    """Consecutive entries of one mechanism and kind of subject, against any observers.
-
-    All charge those who train, or all the held-out people.
-    """
+    """Consecutive entries of one mechanism and kind of subject, against any observers. All of them
+    charge either those who train or the held-out people."""
 
     inputs: MechanismParameters
     subject_kind: str
@@ -199,7 +197,7 @@ def alike(
     rows: Iterable[LedgerRow], reader: InputsReader
 ) -> Iterator[tuple[MechanismParameters | None, list[LedgerRow]]]:
     """Consecutive rows of one mechanism and kind of subject that charge the same people, with their
-    inputs; None where these are none."""
+    inputs; None for rows that are not."""
     together: list[LedgerRow] = []
     inputs: MechanismParameters | None = None
     for row in rows:
@@ -215,7 +213,7 @@ def alike(
 
 
 def columns_of_rows(rows: Iterable[LedgerRow]) -> Iterator[EntryColumns]:
-    """The entries of stored rows that are believed. Raises ValueError or TypeError where one does
+    """The entries of stored rows, without checks. Raises ValueError or TypeError where a row does
     not form an entry."""
     for inputs, same in alike(rows, InputsReader()):
         if inputs is None:
@@ -238,12 +236,9 @@ _ROUNDING = 1e-9
 
 
 def misfits(entries: EntryColumns) -> list[int]:
-    """Which entries have a release without the public radius, or without one between the floor and
-    the clip.
-
-    An upload that was not released, or whose round was lost, has no radius. None of entries counted
-    as an epsilon, which have no radii.
-    """
+    """Which entries have a release without the public radius, or with a radius outside floor and
+    clip. An upload that was not released, or whose round was lost, has no radius. False for entries
+    counted as an epsilon, which have no radii."""
     inputs, radii = entries.inputs, entries.radii
     if inputs.counts_epsilon:
         return []

@@ -77,11 +77,8 @@ def declared_entries(
     failures: Ints32,
     releases: Ints32,
 ) -> list[LedgerEntry]:
-    """The entries of a round that `histories` have been charged for.
-
-    `releases` [subjects]: the entries that charged each of them so far, these not included; counted
-    on here.
-    """
+    """The entries of a round that `histories` have been charged for. `releases` [subjects]: how
+    many earlier entries charged each of them; incremented here."""
     inputs = declared_inputs(terms, charge, steps=steps)
     parts = [("population", 0, _EVERYONE)] if charge.everyone else [("client", 0, participants)]
     if len(failures) and not charge.everyone:
@@ -120,8 +117,8 @@ def _epsilons(terms: LedgerTerms, histories: Histories, subjects: Ints32) -> Flo
 
 
 def charge_of_entry(entry: LedgerEntry) -> tuple[Charge, int]:
-    """What an entry charges, and how often it is composed. Raises ValueError where it names no
-    event that is known, KeyError or TypeError where that is malformed."""
+    """What an entry charges, and how often it is composed. Raises ValueError for an unknown event,
+    KeyError or TypeError for a malformed one."""
     inputs, everyone = entry.inputs, entry.subject_kind == "population"
     if inputs.event is None:
         if inputs.noise_multiplier is None:
@@ -199,14 +196,14 @@ def declaration_of(one: Declared, secret: bytes) -> bytes:
 
 
 def drawn_hash(drawn: Drawn, secret: bytes) -> str:
-    """Who was drawn in secret, and in how many rounds, in hexadecimal. Raises ValueError as
+    """Hash of who was drawn in secret and in how many rounds, in hexadecimal. Raises ValueError as
     above."""
     counted = [[name, int(count)] for name, count in zip(drawn.names, drawn.counts, strict=True)]
     return _keyed(secret, {"drawn_version": _VERSION, "drawn": counted}).hex()
 
 
 def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
-    """What was reserved, for whom it was granted and to whom it was refused, in hexadecimal. Of
+    """Hash of what was reserved, to whom it was granted and to whom refused, in hexadecimal, for
     rounds that can no longer be reserved. Raises ValueError as above."""
     return _keyed(
         secret,
@@ -230,11 +227,9 @@ def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
 def changed_beside(
     rounds: Sequence[Declared], reserved: Sequence[Reserved], drawn: Drawn, secret: bytes
 ) -> Iterator[str]:
-    """What is stored beside all rounds, in order, and is not what their declarations say: what was
-    reserved, and who was drawn, which the newest round that drew somebody says.
-
-    Reservations behind the last round are in no chain yet. Raises ValueError as above.
-    """
+    """Hash of what is stored beside the declarations of all rounds, in order: the reservations, and
+    who was drawn according to the newest round that drew anyone. Reservations after the last round
+    are in no chain yet. Raises ValueError as above."""
     before, place = 0, 0
     for one in rounds:
         mine = []
@@ -245,8 +240,8 @@ def changed_beside(
         if one.reservations is not None and one.reservations != reservations_hash(mine, secret):
             yield f"what was reserved before round {one.round}"
         before = one.round
-    said = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
-    if said is not None and said != drawn_hash(drawn, secret):
+    stated = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
+    if stated is not None and stated != drawn_hash(drawn, secret):
         yield "those who were drawn"
 
 
@@ -295,8 +290,8 @@ class RoundsSoFar:
 
 
 def significant(tally: Tally) -> Counts:
-    """The counts that mean something: up to the last subject that was charged, and of what everyone
-    pays for the first alone."""
+    """The counts that are in use: up to the last subject that was charged, and only the first where
+    everyone is charged alike."""
     counts = tally.counts[:1] if tally.charge.everyone else tally.counts
     charged = counts.nonzero()[0]
     return counts[: charged[-1] + 1] if len(charged) else counts[:0]
@@ -313,7 +308,7 @@ class ChargedEntries:
         self._inputs: tuple[MechanismParameters, str] | None = None
 
     def read(self, entry: LedgerEntry) -> None:
-        """Charge the next entry. Raises ValueError where it is not of the ledger's terms, and
+        """Charge the next entry. Raises ValueError where it does not fit the ledger's terms, and
         KeyError or TypeError where its event is malformed."""
         # Most entries have the inputs of the one before, of which all was found then.
         if self._inputs != (entry.inputs, entry.subject_kind):
@@ -332,8 +327,8 @@ class ChargedEntries:
 
 
 class Replay:
-    """A ledger's entries from its first: where they lead, what each round declared, and what they
-    charged."""
+    """Follows a ledger's entries from the first one: their chain, what each round declared, and
+    what they charged."""
 
     def __init__(self, terms: LedgerTerms, ledger_id: str) -> None:
         self.charged = ChargedEntries(terms, Histories(()))
@@ -352,8 +347,8 @@ class Replay:
         self.charged.histories.enter(names)
 
     def read(self, row: LedgerRow) -> None:
-        """The next entry. Raises ValueError where it is none of this ledger's terms, or declares
-        otherwise than the entry of the same round before it."""
+        """Read the next entry. Raises ValueError where it does not fit this ledger's terms, or
+        declares something else than the entry of the same round before it."""
         entry = entry_of(row)
         digest = self._encoder.digest(entry)
         before = self.rounds.get(entry.round)

@@ -93,8 +93,7 @@ _COMPONENT = np.dtype([("radius", "<f8"), ("epsilon", "<f8"), ("leakage", "<f8")
 
 
 class EntryEncoder:
-    """Encodes the entries of one experiment; anything that depends on names alone is computed
-    once."""
+    """Encodes the entries of one experiment; whatever depends on names alone is computed once."""
 
     def __init__(self, names: Sequence[str], *, salt: bytes | None = None) -> None:
         """`names`: the subjects' keys by index, distinct. `salt`: of a ledger whose digests are
@@ -172,8 +171,8 @@ class EntryEncoder:
         return table if order is None else table[order]
 
     def _order(self, entries: EntryColumns) -> Ints | None:
-        """The places of each entry's subjects in the order of their names; None where they have
-        that order already, as they mostly do."""
+        """The places of each entry's subjects in the order of their names; None where they are in
+        that order already, which is usual."""
         subjects = entries.subjects
         if subjects.size and not 0 <= subjects.min() <= subjects.max() < len(self._rank):
             raise ValueError(f"subjects must lie between 0 and {len(self._rank) - 1}")
@@ -229,10 +228,8 @@ def _or_absent(values: Floats) -> Floats:
 
 @lru_cache(maxsize=2)
 def _keys_and_ranks(names: tuple[str, ...]) -> tuple[NDArray[np.void], Ints]:
-    """The digest of each name, and its rank among them: [names] each.
-
-    Kept for the experiments on the same data that are played together.
-    """
+    """The digest of each name, and its rank among them: [names] each. Cached for experiments on the
+    same data that run together."""
     keys = [name.encode("utf-8") for name in names]
     if len(set(keys)) != len(keys):
         raise ValueError("subject names must be distinct; two subjects share one")

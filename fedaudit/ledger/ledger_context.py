@@ -102,7 +102,7 @@ def build_ledger_context(
 
 def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:
     """The context of a run without an (epsilon, delta) cost: clients, against the server, or
-    everyone, where a trusted server keeps who took part to itself."""
+    against everyone where a trusted server keeps secret who took part."""
     facts = known_facts(inputs.mechanism)
     if facts is not None and facts.subject_kind == "population":
         return LedgerContext(inputs, facts.subject_kind, (EVERYONE,), facts.observers)

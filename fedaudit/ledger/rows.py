@@ -261,10 +261,8 @@ class LineReader:
         self._inputs: Mapping[str, Any] = {}
 
     def row(self, line: bytes) -> LedgerRow:
-        """The row of a line.
-
-        Raises ValueError where the line is not, byte for byte, what `to_line` gives.
-        """
+        """The row of a line. Raises ValueError where the line differs in any byte from what
+        `to_line` gives."""
         try:
             row = self._row(json.loads(line))
             check_types(row)

@@ -42,7 +42,7 @@ class LogEntry:
 
 
 def begun_digest(experiment_id: str, *, spec_hash: str | None, gates: str | None) -> str:
-    """What commits a run before its first round; an id has 74 random bits, so that no spec can be
+    """Digest that commits a run before its first round; an id has 74 random bits, so no spec can be
     guessed from it. `gates`: the hash of the spec's gates."""
     begun = {"experiment_id": experiment_id, "spec_hash": spec_hash, "gates": gates}
     return hashlib.sha256(canonical_json(begun)).hexdigest()
@@ -115,8 +115,8 @@ class LogHead:
 
     @classmethod
     def read(cls, note: object, keyring: Keyring) -> tuple[Self, PublicKey]:
-        """The head in a note, and which known key signed it; signatures of others are passed over.
-        Raises ValueError where it is none, or no known key signed it."""
+        """The head in a note, and the known key that signed it; other signatures are ignored.
+        Raises ValueError where there is no head, or no known key signed it."""
         try:
             body, _, signatures = str(note).partition("\n\n")
             origin, size, root = body.split("\n")

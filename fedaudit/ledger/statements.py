@@ -1,11 +1,11 @@
 """What the service states and signs, with which keys: canonical JSON (RFC 8785) in an envelope.
 
-A *checkpoint* says how many entries a ledger had and where its chain stood: a hash chain does not
+A *checkpoint* states how many entries a ledger had and the head of its chain: a hash chain does not
 show that its newest entries were deleted, a checkpoint that counts them does. A *sign-off* is what
 a person stated of one report, bound to it by its hash; each names the one before it, so only the
-newest can be left out unseen. An *erased-names* statement replaces the names of a ledger's
-clients (`fedaudit.ledger.audit.ErasingLedger`). An *erasure receipt* says what an erasure removed,
-what remains and why.
+newest can be removed unnoticed. An *erased-names* statement replaces the names of a ledger's
+clients (`fedaudit.ledger.audit.ErasingLedger`). An *erasure receipt* states what an erasure
+removed, what remains and why.
 """
 
 import base64
@@ -150,8 +150,8 @@ class SigningKey:
         return cls(key, derived=derived)
 
     def derived_secret(self, purpose: bytes) -> bytes:
-        """32 bytes that follow from the private key, or from the first one of those that were
-        exchanged for another, and reveal nothing of it, one for each purpose."""
+        """32 bytes for each purpose, derived from the private key, or from the first of the keys
+        that were exchanged, without revealing anything of it."""
         if purpose in self._derived:
             return self._derived[purpose]
         return hmac.new(self._private.private_bytes_raw(), purpose, hashlib.sha256).digest()
@@ -274,8 +274,8 @@ def signature_bytes(text: str) -> bytes:
 
 VERSION = 1
 WORKER = "worker"
-"""The witness is a worker, which had the ledger in memory when it was signed: from its first entry
-on, or from a state that a worker had signed before."""
+"""The witness is a worker that had the ledger in memory when it was signed: from its first entry,
+or from a state that a worker had signed before."""
 DATABASE = "database"
 """The witness of some entries is the database alone: anyone able to change it could decide what was
 signed."""
@@ -447,15 +447,15 @@ class Chained(Statement):
         return self.CALLED.format(self.number)
 
     def sign_after(self, before: Envelope | None, key: SigningKey) -> Envelope:
-        """It in its place, signed by the service. `before`: None for the first one, which follows
-        from the report."""
+        """The statement in its place, signed by the service. `before`: None for the first one,
+        which follows the report."""
         previous = self.report_hash if before is None else link_of(before)
         return self._signed(key, {"previous": previous, **self.fields()})
 
     @classmethod
     def in_place(cls, envelope: Envelope) -> tuple[Self, str]:
-        """The statement in an envelope, and the hash of what it names before it; the signature is
-        not checked here. Raises ValueError as `of` does."""
+        """The statement in an envelope, and the hash of its predecessor; the signature is not
+        checked here. Raises ValueError as `of` does."""
         value = cls._content(envelope)
         previous = value.pop("previous", None)
         if not isinstance(previous, str):

@@ -1,5 +1,5 @@
 """The report of an audit of predictions, version 1: its shape, its verdict, how it is assembled and
-verified. The rows are not there."""
+verified. It does not contain the rows."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal

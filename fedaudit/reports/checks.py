@@ -78,8 +78,8 @@ EXACT = 1e-12
 
 
 def same(one: Any, other: Any, *, digits: float = EXACT) -> bool:
-    """Whether two JSON values are equal, with floats compared up to rounding. `digits`: how far two
-    floats may lie apart, relative to the larger one."""
+    """Whether two JSON values are equal, with floats compared up to rounding. `digits`: the largest
+    difference of two floats, relative to the larger one."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
@@ -125,18 +125,18 @@ def agrees(
     digits: float = EXACT,
 ) -> Check:
     """Whether the report says at `path` what was found; `digits` as of `same`."""
-    said = value_at(report, *path.split("."))
+    stated = value_at(report, *path.split("."))
     return check(
         name or f"report.{path.rpartition('.')[2]}",
-        same(said, found, digits=digits),
+        same(stated, found, digits=digits),
         good=f"{path} is equal to what was recomputed",
-        bad=f"{path} is {shown(said)} in the report and {shown(found)} recomputed",
+        bad=f"{path} is {shown(stated)} in the report and {shown(found)} recomputed",
     )
 
 
 def answer_check(report: Mapping[str, Any], answer_of: Callable[[Mapping[str, Any]], Any]) -> Check:
-    """Whether the report's answer is what `answer_of` says of its figures, by outcome and codes:
-    another version may word its reasons otherwise."""
+    """Whether the report's answer is what `answer_of` finds from its figures, by outcome and codes:
+    other versions may use other words for the reasons."""
     try:
         found = answer_of(report).model_dump(mode="json")
         agree = _coded(report["answer"]) == _coded(found)

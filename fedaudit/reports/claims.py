@@ -1,8 +1,8 @@
-"""What a report claims, as in-toto statements that other people's tools read.
+"""What a report claims, as in-toto statements for other tools.
 
-Each is about the SHA-256 of the report in canonical JSON (`report.json` of a bundle) and of the
-model's file, where that may leave. None says more than the report: a gate that lacks evidence is
-a failed test, and one that passed by an allowance passed with a warning.
+Each is about the SHA-256 of the report in canonical JSON (`report.json` of a bundle), and about
+that of the model's file where it may leave. None claims more than the report: a gate that lacks
+evidence is a failed test, and one that passed by an allowance passed with a warning.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ Document = Mapping[str, Any]
 def claims_of(
     report: Document, hashed: str, *, verified: Iterable[Check], at: str
 ) -> list[dict[str, Any]]:
-    """Every claim of a report with this hash. `verified`: what was checked of it and its ledger,
-    `at` this time. Raises ValueError where the report has another version's form."""
+    """Every claim of a report with this hash. `verified`: what was checked of the report and its
+    ledger, `at` this time. Raises ValueError for a report in the form of another version."""
     passed = sorted(
         f"FEDAUDIT_{one.name.upper().replace('.', '_').replace('-', '_')}"
         for one in verified
@@ -79,8 +79,8 @@ def _named(files: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def following(report: Document) -> dict[str, dict[str, Any]]:
-    """The predicates that follow from the report alone, by their types: verification makes them
-    anew. Raises KeyError, TypeError or ValueError for a document without the parts of a report."""
+    """The predicates that follow from the report alone, by type: verification recomputes them.
+    Raises KeyError, TypeError or ValueError for a document without the parts of a report."""
     found = {REPORT: {name: report[name] for name in _OF_REPORT}}
     if report["gates"]:
         found[TEST_RESULT] = _test_result(report)

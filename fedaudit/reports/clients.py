@@ -1,7 +1,8 @@
-"""What each client paid and how it fares: confidential, beside the report and never in it.
+"""What each client paid and how good the model is for it: confidential, beside the report and never
+in it.
 
-A report is signed and read by everyone who may read reports. Figures of single named clients are
-for those who may read the ledger, which names them too, so they are kept apart from it.
+Everyone who may read reports reads a signed report. Figures of single named clients are for readers
+of the ledger, which names clients too, so they are kept apart from the report.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,12 +45,12 @@ def client_columns(
     trains: Bools,
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """A column for each of COLUMNS, by the client's index, and `reason`, a place in `reasons` or
-    null, for what is null in its line; as JSON. `figure`: what is spent; `client`: the names where
-    the ledger has others, as where all are charged together.
+    """A column for each of COLUMNS, by the client's index, and `reason`: a place in `reasons` for
+    what is null in its line, or null; as JSON.
 
-    `decide`: which of the clients of `scores` may be shown, which takes long and is asked only
-    where accuracies are stated; `trains` and `names` [clients].
+    `figure`: what is spent; `client`: the names where the ledger has other subjects, as where all
+    are charged together. `decide`: which of the clients of `scores` may be shown, which is slow and
+    is called only where accuracies are stated; `trains` and `names` [clients].
     """
     clients = material.federation.clients
     every: dict[str, list[Any]] = {name: [None] * clients for name in COLUMNS}

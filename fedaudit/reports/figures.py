@@ -134,9 +134,9 @@ class LargestGap:
 
 
 def largest_gap(figures: Iterable[Figure]) -> LargestGap | None:
-    """The largest difference of rates between groups over all attributes, by any of the metrics.
-    Not by one metric for all: an attribute that lacks it could hide its gap. Where no outcome is
-    favourable it is the largest difference of losses. None where there is neither."""
+    """The largest difference of rates between groups over all attributes, by any of the metrics;
+    where no outcome is favourable, the largest difference of losses; None where there is neither.
+    No single metric serves all: an attribute that lacks it could hide its gap."""
     of_attributes = [one for one in figures if one.attribute]
     for metrics in (ROUND_METRICS, (HEADLINE_WITHOUT_OUTCOME,)):
         found = [

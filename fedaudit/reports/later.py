@@ -14,10 +14,10 @@ from fedaudit.spec.gates import Gate
 def judged_later(
     report: Mapping[str, Any], sections: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The document with what was found later among its attacks, and its gates and verdict anew.
-    `sections`: of every later attack, whatever it found: no one chooses among them, so that of
-    several attacks of a kind the worst decides. Raises KeyError or TypeError for a document without
-    the sections of a report."""
+    """The document with later findings among its attacks, and with its gates and verdict
+    recomputed. `sections`: those of every later attack, whatever it found: no one selects them, so
+    the worst of several attacks of a kind decides. Raises KeyError or TypeError for a document
+    without the sections of a report."""
     if not sections:
         return dict(report)
     found: dict[str, Any] = {**report, "attacks": [*(report.get("attacks") or []), *sections]}

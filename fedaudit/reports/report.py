@@ -210,11 +210,11 @@ def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Ch
 
 def _gates_check(gates: Sequence[Gate], report: Mapping[str, Any]) -> Check:
     try:
-        said = _without_words(report["gates"])
+        stated = _without_words(report["gates"])
         # Earlier versions judged by the rounds that were played; the answer knew what is proven.
         played = {**report, "privacy": {**report["privacy"], "epsilon_planned": None}}
         found = (_without_words(evaluate(gates, one)) for one in (report, played))
-        follows = any(same(said, one) for one in found)
+        follows = any(same(stated, one) for one in found)
     except MALFORMED:
         return failed("report.gates", "the report lacks what its gates need")
     return check(

@@ -536,16 +536,8 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
         return (
             f"{facts.features} features need about {least} rows, and there are about {facts.rows}"
         )
-    if unscaled := _unscaled(draft):
-        return (
-            f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "
-            "{low, high} under `federation.scale`"
-        ).replace(EVERY_NUMBER, "the features")
-    if draft.aim.private and (target := _unscaled_target(facts)) is not None:
-        return (
-            f"nothing is known of the size of {target}, which is predicted: declare a number under "
-            "`federation.scale` that divides it to about 1; 1 where it has that size"
-        )
+    if undeclared := _undeclared(draft):
+        return undeclared
     by_client = draft.unit == "client"
     if draft.aim.private and by_client and clients < _LEAST_CLIENTS:
         return (
@@ -563,6 +555,28 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
         more, epsilon = _more_units(draft, ratio, clients if by_client else facts.mean_rows)
         cost = f"an epsilon of about {epsilon:.2g}"
     return f"{stated} are about {math.ceil(more)} {of_what}, or {cost}"
+
+
+def _undeclared(draft: _Draft) -> str | None:
+    """What the registration has to say first; None where it says enough."""
+    facts = draft.facts
+    groups = facts.registration.get("fairness", {})
+    if facts.classes > 2 and groups.get("sensitive") and not groups.get("favourable"):
+        return (
+            f"submission refuses it until the registration says which of {facts.classes} classes "
+            "are favourable, as in `fairness.favourable: {op: in, value: [CLASS]}`"
+        )
+    if unscaled := _unscaled(draft):
+        return (
+            f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "
+            "{low, high} under `federation.scale`"
+        ).replace(EVERY_NUMBER, "the features")
+    if draft.aim.private and (target := _unscaled_target(facts)) is not None:
+        return (
+            f"nothing is known of the size of {target}, which is predicted: declare a number under "
+            "`federation.scale` that divides it to about 1; 1 where it has that size"
+        )
+    return None
 
 
 def _more_units(draft: _Draft, ratio: float, units: float) -> tuple[float, float]:

@@ -172,10 +172,8 @@ class AuditSpec(SpecPart):
 
     @cached_property
     def fairness(self) -> Fairness:
-        """The same as experiments say it; without a client key no clients are counted.
-
-        Raises InvalidInputError where the fields contradict each other.
-        """
+        """The same in the form of experiments; without a client key no clients are counted. Raises
+        InvalidInputError where fields contradict each other."""
         asked = {name: getattr(self, name) for name in _FAIRNESS}
         if self.client_key is None:
             asked["minimum_group_clients"] = 1
@@ -191,7 +189,7 @@ class AuditSpec(SpecPart):
 
 
 def is_audit(value: object) -> bool:
-    """Whether a decoded JSON value is meant as an audit, and not as a run's spec or a ledger's
+    """Whether a decoded JSON value is meant as an audit, rather than a run's spec or a ledger's
     terms; it need not be valid."""
     return isinstance(value, dict) and "truth" in value and "federation" not in value
 
@@ -224,11 +222,9 @@ def _pointer(where: str) -> str:
 
 
 def measuring_spec(audit: AuditSpec) -> ExperimentSpec:
-    """The spec that the code for groups, favourable outcomes and disclosure reads.
-
-    Of it only columns, fairness and seed mean anything: nothing is trained by it, and what it says
-    of model, training and privacy is never shown.
-    """
+    """The spec for code that reads groups, favourable outcomes and disclosure. Only its columns,
+    fairness and seed mean anything: it trains nothing, and its model, training and privacy are
+    never shown."""
     clients: dict[str, Any] = {"client_key": audit.client_key}
     if audit.client_key is None:
         clients = {"partition": {"method": "iid", "clients": 2}}
@@ -270,10 +266,8 @@ _KEY = (
 def policy_faults(
     policy: DisclosurePolicy, audit: AuditSpec, *, registration: Registration | None
 ) -> list[FieldError]:
-    """Every field by which an audit departs from a federation's policy.
-
-    `registration`: the federation's own, None where it is not registered.
-    """
+    """Every field in which an audit departs from a federation's policy. `registration`: that of the
+    federation, None where it is not registered."""
     groups = policy.model_copy(update={"split": None, "source": None})
     found = in_audit(spec_faults(groups, measuring_spec(audit), registration=registration))
     # Without clients there is no telling whose rows a group's are; what fails for want of them is
@@ -326,11 +320,9 @@ def clients_faults(least: int, audit: AuditSpec, *, who: str) -> list[FieldError
 
 
 def registered_use_faults(audit: AuditSpec, registration: Registration) -> list[FieldError]:
-    """Every field by which an audit looks at a file otherwise than its registration does.
-
-    For callers who may not read federations: columns and rules that they were free to choose could
-    each be chosen so that the answer depends on one cell. The messages quote no data.
-    """
+    """Every field in which an audit reads a file differently from its registration, for callers who
+    may not read federations: each of the columns and rules that they may choose could make the
+    answer depend on one cell. The messages quote no data."""
     return [
         _fault(where, f"{what}; {_KEY}")
         for departures in (_column_departures, _group_departures)

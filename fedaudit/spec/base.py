@@ -50,14 +50,14 @@ STANDS_FOR = "x-stands-for"
 
 
 def stands_for(model: type[BaseModel]) -> WithJsonSchema:
-    """Annotates a document that was validated as this model when it was stored, and is answered as
-    it is. The OpenAPI document refers to the schema by which it is sent: clients have one type."""
+    """Annotates a document that was validated as this model when it was stored, and is returned
+    unchanged. The OpenAPI document refers to the schema for requests, so clients have one type."""
     return WithJsonSchema({STANDS_FOR: model.__name__})
 
 
 FILLED = "filled"
-"""Annotates a field that follows from another part of the spec where it is left out: the JSON
-schema does not require it."""
+"""Annotates a field whose default follows from another part of the spec: the JSON schema does not
+require it."""
 
 
 class Described(BaseModel):
@@ -103,11 +103,9 @@ class SpecPart(Described):
 
 @dataclass(frozen=True)
 class InForm:
-    """Annotates a field that the form has; the others are given in a document alone.
-
-    What may be typed, and for which choices the field counts, follows from the spec. On a union it
-    describes the choice between its members.
-    """
+    """Annotates a field that is in the form; the others are set in a document only. The spec
+    decides what may be typed, and for which choices the field counts. On a union it describes the
+    choice between its members."""
 
     label: str
     initial: str = ""
@@ -173,9 +171,7 @@ _ALWAYS_STORED = {
 
 
 def is_stored(value: Mapping[str, Any]) -> bool:
-    """Whether every field is written out that specs had from the start.
-
-    A field that came later is then missing because the spec is older, or because it has the value
-    that it is not stored with: it must not be filled with anything else.
-    """
+    """Whether every field that specs always had is written out. If so, a field that came later is
+    missing because the spec is older, or has the value that is not stored: it must not be filled
+    with anything else."""
     return value.keys() >= _ALWAYS_STORED

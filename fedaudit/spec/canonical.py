@@ -1,4 +1,4 @@
-"""Canonical JSON (RFC 8785), which is hashed and signed: by the library `rfc8785`, and several
+"""Canonical JSON (RFC 8785), which is hashed and signed: made by the library `rfc8785`, or several
 times as fast where a value has nothing unusual."""
 
 import json
@@ -44,8 +44,8 @@ def _read_integer(text: str) -> int | float:
 
 
 def _plain(value: Any) -> Any:
-    """The value with its numbers as they are written. Raises TypeError or ValueError for what only
-    the library knows how to write or refuse."""
+    """The value with numbers in their written form. Raises TypeError or ValueError for values that
+    only the library can write or refuse."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return value

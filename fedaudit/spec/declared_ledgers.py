@@ -31,7 +31,7 @@ class GaussianRelease(SpecPart):
 
 
 class PoissonRelease(SpecPart):
-    """The same of a Poisson sample: every unit entered by its own coin, and the coins are
+    """The same on a Poisson sample: every unit entered by its own coin, and the coins are
     secret."""
 
     kind: Literal["poisson-gaussian"]
@@ -152,8 +152,8 @@ class LedgerTerms(SpecPart):
     accountant: Literal["rdp", "pld"] | None = None
     adjacency: Literal["add-or-remove-one", "replace-one"] | None = None
     observer: Literal["final_model", "server"]
-    """Whom the figures hold against: those who see the models and not who took part, or the server
-    as well."""
+    """Observers that the figures hold against: those who see the models and not who took part, or
+    the server as well."""
     unit: DeclaredUnit
     """Whom they protect: a client with all its records, or one record."""
     population: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
@@ -350,10 +350,8 @@ Squared = Annotated[float, Field(ge=1e-9, le=1e30)]
 
 
 class CanaryScores(SpecPart):
-    """What canaries show of the releases of one round, measured in clips.
-
-    Of what left, y, less what others sent, and of the sum of the directions that canaries sent, x.
-    """
+    """What canaries show of the releases of one round, measured in clips: y is what left minus what
+    others sent, and x the sum of the directions that canaries sent."""
 
     present: Annotated[str, Field(pattern="^[01]+$", min_length=2, max_length=MAX_CANARIES)]
     """The coin of each canary: 1 where it is there."""
@@ -370,8 +368,8 @@ class CanaryScores(SpecPart):
     numbers: _NUMBERS
     """How many were released."""
     passes: Annotated[int, Field(ge=1, le=MAX_PASSES, exclude_if=lambda value: value == 1)] = 1
-    """How often each canary went through copies of the release. `product`, `weight`, `squares` and
-    `numbers` are of all passes, `scores` of the first."""
+    """How many copies of the release each canary went through. `product`, `weight`, `squares` and
+    `numbers` cover all passes, `scores` the first."""
 
     def faults(self) -> Refusals:
         if len(self.scores) != len(self.present):

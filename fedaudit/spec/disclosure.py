@@ -1,9 +1,9 @@
-"""What owners of a federation and of the service allow to be asked of its groups, and departures.
+"""What owners of a federation and of the service allow to be asked about its groups, and departures
+from that.
 
-Two reports that differ by one edge, or by one held-out client, give single people away. Edges,
-rules, sizes and the split are therefore the owner's to fix, for every submission. Messages about
-departures quote the policy and the request alone: neither is data, so every submitter may read
-them.
+Two reports that differ by one edge, or by one held-out client, disclose single people. So the owner
+fixes edges, rules, sizes and the split for every submission. Messages about departures quote only
+the policy and the request: neither is data, so every submitter may read them.
 """
 
 import json
@@ -62,8 +62,8 @@ class DisclosurePolicy(SpecPart):
     """No other combination may be looked at; fewer may."""
     split: FixedSplit | None = None
     source: Literal["registered"] | None = None
-    """Whether columns, target, client key, partition and whatever else decides which rows there are
-    have to be those of the registration."""
+    """Whether columns, target, client key, partition and everything else that decides which rows
+    there are must be those of the registration."""
 
     def faults(self) -> Refusals:
         for name, edges in (self.edges or {}).items():
@@ -118,8 +118,8 @@ def parse_disclosure_policy(value: object) -> DisclosurePolicy:
 
 
 def least_group_size(floor: DisclosureFloor, policies: Iterable[object]) -> int:
-    """The fewest rows of a group that may be shown: the service's floor, or what one of these
-    policies, as they are stored, asks for where that is more."""
+    """The fewest rows of a group that may be shown: the largest of the service's floor and what
+    these stored policies ask for."""
     asked = (parse_disclosure_policy(one).minimum_group_size or 1 for one in policies)
     return max(floor.minimum_group_size, *asked, 1)
 
@@ -148,10 +148,8 @@ def floor_faults(floor: DisclosureFloor, groups: Groups) -> list[FieldError]:
 def spec_faults(
     policy: DisclosurePolicy, spec: ExperimentSpec, *, registration: Registration | None
 ) -> list[FieldError]:
-    """Every field by which a spec departs from a federation's policy.
-
-    `registration`: the federation's own, None where it is not registered.
-    """
+    """Every field in which a spec departs from a federation's policy. `registration`: that of the
+    federation, None where it is not registered."""
     return [
         *_of_groups(policy, spec.fairness),
         *_of_left_out(policy, spec.fairness),
@@ -165,11 +163,9 @@ def spec_faults(
 def registration_faults(
     policy: DisclosurePolicy, asked: Registration, *, registration: Registration | None
 ) -> list[FieldError]:
-    """Every field by which a registration departs from the policy of its content.
-
-    A profile holds nothing out and combines nothing, so the split and intersections do not matter.
-    `registration`: that which it would replace, None where there is none.
-    """
+    """Every field in which a registration departs from the policy of its content. A profile holds
+    nothing out and combines nothing, so the split and intersections do not matter. `registration`:
+    the one that it would replace, None where there is none."""
     faults = list(_of_groups(policy, asked.fairness))
     if registration is not None:
         faults += _of_source(policy, asked.federation, registration)

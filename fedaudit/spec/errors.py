@@ -18,8 +18,8 @@ class FieldError:
     message: str
     of_spec: bool = field(default=False, compare=False, kw_only=True)
     """Whether the fault follows from what was sent and from sizes that any valid answer shows. Any
-    other that data were loaded for may quote them, and readers who may not read data get no word of
-    it: an unmarked fault is taken for one of the data."""
+    other fault may quote data, and is withheld from readers who may not read data: an unmarked
+    fault counts as one of the data."""
 
 
 class InvalidInputError(Exception):
@@ -31,10 +31,8 @@ class InvalidInputError(Exception):
 
 
 def error_at(where: str, message: str, *, of_spec: bool = False) -> InvalidInputError:
-    """An error to be raised; `where` is a JSON pointer into the spec.
-
-    `of_spec`: whether it says nothing about the content of the data, as in `FieldError`.
-    """
+    """An error to raise; `where` is a JSON pointer into the spec. `of_spec`: whether it discloses
+    nothing about the data, as in `FieldError`."""
     return InvalidInputError([FieldError(where, message, of_spec=of_spec)])
 
 
@@ -51,8 +49,8 @@ def listed(names: tuple[str, ...] | list[str], *, most: int = 20) -> str:
 
 
 def listed_values(values: Sequence[str], *, most: int = 20) -> str:
-    """Values of cells for a message. Of many not even some: they may be names or measurements of
-    people, which no profile shows either."""
+    """Values of cells for a message; where there are many, none: they may be names or measurements
+    of people, which no profile shows either."""
     return listed(tuple(values)) if len(values) <= most else "values too many to be named"
 
 

@@ -152,10 +152,10 @@ class ExperimentSpec(SpecPart):
                 yield from check()
 
     def uncharged_steps(self) -> Refusals:
-        """What loading computes from the data of more than the guarantee's unit.
+        """Refuse what loading computes from the data of more than the guarantee's unit.
 
-        No clip bounds it and no accountant counts it, so that every figure would be wrong. Specs
-        that were stored before this was refused can still be read (`ADMITTED`), and not run.
+        No clip bounds it and no accountant counts it, so every figure would be wrong. Specs that
+        were stored before this was refused can still be read (`ADMITTED`), but not run.
         """
         by_record, statistics = self.privacy.draws_by_record, self.federation.traits.statistics
         if not moves_others(statistics, by_record=by_record) or self.privacy.mechanism == "none":
@@ -204,9 +204,11 @@ class ExperimentSpec(SpecPart):
 
     def _check_decision(self) -> Refusals:
         """A base rate is refused beside any guarantee. It is a sum over the training rows: every
-        report states it, and so does the released model, with no noise, and no accountant counts
-        it. The held-out rows are no way out: a threshold chosen by their outcomes would
-        judge the model by the same outcomes, and under `fairness.noise` they are protected too."""
+        report and the released model state it, with no noise, and no accountant counts it.
+
+        Held-out rows are no alternative: a threshold chosen by their outcomes would judge the model
+        by the same outcomes, and `fairness.noise` protects them too.
+        """
         threshold = self.decision.threshold
         if self.decision != Decision() and not self.classifies:
             yield refuse_at(
@@ -338,10 +340,8 @@ class ExperimentSpec(SpecPart):
     @property
     def chooses_by_losses(self) -> bool:
         """Whether losses of held-out rows choose the round that is released, and may end training.
-
-        Not where noise protects these rows, nor where they are of clients whom the mechanism
-        protects: what is chosen by a loss without noise reveals it. The last round is then kept.
-        """
+        False where noise protects these rows, or where they belong to clients whom the mechanism
+        protects: a choice by a loss without noise reveals it. Then the last round is kept."""
         if self.fairness.noise is not None:
             return False
         by_record = self.privacy.draws_by_record
@@ -354,8 +354,8 @@ class ExperimentSpec(SpecPart):
 
     @property
     def classifies(self) -> bool:
-        """Whether the target is a class: that of images always is; any other with cross-entropy or
-        a logistic model, whatever its loss."""
+        """Whether the target is a class: always for images, for others with cross-entropy or a
+        logistic model, whatever its loss."""
         if self.federation.traits.target == "class":
             return True
         output: TargetKind = self.model.output

@@ -25,8 +25,8 @@ class _CountNoise(SpecPart):
     unit: HeldOutUnit
     """Whom it protects: a validation client with all its rows, or a single held-out record."""
     max_rows_per_client: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Rows of a client that count towards an attribute, with the unit `client`; which ones is
-    drawn, whatever they hold."""
+    """How many rows of a client count towards an attribute, with the unit `client`; they are drawn,
+    whatever they contain."""
     rounds: Annotated[bool, Field(exclude_if=lambda rounds: not rounds)] = False
     """Retired: stored runs published the gaps of validated rounds with noise too."""
 
@@ -123,8 +123,8 @@ def without_label(favourable: Favourable | None) -> Favourable | None:
 
 
 class Intervals(SpecPart):
-    """Uncertainty of the gaps (`fedaudit.fairness.intervals`). `method` and `samples` are those of
-    former reports, which drew clients anew: they are read and hashed, and change nothing."""
+    """Uncertainty of the gaps (`fedaudit.fairness.intervals`). `method` and `samples` belong to
+    earlier reports, which redrew clients: they are read and hashed, and change nothing."""
 
     method: Literal["bootstrap-clients"] = "bootstrap-clients"
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
@@ -224,8 +224,8 @@ class Groups(SpecPart):
             "Groups whose scored rows are of fewer clients are suppressed.",
         ),
     ] = DEFAULT_GROUP_CLIENTS
-    """Groups whose scored rows are of fewer clients are suppressed as well: rows of one client are
-    that client's own figures, however many they are."""
+    """Groups whose scored rows belong to fewer clients are suppressed too: rows of one client are
+    that client's figures, however many they are."""
 
     def faults(self) -> Refusals:
         if len(set(self.sensitive)) != len(self.sensitive):
@@ -283,11 +283,12 @@ class Fairness(Groups):
     reference_group: Text | None = None
     intervals: Intervals | None = Intervals()
     noise: Annotated[CountNoise | None, _LATER] = None
-    """Noise on the counts of held-out rows, with its own epsilon. Nothing else is then
-    published of these rows; null publishes what follows from the counts as they are, or rounded."""
+    """Noise on the counts of held-out rows, with its own epsilon. Nothing else about these rows is
+    then published; null publishes what follows from the exact or rounded counts."""
     rounding: Annotated[CountRounding | None, _LATER] = None
-    """Random rounding of the counts. Left out it is `{base: 5}` where `privacy.noise` is `release`
-    and there is no `noise`, and null otherwise; null there is `{base: 1}`, which rounds nothing."""
+    """Random rounding of the counts. By default it is `{base: 5}` where `privacy.noise` is
+    `release` and there is no `noise`, and null otherwise; null then is `{base: 1}`, which rounds
+    nothing."""
     privacy_cost_by_group: bool = False
     """Retired: who may read the ledger sees what each client paid. True is refused."""
 
@@ -358,10 +359,10 @@ _OF_FAIRNESS = {
 
 
 def with_default_rounding(value: Any) -> Any:
-    """The document of a spec, its counts rounded where the model is released and nothing is said.
+    """The document of a spec, with counts rounded by default where the model is released.
 
-    A spec that was stored before there was rounding says every other thing, and stays what it was.
-    Anything that is no such document is given back as it is, for validation to refuse.
+    A spec that was stored before there was rounding has every other field, and stays unchanged.
+    Anything that is not such a document is returned unchanged, for validation to refuse.
     """
     if not isinstance(value, dict) or not isinstance(value.get("privacy"), dict):
         return value
@@ -386,8 +387,8 @@ def publishes_noised_rounds(fairness: Fairness) -> bool:
 def check_count_noise(
     fairness: Fairness, *, training: Training, source: Source, has_outcome: bool, by_record: bool
 ) -> Refusals:
-    """Where something would escape `fairness.noise`, or nothing is counted: errors of a spec's
-    validation, at the fields. `by_record`: whether each record has its own coin."""
+    """Faults where something would escape `fairness.noise`, or nothing is counted, at their fields.
+    `by_record`: whether each record has its own coin."""
     noise = fairness.noise
     if noise is None:
         return

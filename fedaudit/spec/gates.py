@@ -33,11 +33,11 @@ class GateFigure:
 
     section: FigureSection
     rests_on_guarantee: bool = True
-    """Whether the figure bounds something by the guarantee alone. A row has to say so where it does
-    not: a figure counted or measured, whatever the mechanism."""
+    """Whether the figure bounds something by the guarantee alone. A row declares it where that is
+    not so: a figure that is counted or measured, whatever the mechanism."""
     judges_model: bool = False
-    """Whether it says how well the model decides, which a model that decides nothing may do well
-    at."""
+    """Whether it measures how well the model decides, which may be good for a model that decides
+    nothing."""
     proof: Proof = "fixed radius"
     has_delta: bool = False
     """Whether it is an epsilon, which holds at the delta and adjacency of the guarantee."""
@@ -93,20 +93,20 @@ class Gate(SpecPart):
     """Whether a figure is evidence that bounds some datasets only, such as n/nu within a radius in
     which nothing keeps the uploads."""
     allow_simulation: bool = False
-    """Whether a guarantee is evidence that is not in force, because the noise was simulated: for
+    """Whether a guarantee that is not in force, because the noise was simulated, is evidence: for
     research. Such a run gives no protection."""
     allow_degenerate: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
-    """Whether rates, gaps, accuracy and loss are evidence of a model that decides nothing, or that
+    """Whether rates, gaps, accuracy and loss are evidence for a model that decides nothing, or that
     is not shown to be better than a constant prediction."""
 
     allow_declared: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
     """Whether a guarantee and counts are evidence that a trainer elsewhere declares of itself."""
     require_tested: Annotated[bool, Field(exclude_if=lambda required: not required)] = False
-    """Whether the noise has to have been tested by canaries of sufficient power without an alarm; a
-    declared guarantee is evidence then without `allow_declared`. Sampling remains as declared."""
+    """Whether canaries of sufficient power must have tested the noise without an alarm; a declared
+    guarantee is then evidence without `allow_declared`. Sampling remains as declared."""
     allow_personal_models: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
     """Whether figures of models that clients make for themselves are evidence, where training
-    leaves a common model of which they are not: for clients that use their own alone."""
+    leaves a common model that they do not describe: for clients that use their own models only."""
 
     @field_validator("attribute")
     @classmethod
@@ -120,18 +120,16 @@ class Gate(SpecPart):
 
     @property
     def plain_figure(self) -> GateFigure | None:
-        """The place of the figure and what it rests on; None for one of a sensitive attribute.
-
-        Raises KeyError for a figure that is neither: it has no row in PLAIN_FIGURES.
-        """
+        """The place of the figure and what it rests on; None for a figure of a sensitive attribute.
+        Raises KeyError for a figure that is neither: it has no row in PLAIN_FIGURES."""
         if self.figure in FAIRNESS_FIGURES:
             return None
         return PLAIN_FIGURES[self.figure]
 
     @property
     def judges_model(self) -> bool:
-        """Whether the figure says how well or how evenly the model decides, which one that decides
-        nothing does by chance."""
+        """Whether the figure measures how well or how evenly the model decides, which a model that
+        decides nothing does by chance."""
         figure = self.plain_figure
         return figure is None or figure.judges_model
 

@@ -24,8 +24,8 @@ class Schedule(SpecPart):
     """The share of the step size that local steps take, by the number of their round."""
 
     kind: Literal["constant", "cosine"] = "constant"
-    """`cosine` lets it fall over the planned `rounds` (Loshchilov and Hutter 2017, equation 5,
-    without restarts): all of it in the first round after the warm-up, little in the last."""
+    """`cosine` decreases it over the planned `rounds` (Loshchilov and Hutter 2017, equation 5,
+    without restarts): full in the first round after the warm-up, small in the last."""
     warm_up: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Rounds in which it rises evenly, to all of it in the last of them."""
 
@@ -179,10 +179,8 @@ class LayerError(ValueError):
 
 
 def values_between(layers: Sequence[LayerSpec], given: Values) -> list[Values]:
-    """What each layer is given, and at the end what the last one gives: a row.
-
-    Raises LayerError where a layer cannot take it, or the values grow beyond MAX_VALUES.
-    """
+    """The shape of each layer's input, and last that of the output: a row. Raises LayerError where
+    a layer cannot take its input, or the values exceed MAX_VALUES."""
     found, total = [given], given.numbers
     for place, layer in enumerate(layers):
         found.append(_passed(place, layer, found[-1]))
@@ -288,7 +286,7 @@ def with_default_start(value: Any) -> Any:
     do not reach: on 784 pixels hundreds of rounds do not undo it. So a linear map over data starts
     from zero; several hypotheses, which zeros would leave alike, start close to zero. The synthetic
     tasks keep the paper's start, and so does a spec that was stored before there was a choice.
-    Anything that is no such document is given back as it is, for validation to refuse.
+    Anything that is not such a document is returned unchanged, for validation to refuse.
     """
     if not isinstance(value, dict) or is_stored(value):
         return value

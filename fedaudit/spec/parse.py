@@ -41,11 +41,9 @@ from fedaudit.spec.training import Training
 
 
 def parse_spec(value: object) -> ExperimentSpec:
-    """The spec in a decoded JSON or YAML value.
-
-    Raises InvalidInputError naming the fields: each that is wrong by itself, and of the parts that
-    are not, each that does not go with another one.
-    """
+    """The spec in a decoded JSON or YAML value. Raises InvalidInputError naming the fields: each
+    that is wrong by itself, and among the parts that are right, each that does not fit another
+    one."""
     try:
         spec = ExperimentSpec.model_validate(value)
     except ValidationError as error:
@@ -89,11 +87,9 @@ def refuse_retired_training(spec: ExperimentSpec) -> None:
 
 
 def parse_admitted(value: object) -> ExperimentSpec:
-    """The spec of an experiment that was admitted, maybe by an earlier version, to be read and not
-    to be run: what is refused since then stays readable. Raises InvalidInputError.
-
-    It is not known by its document, which anybody can write: it has to come from a store.
-    """
+    """The spec of an experiment that was admitted, perhaps by an earlier version, to be read and
+    not run: what is refused since then stays readable. Raises InvalidInputError. The document does
+    not prove admission, since anyone can write it: it must come from a store."""
     return validated(ExperimentSpec, value, context=ADMITTED)
 
 
@@ -178,10 +174,8 @@ _MAX_DIGITS = 1000
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML without repeated names or aliases.
-
-    Aliases are refused because a text of a few lines can stand for gigabytes by them.
-    """
+    """Safe YAML without repeated names or aliases. Aliases are refused because a few lines of text
+    can represent gigabytes by them."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):

@@ -1,7 +1,8 @@
 """Which mechanism protects what a client sends.
 
-A figure is for one kind of sampling, one unit and one form of update; a pair that no accountant
-covers is refused, with the pair that would fit."""
+A figure holds for one kind of sampling, one unit and one form of update; a combination that no
+accountant covers is refused, with the one that would fit.
+"""
 
 from typing import Annotated, Any, ClassVar, Literal, assert_never
 
@@ -87,13 +88,13 @@ def _some_noise(value: object) -> object:
 GAUSSIAN_DECADES, LAPLACE_DECADES = (-3, 6), (-12, 12)
 """The powers of ten between which a noise multiplier may be."""
 GaussianNoise = Annotated[float, Field(ge=1e-3, le=1e6), BeforeValidator(_some_noise)]
-"""Standard deviation of the noise over the clip. Beyond these bounds an accountant loses its
-digits, and no figure of it would be worth anything."""
+"""Standard deviation of the noise over the clip. Outside these bounds an accountant loses its
+digits, and its figures would be worthless."""
 
 
 UNSOLVED = 0.0
-"""A noise multiplier that follows from the `target` and is not found yet. No event and no release
-can be computed with it, and no cell is made."""
+"""A noise multiplier that follows from the `target` and is not computed yet. No event and no
+release can be computed with it, and no cell is made."""
 _OR_TARGET = Field(
     default_factory=lambda: UNSOLVED,
     validate_default=False,
@@ -122,8 +123,8 @@ class NoMechanism(UpdateMechanism):
 
 
 class EpsilonTarget(SpecPart):
-    """Epsilon at the mechanism's delta that all planned rounds may cost the subject that pays most,
-    in place of a noise multiplier: the smallest multiplier that meets it is found."""
+    """The epsilon, at the mechanism's delta, that all planned rounds may cost the most charged
+    subject, in place of a noise multiplier: the smallest multiplier that meets it is computed."""
 
     epsilon: Annotated[
         Epsilon,
@@ -358,7 +359,7 @@ class GaussianCentral(GaussianUpdates):
 
 
 class GaussianDistance(UpdateMechanism):
-    """The server's noise follows how far apart clients are, which proves nothing: heuristic.
+    """The server's noise depends on how far apart clients are, which proves nothing: heuristic.
 
     Sainz-Pardo Diaz et al., "Metric-privacy-inspired noise calibration in federated learning",
     Knowledge-Based Systems 343 (2026), section 6: clipped updates are averaged, with noise of
@@ -385,11 +386,9 @@ class GaussianDistance(UpdateMechanism):
 
 
 class GaussianLocal(GaussianUpdates):
-    """Each client clips its own update and adds Gaussian noise before it leaves.
-
-    Protects a client's dataset against the server and everybody after it, between any two datasets
-    that it may hold.
-    """
+    """Each client clips its own update and adds Gaussian noise before sending it. Protects a
+    client's dataset against the server and everyone after it, between any two datasets that it may
+    hold."""
 
     gains_from_coins, hides_choices = False, False
     mechanism: Literal["gaussian-local"]

@@ -9,6 +9,7 @@ import numpy as np
 from fedaudit.reports.sections.provenance import report_envelope
 from models.repositories import UnitRepository, fail_unit
 from models.values import ReclaimedUnit
+from tests.api.answers import body_of
 from tests.api.service import Api
 from tests.audits.service_audits import made, report_of, row_of
 from tests.audits.tables import asking, audited, people, write
@@ -169,6 +170,36 @@ def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources:
     }
     kept = {"minimum_group_size": 50, "minimum_group_clients": 5, "sensitive": ["sex"]}
     assert made(api, **asked, **kept)["status"] == "succeeded"
+
+
+def test_a_total_against_readers_of_reports_refuses_audits(api: Api, sources: Path) -> None:
+    """As it does runs whose fairness figures have no noise, and audits of other projects."""
+    write(sources, people(seed=8), "owned.csv")
+    registration = {
+        "name": "owned",
+        "federation": {
+            "source": "table",
+            "path": "owned.csv",
+            "client_key": "town",
+            "target": "hired",
+            "features": [{"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}],
+        },
+    }
+    federation = body_of(api.post("/v1/federations", json=registration), 202)["id"]
+    total = {"book": "release", "figure": "epsilon", "observer": "report", "delta": 1e-6}
+    zero_out = {"adjacency": "add-or-remove-one"}
+    path = f"/v1/federations/{federation}/budget"
+    made(api, path="owned.csv")
+    for amount, expected in ((0.5, 409), (None, 202)):
+        set_ = api.request("PUT", path, json={**total, **zero_out, "total": amount})
+        assert set_.status_code == 200, set_.text
+        [one] = api.get(path).json()["items"]
+        listed = [(gap["mechanism"], gap["runs"]) for gap in one["uncounted"]]
+        assert listed == ([("audit", 1)] if expected == 409 else [])
+        for key in (None, api.key_with("experiments:write", "federations:read", project="lab")):
+            answer = api.post("/v1/audits", json=asking(path="owned.csv"), key=key or api.key)
+            assert answer.status_code == expected, answer.text
+            assert expected == 202 or "whose figures have no noise" in answer.json()["detail"]
 
 
 def test_the_same_request_starts_one_audit(api: Api, sources: Path) -> None:

@@ -170,6 +170,13 @@ def test_data_are_found_beside_the_spec(command, small_spec, people, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_proposal_names_a_federation_of_the_service_alone(command, small_spec):
+    spec = {**small_spec, "federation": {"id": "0" * 8 + "-0000-0000-0000-" + "0" * 12}}
+    done = command("run", "-", stdin=yaml.safe_dump(spec))
+    assert done.returncode == 2
+    assert "/federation/id: leaves the columns to a registration" in done.stderr
+
+
 def test_records_with_budgets_leave_groups_in_the_ledger_and_a_table(run, people, tmp_path):
     done, report = run("--sources-dir", tmp_path, "--out", tmp_path / "results", **people)
     assert done.returncode == 0, done.stderr

@@ -28,14 +28,12 @@ from fedaudit.fairness.intervals import (
     Clustered,
     Interval,
     _rate_limits,
-    rate_intervals,
     score_intervals,
 )
 from fedaudit.fairness.noised_counts import NoisedCounts, rate_bounds
 from fedaudit.reports.sections.part import stored_rate
 from fedaudit.spec.gates import FairnessFigure, Gate
 from fedaudit.spec.metrics import (
-    COUNTS,
     FAIRNESS_FIGURES,
     FAMILIES,
     HEADLINE,
@@ -47,12 +45,7 @@ from fedaudit.spec.metrics import (
     Rate,
     is_ratio,
 )
-from tests.fairness.disclosures import (
-    disclosed,
-    disclosed_clients,
-    disclosed_counts,
-    disclosed_scores,
-)
+from tests.fairness.disclosures import disclosed, disclosed_counts, disclosed_scores
 
 TREATMENT = Rate("treatment_ratio", ("false_negatives",), ("false_positives",), "false positives")
 """Of treatment equality: no share."""
@@ -60,20 +53,6 @@ TREATMENT = Rate("treatment_ratio", ("false_negatives",), ("false_positives",), 
 counts_of_groups = st.lists(
     st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=2, max_size=5
 )
-
-
-@settings(max_examples=100, deadline=None)
-@given(counts_of_groups)
-def test_a_rate_is_the_share_of_its_counts(counts):
-    measured = group_rates(np.array(counts))
-    for of_rate, rate in zip(measured, RATES.values(), strict=True):
-        for value, of_group in zip(of_rate, counts, strict=True):
-            named = dict(zip(COUNTS, of_group, strict=True))
-            rows = sum(named[name] for name in rate.denominator)
-            if rows:
-                assert value == sum(named[name] for name in rate.numerator) / rows
-            else:
-                assert np.isnan(value)
 
 
 @settings(max_examples=100, deadline=None)
@@ -436,37 +415,8 @@ def test_a_reference_group_takes_the_place_of_the_extremes_of_scores():
         score_figures(scores, reference=3)
 
 
-def drawn(seed, *, clients=40):
-    """Counts of a binary classifier and the scores that say the same of it."""
-    random = np.random.default_rng(seed)
-    counts = random.integers(0, 6, (clients, 3, 4))
-    rows, correct = counts.sum(-1), counts[..., [0, 2]].sum(-1)
-    return counts, GroupScores(rows, correct, random.exponential(size=rows.shape) * rows)
-
-
-def test_an_accuracy_has_the_interval_of_a_rate_of_the_same_rows():
-    """Of everyone's truth favourable, accuracy is the true positive rate: the intervals agree."""
-    counts, _ = drawn(1)
-    counts[..., [1, 2]] = 0
-    scores = GroupScores(counts.sum(-1), counts[..., 0], np.zeros(counts.shape[:-1]))
-    rates = rate_intervals(counts, disclosed_clients(counts), level=0.9)
-    found = score_intervals(scores, disclosed_scores(scores), root_mean=False, level=0.9)
-    assert found["accuracy_difference"] == rates["equal_opportunity_difference"]
-
-
-@pytest.mark.parametrize("root_mean", [True, False])
-def test_intervals_hold_the_gap_of_losses(root_mean):
-    _, scores = drawn(2)
-    disclosure = disclosed_scores(scores)
-    found = score_intervals(scores, disclosure, root_mean=root_mean, level=0.95)
-    for figure in score_gaps(scores, disclosure, root_mean=root_mean):
-        interval = found[figure.metric]
-        assert interval.low < figure.value < interval.high
-
-
-def test_losses_of_one_client_or_all_alike_have_no_interval():
+def test_losses_that_are_all_alike_have_no_interval():
     rows = np.full((9, 2), 20)
-    for scores in (drawn(3, clients=1)[1], GroupScores(rows, None, rows * 0.5)):
-        disclosure = disclosed_scores(scores)
-        found = score_intervals(scores, disclosure, root_mean=False, level=0.95)
-        assert found["loss_ratio"] == Interval(None, None, NOT_ESTIMABLE)
+    scores = GroupScores(rows, None, rows * 0.5)
+    found = score_intervals(scores, disclosed_scores(scores), root_mean=False, level=0.95)
+    assert found["loss_ratio"] == Interval(None, None, NOT_ESTIMABLE)

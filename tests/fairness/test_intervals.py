@@ -1,23 +1,31 @@
 """Intervals of gaps: what each pair of groups allows, for rows that belong to clients."""
 
+import math
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.stats import binomtest, t
 
 from benchmarks.interval_coverage import POPULATIONS, cell
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.gaps import group_rates, rate_gaps
+from fedaudit.fairness.gaps import GroupScores, group_rates, rate_gaps
 from fedaudit.fairness.intervals import (
+    NOT_ESTIMABLE,
     Clustered,
     Interval,
+    exact_limits,
     gain_intervals,
     intervals_by_group,
     rate_intervals,
+    score_intervals,
 )
-from fedaudit.spec.metrics import FAIRNESS_FIGURES, METRICS
-from tests.fairness.disclosures import disclosed_clients
+from fedaudit.spec.metrics import COUNTS, FAIRNESS_FIGURES, KINDS, METRICS, RATES
+from tests.fairness.disclosures import disclosed_clients, disclosed_scores
+from tests.fairness.formulas import share_ends, student, up
 
 GAP = "demographic_parity_difference"
 RATIO = "demographic_parity_ratio"
@@ -67,21 +75,6 @@ def test_a_model_that_never_says_yes_is_not_shown_to_treat_groups_alike():
         assert found.low == 0
         assert found.high == pytest.approx(1.959964**2 / (worth + 1.959964**2))
         assert intervals(counts)[RATIO] == Interval(0.0, 1.0, None)
-
-
-def test_rows_of_a_client_count_as_often_as_clients_differ():
-    single = intervals(of_shares((30, 60), (45, 60)))[GAP]
-    evenly = intervals(of_shares((30, 60), (45, 60), of_client=4))[GAP]
-    alike = intervals(of_shares((32, 60), (44, 60), of_client=4, alike=True))[GAP]
-    fifteen = intervals(of_shares((8, 15), (11, 15)))[GAP]
-    assert evenly == single  # never more than the rows
-    assert (alike.low, alike.high) == pytest.approx((fifteen.low, fifteen.high))
-
-
-def test_a_group_of_one_client_is_worth_one_row():
-    counts = of_shares((25, 50), (25, 50), of_client=50)
-    found = intervals(counts)[GAP]
-    assert (found.low, found.high) == (0.0, pytest.approx(0.6299, abs=1e-4))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -145,17 +138,6 @@ def test_intervals_of_rounded_counts_follow_from_these():
     assert found == {intervals(of_shares((55, 100), (30, 100)))[GAP]}
 
 
-def test_what_clients_have_in_common_cancels_in_a_difference():
-    rng = np.random.default_rng(1)
-    hits = np.clip(rng.integers(20, 80, (40, 1)) + rng.integers(-3, 4, (40, 2)), 0, 100)
-    none = np.zeros_like(hits)
-    together = np.stack([hits, none, none, 100 - hits], axis=-1)
-    apart = np.concatenate([together * [[1], [0]], together * [[0], [1]]])
-    near, far = intervals(together), intervals(apart)
-    for name in (GAP, RATIO):
-        assert near[name].high - near[name].low < 0.5 * (far[name].high - far[name].low)
-
-
 @pytest.mark.parametrize("population", POPULATIONS, ids=lambda one: one.name)
 @pytest.mark.parametrize(("groups", "rows", "of_client"), [(2, 10, 1), (2, 100, 5), (4, 30, 1)])
 def test_intervals_hold_the_true_gap(population, groups, rows, of_client):
@@ -182,13 +164,6 @@ def test_a_group_of_single_rows_has_wilsons_interval_by_itself():
         low, high = by_group(of_shares((56, 70), *others))["selection_rate"]
         wilson = binomtest(56, 70).proportion_ci(0.95, method="wilson")
         assert (low[0], high[0]) == (pytest.approx(wilson.low), pytest.approx(wilson.high))
-
-
-def test_a_group_of_alike_clients_is_worth_as_many_rows_as_clients():
-    counts = of_shares((50, 100), (50, 100), of_client=10, alike=True)
-    low, high = by_group(counts)["selection_rate"]
-    few = binomtest(5, 10).proportion_ci(0.95, method="wilson")
-    assert (low[0], high[0]) == (pytest.approx(few.low), pytest.approx(few.high))
 
 
 def test_the_interval_of_a_group_covers_its_rate_where_rows_are_clustered():
@@ -258,3 +233,129 @@ def test_a_gain_in_loss_is_seldom_shown_where_one_client_in_ten_is_far_worse(cli
         assert one.high is not None
         assert one.low <= mean - wide + 1e-9
         assert one.high >= mean + wide - 1e-9
+
+
+def ends_by_formula(part, whole, *, share, alone=None, mean=False):
+    """A figure of a group and its ends, from its clients' numbers."""
+    rows, figure = whole.sum(), part.sum() / whole.sum()
+    worth = rows**2 / (whole**2).sum()
+    errors = ((part - figure * whole) ** 2).sum() / rows**2
+    variance = worth / (worth - 1) * errors if worth >= 2 else math.inf
+    if mean:
+        factor = math.exp(student(worth, share) * up(math.sqrt(variance)) / figure)
+        return figure, figure / factor, figure * factor
+    ends = share_ends(figure, rows, variance=variance, worth=worth, share=share, alone=alone)
+    return figure, *ends
+
+
+def correlation_by_formula(one, other):
+    """Of two groups' figures over clients, from the parts and wholes of each, in tenths."""
+    if any(whole.sum() ** 2 < 2 * (whole**2).sum() for _, whole in (one, other)):
+        return 0.0
+    if not ((one[1] > 0) & (other[1] > 0)).any():
+        return 0.0
+    left, right = (part - part.sum() / whole.sum() * whole for part, whole in (one, other))
+    lengths = math.sqrt((left @ left) * (right @ right))
+    return math.floor(left @ right / lengths * 10 + 1e-9) / 10 if lengths else 0.0
+
+
+def gap_by_formula(parts, wholes, *, kind, share, root_mean=None):
+    """The ends that pairs [clients, groups] allow the widest gap. A pair's lower end is where a
+    difference, of one and so many times the other, begins at 0 (Zou; Donner and Zou)."""
+    ends, places = [], range(parts.shape[1])
+    figures = [
+        ends_by_formula(parts[:, g], wholes[:, g], share=share, mean=root_mean is not None)
+        for g in places
+    ]
+    if root_mean:
+        figures = [tuple(map(math.sqrt, own)) for own in figures]
+    for one, other in permutations(places, 2):
+        (value, low, _), (beside, _, high) = figures[one], figures[other]
+        below, above = value - low, high - beside
+        both = correlation_by_formula(*((parts[:, g], wholes[:, g]) for g in (one, other)))
+
+        def begins(times, *, value=value, beside=beside, below=below, above=above, both=both):
+            wide = below**2 + (times * above) ** 2 - 2 * both * times * below * above
+            return value - times * beside - math.sqrt(max(0.0, wide))
+
+        if kind == "difference":
+            ends.append(begins(1.0))
+        else:
+            ends.append(brentq(begins, 0, 1e4, xtol=1e-13) if low > 1e-12 else 0.0)
+    if kind == "difference":
+        return max(0.0, *ends), -min(ends)
+    return min(ends), min(1.0, 1 / max(ends) if max(ends) else 1.0)
+
+
+@pytest.mark.parametrize("clients", [1, 3, 30])
+@pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
+@pytest.mark.parametrize("seed", range(6))
+def test_intervals_are_those_of_the_formulas(clients, apart, seed):
+    """Of every gap of rates, of accuracy and of losses: computed anew pair by pair."""
+    random, groups = np.random.default_rng(seed), 2 + seed % 2
+    favoured = random.beta(1, 1, (clients, 1, 1)) * random.uniform(0.5, 1, (1, groups, 1))
+    rows = random.integers(1, 9, (clients, groups, 2))
+    hits = random.binomial(rows, favoured)
+    # True and false positives, true and false negatives.
+    counts = np.stack(
+        [hits[..., 0], hits[..., 1], (rows - hits)[..., 1], (rows - hits)[..., 0]], axis=-1
+    )
+    if apart:
+        own = np.arange(groups * clients) // clients
+        counts = np.tile(counts, (groups, 1, 1)) * (own[:, None] == np.arange(groups))[..., None]
+    pairs = groups * (groups - 1) // 2
+    of_rates = {
+        name: [
+            counts[..., [COUNTS.index(one) for one in kinds]].sum(-1)
+            for kinds in (rate.numerator, rate.denominator)
+        ]
+        for name, rate in RATES.items()
+    }
+    found = intervals(counts, level=0.9)
+    for name, metric in METRICS.items():
+        share = 0.1 / (pairs * len(metric.family.rates))
+        every = [
+            gap_by_formula(*of_rates[rate], kind=metric.kind, share=share)
+            for rate in metric.family.rates
+        ]
+        lows, highs = zip(*every, strict=True)
+        worst = max if metric.kind == "difference" else min
+        expected = worst(lows), worst(highs)
+        assert (found[name].low, found[name].high) == pytest.approx(expected, abs=1e-7), name
+    for name, ends in intervals_by_group(counts, disclosed_clients(counts), level=0.9).items():
+        together = 1 if name == "selection_rate" else 2
+        for group, own in enumerate(np.transpose(ends)):
+            numbers = (one[:, group] for one in of_rates[name])
+            expected = ends_by_formula(*numbers, share=0.1 / (pairs * together), alone=0.1)
+            assert tuple(own) == pytest.approx(expected[1:])
+    rows, right = counts.sum(-1), counts[..., [0, 2]].sum(-1)
+    scores = GroupScores(rows, right, random.exponential(size=rows.shape) * rows)
+    disclosure = disclosed_scores(scores)
+    for root_mean in (True, False):
+        found = score_intervals(scores, disclosure, root_mean=root_mean, level=0.9)
+        expected = gap_by_formula(right, rows, kind="difference", share=0.1 / pairs)
+        one = found["accuracy_difference"]
+        assert (one.low, one.high) == pytest.approx(expected, abs=1e-7)
+        for kind in KINDS:
+            one = found[f"loss_{kind}"]
+            if clients == 1:
+                assert one == Interval(None, None, NOT_ESTIMABLE)
+                continue
+            expected = gap_by_formula(
+                scores.loss, rows, kind=kind, share=0.1 / pairs, root_mean=root_mean
+            )
+            assert (one.low, one.high) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(0, 9), (3, 9), (9, 9), (700, 1000)])
+def test_exact_limits_are_those_of_clopper_and_pearson(hits, trials):
+    expected = binomtest(hits, trials).proportion_ci(0.9, method="exact")
+    assert exact_limits(hits, trials, confidence=0.9) == pytest.approx(
+        (expected.low, expected.high)
+    )
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(-1, 3), (4, 3), (0, 0)])
+def test_hits_that_are_no_share_of_the_trials_have_no_limits(hits, trials):
+    with pytest.raises(ValueError, match="have no interval"):
+        exact_limits(hits, trials, confidence=0.9)

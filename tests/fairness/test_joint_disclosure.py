@@ -1,6 +1,6 @@
 """Attacks on suppression by sums and differences of what one report shows, and that they fail."""
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -207,13 +207,17 @@ def recoverable(rows, found, people: Population) -> bool:
 
 def test_of_groups_alike_that_of_the_attribute_named_last_is_suppressed():
     """Forty of one are forty of the other, but for five."""
-    first = np.repeat([0, 0, 1, 1], [35, 5, 5, 100])
-    second = np.repeat([0, 1, 0, 1], [35, 5, 5, 100])
-    people = population({"first": first, "second": second})
-    for names in (("first", "second"), ("second", "first")):
-        found = decide_together({name: DisclosureRule(30) for name in names}, people)
-        assert found[names[0]].shown.all()
-        assert not found[names[1]].shown.any()
+    columns = {
+        "first": np.repeat([0, 0, 1, 1], [35, 5, 5, 100]),
+        "second": np.repeat([0, 1, 0, 1], [35, 5, 5, 100]),
+        "whole": np.zeros(145, dtype=np.int64),
+    }
+    for names in permutations(columns):
+        found = decide_together(dict.fromkeys(names, DisclosureRule(30)), population(columns))
+        kept, lost = (name for name in names if name != "whole")
+        assert found["whole"].shown.all()
+        assert found[kept].shown.all()
+        assert not found[lost].shown.any()
 
 
 def test_no_attribute_is_no_decision():

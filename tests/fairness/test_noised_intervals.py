@@ -8,6 +8,8 @@ these, which cover more, did so in none of those tried.
 
 import math
 from fractions import Fraction
+from itertools import permutations
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from fedaudit.fairness.noised_counts import (
 from fedaudit.privacy.count_release import CountRelease, IntegerDraws, count_release, drawn_integers
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.reports.sections.noised_counts import noised_gain
-from fedaudit.spec.metrics import COUNTS, METRICS
+from fedaudit.spec.metrics import COUNTS, METRICS, RATES
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec
 
@@ -135,36 +137,6 @@ def test_several_hypotheses_leave_one_end_open() -> None:
     assert two.share_interval(0.95) == (one.share_interval(0.95)[0], 1.0)
 
 
-def test_an_interval_that_left_the_noise_out_would_be_caught() -> None:
-    found, shown = release(0.1, "discrete-laplace", "client"), np.ones(3, dtype=np.bool_)
-    metric = "equalized_odds_ratio"
-    truth = rate_gaps(group_rates((UNEQUAL * 10**6).astype(np.int64)), shown)[
-        list(METRICS).index(metric)
-    ]
-    covered, generator = 0, np.random.default_rng(42)
-    for seed in range(REPEATS):
-        published = noised(people(UNEQUAL, "client", generator), found, seed)
-        blind = NoisedCounts(
-            counts=published.counts, deviation=1e-9, tail="gaussian", max_rows=MAX_ROWS
-        )
-        interval = noised_intervals(
-            published.counts["a"], blind, shown, reference=None, level=0.95
-        )[metric]
-        assert interval.low is not None
-        assert interval.high is not None
-        covered += interval.low <= truth <= interval.high
-    assert covered < LEAST
-
-
-def test_more_epsilon_gives_narrower_intervals() -> None:
-    clients, widths = people(UNEQUAL, "record", np.random.default_rng(1)), []
-    for epsilon in (0.1, 1.0, 10.0):
-        published = noised(clients, release(epsilon, "discrete-laplace", "record"), 3)
-        low, high = rate_bounds(published.counts["a"], "selection_rate", published, share=0.05)
-        widths.append(float((high - low).mean()))
-    assert widths[0] > widths[1] > widths[2]
-
-
 def test_counts_that_are_all_noise_say_nothing() -> None:
     published = NoisedCounts(
         counts={"a": np.array([[-60, 3, 2, 1], [0, 0, 0, 0]])},
@@ -199,3 +171,57 @@ def test_a_difference_of_shares_ends_where_noise_no_longer_explains_it() -> None
     assert not explained(low - tolerance)
     assert explained(high - step - tolerance)
     assert not explained(high + tolerance)
+
+
+@pytest.mark.parametrize("tail", ["gaussian", "discrete-laplace"])
+@pytest.mark.parametrize("reference", [None, 1])
+@pytest.mark.parametrize("seed", range(4))
+def test_gaps_are_those_of_rates_that_noise_explains(tail, reference, seed) -> None:
+    """An end of a rate is the next place outside those that the noise explains; a gap is the widest
+    that two groups' ends allow, and the least."""
+    random, level = np.random.default_rng(seed), 0.9
+    counts = random.integers(-20, 400, (4, 4))
+    noised = NoisedCounts(counts={}, deviation=9.0, tail=tail, max_rows=1 + seed)
+    shown = np.array([True, True, seed != 1, False])
+    found = noised_intervals(counts, noised, shown, reference=reference, level=level)
+    pairs = [
+        (one, other)
+        for one, other in permutations(np.flatnonzero(shown), 2)
+        if reference in (None, one, other)
+    ]
+    for name, metric in METRICS.items():
+        share = (1 - level) / (4 * len(metric.family.rates))
+        wide = NormalDist().inv_cdf(1 - share / 2)
+        if tail == "discrete-laplace":
+            wide = max(wide, -math.log(share) / math.sqrt(2))
+        allowed = []
+        for rate in metric.family.rates:
+            above = [COUNTS.index(one) for one in RATES[rate].numerator]
+            below = [COUNTS.index(one) for one in RATES[rate].denominator]
+            below = [place for place in below if place not in above]
+            ends = []
+            for own in counts:
+                over, rest = own[above].sum(), own[below].sum()
+                deviation = noised.deviation * math.sqrt(len(above) + len(below))
+                most = max(0.0, over + rest + wide * deviation)
+                places = np.arange(4001) / 4000
+                variance = noised.max_rows * most * places * (1 - places) + noised.deviation**2 * (
+                    len(above) * (1 - places) ** 2 + len(below) * places**2
+                )
+                off = np.abs((1 - places) * over - places * rest) - noised.max_rows / 2
+                kept = np.flatnonzero(off <= wide * np.sqrt(variance))
+                first, last = (kept[0], kept[-1]) if len(kept) else (0, 4000)
+                ends.append((places[max(0, first - 1)], places[min(4000, last + 1)]))
+            for one, other in pairs:
+                (low, high), (least, most) = ends[one], ends[other]
+                if metric.kind == "difference":
+                    allowed.append((low - most, high - least))
+                else:
+                    allowed.append((low / most if most else 0.0, high / least if least else 1.0))
+        lows, highs = np.transpose(allowed)
+        worst = (
+            (max(0.0, lows.max()), highs.max())
+            if metric.kind == "difference"
+            else (lows.min(), min(1.0, highs.min()))
+        )
+        assert (found[name].low, found[name].high) == pytest.approx(worst, abs=1e-9), name

@@ -1,5 +1,7 @@
 """AUC, its interval and calibration, beside scikit-learn."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from fedaudit.fairness.ranking import BINS, ScoredOutcomes, order_by_score, rank_rows
+from tests.fairness.formulas import share_ends
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 8), st.booleans(), st.integers(0, 2), st.integers(0, 3)),
@@ -125,3 +128,38 @@ def test_an_order_by_chance_varies_as_the_share_of_so_many_rows(positives):
     outcome = np.arange(40) < positives
     found = order_by_score(scored(np.arange(40) % 7, outcome), np.arange(40))
     assert 0.25 / found.rows == pytest.approx(41 / (12 * positives * (40 - positives)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(ROWS, st.sampled_from([0.8, 0.95]))
+def test_an_ordering_is_that_of_all_pairs(rows, level):
+    """DeLong et al. (1988), with strata, whose rows are not compared with each other."""
+    score, outcome, stratum, client = (np.array(column) for column in zip(*rows, strict=True))
+    found = order_by_score(scored(score, outcome), client, stratum)
+    places = range(len(rows))
+    pairs = [
+        (one, other, np.sign(score[one] - score[other]) / 2 + 0.5)
+        for one, other in product(places, places)
+        if outcome[one] and not outcome[other] and stratum[one] == stratum[other]
+    ]
+    if min(outcome.sum(), (~outcome).sum()) < 5 or not pairs:
+        assert found is None
+        return
+    auc = np.mean([won for *_, won in pairs])
+    moved = np.zeros(client.max() + 1)
+    for one, other, won in pairs:
+        moved[client[[one]]] += (won - auc) / len(pairs)
+        moved[client[[other]]] += (won - auc) / len(pairs)
+    assert found.auc == pytest.approx(auc)
+    assert found.moved == pytest.approx(moved)
+    held = [np.bincount(client[kind]) for kind in (outcome, ~outcome)]
+    worth = min(own.sum() ** 2 / (own**2).sum() for own in held)
+    assert found.worth == pytest.approx(worth)
+    ends = share_ends(
+        auc,
+        max(found.rows, worth),
+        variance=worth / (worth - 1) * (moved**2).sum() if worth > 1 else 0.0,
+        worth=worth,
+        share=1 - level,
+    )
+    assert found.interval(level) == pytest.approx(ends)

@@ -163,6 +163,33 @@ def test_a_german_clinic_table_is_understood(tmp_path: Path) -> None:
     assert any("semicolons" in note for note in profile["notes"])
 
 
+def test_a_damage_is_bad_and_what_may_name_clients_is_listed(tmp_path: Path) -> None:
+    head = "Vertrag;Ort;Tarif;Tag;Nr;Miete;Beruf;Schadensfall"
+    rows = [
+        f"V{row};{'AB'[row % 2]}{row % 40};{row % 30:03d};{1 + row % 28:02}.08.2025;{row % 7};"
+        f"{row} €;{('k. A.', 'Arzt', 'Koch')[row % 3]};{('nein', 'ja')[row % 9 == 0]}"
+        for row in range(300)
+    ]
+    found = proposed(tmp_path, "\n".join([head, *rows, ""]))
+    assert (found.federation["target"], found.federation["positive"]) == ("Schadensfall", "nein")
+    assert found.candidates["client_key"] == ["Ort"]
+    assert found.guesses["/federation/partition"].endswith("of those that may: Ort")
+    assert "some begin with 0" in found.guesses["/federation/features/1"]
+    assert "written as '0 €' are not read" in found.left_out["Miete"]
+    assert found.federation["missing_values"] == ["k. A."]
+
+
+def test_classes_that_differ_in_capitals_alone_are_remarked_and_the_good_one_is_suggested(
+    tmp_path: Path,
+) -> None:
+    words = ["bewilligt", "abgelehnt", " Abgelehnt", "zurück"]
+    rows = [f"A{row % 12},{row % 31},{words[row % 4]}" for row in range(300)]
+    found = proposed(tmp_path, "\n".join(["Behörde,Kinder,Bescheid", *rows, ""]))
+    assert found.federation["client_key"] == "Behörde"
+    assert "capitals or spaces alone" in found.guesses["/federation/target"]
+    assert found.suggested == {"op": "in", "value": ["bewilligt"]}
+
+
 @pytest.mark.parametrize(
     ("name", "concept"),
     [
@@ -242,10 +269,13 @@ def test_the_first_rows_alone_are_read_where_there_are_more(tmp_path: Path) -> N
         (TABLES["nobody"], {"target": "w"}, "/federation/target"),
         (TABLES["nobody"], {"client_key": "w"}, "/federation/client_key"),
         ("", {}, "/federation/path"),
+        ("1,1,0\n2,3,1\n", {}, "/federation/path"),
     ],
 )
 def test_a_table_that_cannot_be_proposed_says_where(tmp_path, text, known, pointer):
-    assert [fault.pointer for fault in refused_by(proposed, tmp_path, text, **known)] == [pointer]
+    [fault] = refused_by(proposed, tmp_path, text, **known)
+    assert fault.pointer == pointer
+    assert ("header: false" in fault.message) is text.startswith("1,1")
 
 
 _CELLS = st.sampled_from(["", "?", "1", "2.5", "-3", "yes", "no", "a: b", "# c", "{x}", "'", "1e9"])

@@ -224,6 +224,24 @@ def test_where_nothing_is_to_be_learnt_or_shown_it_says_so(tables: Path) -> None
     assert hopeless["changes"] == []
 
 
+def test_steps_are_not_lengthened_where_a_constant_is_all_there_is_or_they_would_diverge(
+    tables: Path,
+) -> None:
+    document = spec("number", NONE, 0.05)
+    document["federation"]["standardise"] = "client"
+    report = run(document, tables)
+    utility = report["utility"]
+    # Nine parameters: a step of 0.05 is nearly as long as rows of eight features allow.
+    utility |= {"loss_under_baseline": -0.1, "degenerate": True}
+    assert "step_size" not in better_model(report).text
+    report["spec"]["training"]["local"]["step_size"] = 0.001
+    assert [one.value for one in better_model(report).changes] == [0.05]
+    report["spec"]["training"]["local"]["step_size"] = 0.02
+    assert [one.value for one in better_model(report).changes] == [0.05]
+    utility |= {"best_round": 5, "loss_under_baseline": -1e-4 * utility["baseline_loss"]}
+    assert "longer training would not" in better_model(report).text
+
+
 def test_what_has_learnt_and_is_not_shown_is_measured_on_other_rows(tables: Path) -> None:
     report = run(spec("plain", central(1, 0.2), 0.5), tables)
     utility, source = report["utility"], report["spec"]["federation"]

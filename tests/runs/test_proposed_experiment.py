@@ -147,6 +147,19 @@ def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:
     assert propose_experiment(shape, ProposalAim(private=False)).expected_useful
 
 
+def test_classes_without_a_favourable_one_need_a_rule_where_groups_are_compared() -> None:
+    shape = facts(classes=3, scale=RANGE)
+    rule = {"op": "in", "value": ["a"]}
+    for fairness, needs in (
+        ({}, None),
+        ({"sensitive": ["x0"]}, "which of 3 classes are favourable"),
+        ({"sensitive": ["x0"], "favourable": rule}, None),
+    ):
+        known = replace(shape, registration={**shape.registration, "fairness": fairness})
+        found = propose_experiment(known, ProposalAim(private=False)).needs
+        assert found is needs if needs is None else needs in found
+
+
 def test_policies_floors_and_budgets_bind() -> None:
     policy = DisclosurePolicy(
         minimum_group_size=50,

@@ -10,7 +10,7 @@ from fedaudit.cli.run import run_locally
 from fedaudit.privacy.planning.cost_projection import DROWNED, drowning_words, noise_ratio
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import gate_checks
-from fedaudit.reports.verdict.verdict import concerns_of
+from fedaudit.reports.verdict.verdict import concerns_of, judged
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 
@@ -181,6 +181,13 @@ def test_a_rare_outcome_that_is_ranked_needs_another_threshold(tmp_path, hypothe
     assert "This model needs another threshold" in page
     assert "decides nothing" not in page.replace("allow_degenerate", "")
 
+    # Noise may make a loss a little larger than a constant's: a threshold is missing all the same.
+    for high, threshold, advised in ((0.001, 0.5, True), (0.001, 0.1, False), (-0.001, 0.5, False)):
+        interval = {**utility["loss_under_baseline_interval"], "low": -0.003, "high": high}
+        utility |= {"loss_under_baseline": -0.002, "loss_under_baseline_interval": interval}
+        utility |= {"threshold": threshold}
+        assert judged(report)["advice"]["text"].startswith("Declare another") is advised
+
     declared = report_of(tmp_path, **asked, decision={"threshold": float(rate)})
     found = declared["utility"]
     for name in ("auc", "auc_interval", "brier", "validation_loss"):
@@ -275,6 +282,12 @@ def test_rounded_counts_leave_shares_in_steps(tmp_path):
     ):
         assert utility[gain] == pytest.approx(sign * (utility[own] - utility[baseline]), abs=1e-9)
     assert utility["degenerate"] is False
+    # Rows with the outcome are few and count for more: each moves this figure further.
+    for threshold in (0.1, 0.15, 0.2):
+        decision = {"threshold": threshold}
+        asked = {"informative": True, "fairness": fairness, "decision": decision}
+        steps = report_of(tmp_path, **asked)["utility"]["weighted_accuracy_over_baseline"] / 0.01
+        assert steps == pytest.approx(round(steps), abs=1e-9)
 
 
 FEATURES = [f"x{place}" for place in range(8)]

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.federations.federation import Federation
 from fedaudit.ledger.rows import Outcome
-from fedaudit.training.base.cell import first_hypotheses
+from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
-from tests.training.federations import federation, random_federation, table_cell
+from tests.training.federations import one_by_one, random_federation, table_cell
+from tests.training.gaussian import ALONE, LAYERS, state, training_clients
 from tests.training.specs import cell, groups_spec
 
 LAPLACE = {"mechanism": "laplace-l2", "noise_multiplier": 3.0}
@@ -92,45 +92,40 @@ def test_what_a_refused_client_holds_does_not_matter() -> None:
         assert found.selection_loss == expected.selection_loss
 
 
-def exploding(client: int) -> Federation:
-    """One client's rows are so large that its update is not finite."""
-    data = random_federation(clients=20)
-    return federation(
-        [
-            data.side_by_side[data.own(place)] * (1e30 if place == client else 1)
-            for place in range(data.clients)
-        ],
-        [data.raw_target[data.own(place)] for place in range(data.clients)],
-    )
+WITHHOLDING: dict[str, dict[str, Any]] = {
+    "adaptive radius": {"privacy": LAPLACE},
+    "clip": {"privacy": {**LAPLACE, "radius": 0.5, "clip": 0.5}},
+    "layers": {**LAYERS, "privacy": {**LAPLACE, "per_layer": True}},
+    "no noise": {"privacy": {"mechanism": "none"}},
+    "noise of clients": ALONE,
+}
 
 
-@pytest.mark.parametrize(
-    "privacy", [LAPLACE, {**LAPLACE, "radius": 0.5, "clip": 0.5}, {"mechanism": "none"}]
-)
-def test_an_update_that_is_not_finite_is_withheld(privacy: dict[str, Any]) -> None:
-    training = Stack([table_cell(random_federation(clients=20))])._splits.training[0]
-    broken = int(training[4])
-    changes = {
-        "privacy": privacy,
-        "training__cohort": {"clients": 12},
-        "training__loss": "mse",
-        "training__local": {"step_size": 0.01},
-    }
-    stack = Stack([table_cell(exploding(broken), **changes)])
+@pytest.mark.parametrize("computed", [lambda data: data, one_by_one], ids=["padded", "one by one"])
+@pytest.mark.parametrize("value", [1e30, np.inf, np.nan])
+@pytest.mark.parametrize("name", WITHHOLDING)
+def test_an_update_that_is_not_finite_is_withheld(name, value, computed):
+    if (name, value) == ("noise of clients", 1e30):
+        value = np.inf  # its norm is taken in double precision, in which 1e30 is finite
+    data, changes = random_federation(clients=20), WITHHOLDING[name]
+    common = {"training__loss": "mse", "training__local": {"step_size": 0.01}}
+    one = table_cell(data, **{**common, **changes, "training__cohort": {"clients": 12}})
+    broken = int(training_clients(one)[4])
+    data.side_by_side[data.own(broken)] = value
+    stack = Stack([Cell(one.spec, computed(data))])
     records = stack.advance(8)[0]
     assert len(records) == 8
     for record in records:
-        place = record.subjects.tolist().index(broken)
         withheld = record.outcomes == Outcome.WITHHELD
-        assert withheld.tolist() == [position == place for position in range(12)]
-        assert record.releases[place] == 0
-        assert np.isnan(record.radii[place])
-        assert record.clusters[place] == -1
+        assert record.subjects[withheld].tolist() == [broken]
+        assert np.isnan(record.radii[withheld]).all()
+        assert (record.clusters[withheld] == -1).all()
         assert sum(record.cluster_sizes) == 11
         assert record.selection_loss is not None
         assert np.isfinite(record.selection_loss)
     recount(records)
     assert stack.releases(0)[broken] == 0
+    assert state(stack).budget_uses[broken] == 8
     assert np.isfinite(stack.result(0).hypotheses).all()
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.cell import first_hypotheses
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
-from tests.training.federations import one_by_one
+from tests.training.bits import fingerprint
 from tests.training.gaussian import (
     ALONE,
     BLOCKS,
@@ -24,7 +24,6 @@ from tests.training.gaussian import (
     training_clients,
 )
 from tests.training.specs import cell, groups_spec, linear_spec, play, train
-from tests.training.test_stack import fingerprint
 
 
 def test_an_update_that_is_not_finite_counts_as_zero_and_nobody_is_told() -> None:
@@ -306,25 +305,6 @@ def test_clients_whose_budget_is_used_up_take_no_further_part() -> None:
         assert np.array_equal(record.releases, counted[record.subjects])
     assert stack.releases(0).max() == 4
     assert stack.result(0).stopped_by == "rounds"
-
-
-@pytest.mark.parametrize("padded", [True, False], ids=["side by side", "client by client"])
-@pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_an_update_that_is_not_finite_is_withheld_and_counts(value: float, padded: bool) -> None:
-    everyone = {"training__cohort": {"clients": 18}, "training__rounds": 6}
-    one = cell_with(None, **ALONE, **everyone)
-    broken = int(training_clients(one)[4])
-    one.federation.side_by_side[one.federation.own(broken)] = value
-    if not padded:
-        one = Cell(one.spec, one_by_one(one.federation))
-    stack = Stack([one])
-    for record in stack.advance(6)[0]:
-        withheld = record.outcomes == Outcome.WITHHELD
-        assert record.subjects[withheld].tolist() == [broken]
-        assert record.cluster_sizes == (17,)
-    assert stack.releases(0)[broken] == 0
-    assert state(stack).budget_uses[broken] == 6
-    assert np.isfinite(stack.result(0).hypotheses).all()
 
 
 def test_secret_noise_is_planned_for_those_who_have_room() -> None:

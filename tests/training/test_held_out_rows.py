@@ -16,10 +16,10 @@ from fedaudit.training.base.records import split_of, training_records, validatio
 from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from tests.refusals import refused_by
+from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.gaussian import ALONE, MECHANISMS, SERVER
-from tests.training.specs import play
-from tests.training.test_stack import fingerprint, run_stacked
+from tests.training.test_stack import run_stacked
 from tests.training.test_uneven_clients import uneven
 
 ROWS = {**TABLE, "validation_fraction": 0.4, "validation_unit": "record"}
@@ -131,11 +131,7 @@ def test_stacked_and_resumed_they_are_the_same(name: str) -> None:
     assert stacks(cells) == [[0, 1, 2]]
     together = run_stacked(cells, 2)
     for position, cell in enumerate(cells):
-        first = Stack([cell])
-        begun = first.advance(2)[0]
-        resumed = Stack([cell], checkpoints=[first.checkpoint(0)])
-        alone = [*begun, *play(resumed, (2,))]
-        assert fingerprint(alone) == fingerprint(together[position])
+        assert fingerprint(assert_repeats(cell, stops=(2,))) == fingerprint(together[position])
 
 
 def test_the_share_follows_from_how_many_rows_a_client_has() -> None:

@@ -18,10 +18,11 @@ from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.methods import LossWeighting, training_method
 from fedaudit.training.stack import Stack
+from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.gaussian import LOCAL
 from tests.training.specs import cell, groups_spec, play
-from tests.training.test_stack import fingerprint, run_stacked
+from tests.training.test_stack import run_stacked
 from tests.training.test_uneven_clients import COUNTS, uneven
 
 
@@ -329,17 +330,7 @@ def test_stacked_or_resumed_a_run_is_the_same(changes: dict[str, Any]) -> None:
     cells = [cell(method_spec(seed=seed, **changes)) for seed in (0, 1)]
     together = run_stacked(cells, 6)
     for position, one in enumerate(cells):
-        assert fingerprint(_resumed(one)) == fingerprint(together[position])
-
-
-def _resumed(one: Cell) -> list[Any]:
-    records: list[Any] = []
-    checkpoint = None
-    while len(records) < 6:
-        stack = Stack([one], checkpoints=[checkpoint])
-        records += stack.advance(2)[0]
-        checkpoint = stack.checkpoint(0)
-    return records
+        assert fingerprint(assert_repeats(one, stops=(2, 2))) == fingerprint(together[position])
 
 
 SPLIT_METHOD_CHOICE = {"source": "synthetic-groups", "scoring": {"method": "split"}}

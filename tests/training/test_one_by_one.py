@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.ledger.rows import Outcome
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import CellState
+from tests.training.bits import assert_repeats
 from tests.training.federations import (
     TABLE,
     image_cell,
@@ -21,7 +20,6 @@ from tests.training.federations import (
     threads,
 )
 from tests.training.gaussian import ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
-from tests.training.test_stack import fingerprint
 
 
 def classifying(**changes: Any) -> dict[str, Any]:
@@ -101,6 +99,20 @@ def assert_alike(one: RoundRecord, other: RoundRecord) -> None:
         assert np.array_equal(counts, other.fairness[name])
 
 
+def assert_alike_at_the_end(result: FinalResult, expected: FinalResult) -> None:
+    """The same models and rows; losses agree up to rounding."""
+    np.testing.assert_allclose(result.hypotheses, expected.hypotheses, rtol=1e-3, atol=1e-4)
+    assert result.validation_loss == pytest.approx(expected.validation_loss, rel=1e-3)
+    assert result.accuracy == pytest.approx(expected.accuracy)
+    assert result.single_row_clients == expected.single_row_clients
+    assert np.array_equal(result.fairness["group"], expected.fairness["group"])
+    scores, others = result.scores["group"], expected.scores["group"]
+    assert np.array_equal(scores.rows, others.rows)
+    assert np.array_equal(scores.correct, others.correct)
+    np.testing.assert_allclose(scores.loss, others.loss, rtol=1e-3)
+    assert np.array_equal(result.predicted["group"].truth, expected.predicted["group"].truth)
+
+
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_the_algorithm_is_that_of_clients_side_by_side(changes: dict[str, Any]) -> None:
     data = random_federation(clients=24, classes=3)
@@ -112,10 +124,7 @@ def test_the_algorithm_is_that_of_clients_side_by_side(changes: dict[str, Any]) 
     assert len(one) == len(other) == 4
     for pair in zip(one, other, strict=True):
         assert_alike(*pair)
-    np.testing.assert_allclose(result.hypotheses, expected.hypotheses, rtol=1e-3, atol=1e-4)
-    assert result.validation_loss == pytest.approx(expected.validation_loss, rel=1e-3)
-    assert result.accuracy == pytest.approx(expected.accuracy)
-    assert np.array_equal(result.fairness["group"], expected.fairness["group"])
+    assert_alike_at_the_end(result, expected)
     assert np.array_equal(releases, charged)
 
 
@@ -170,25 +179,10 @@ def test_images_are_learned(model: dict[str, Any]) -> None:
 IMAGES = image_federation(clients=9, max_rows=6)
 
 
-def bits(stack: Stack, cuts: list[int]) -> tuple[object, ...]:
-    records = [record for cut in cuts for record in stack.advance(cut)[0]]
-    return fingerprint(records), stack.checkpoint(0), stack.result(0).hypotheses.tobytes()
-
-
 @pytest.mark.parametrize("name", ["laplace", "coins"])
 def test_threads_cuts_and_interruptions_do_not_matter(name: str) -> None:
     own = {"coins": {"training__cohort": {"sampling": "poisson", "rate": 0.5}}}
-    cell = image_cell(IMAGES, **{**MECHANISMS[name], **own.get(name, {})})
-    with threads(1):
-        whole = bits(Stack([cell]), [4])
-    with threads(2):
-        assert bits(Stack([cell]), [1, 2, 1]) == whole
-    checkpoint, records = None, []
-    for cut in (1, 1, 2):
-        stack = Stack([cell], checkpoints=[checkpoint])
-        records += stack.advance(cut)[0]
-        checkpoint = stack.checkpoint(0)
-    assert (fingerprint(records), checkpoint) == whole[:2]
+    assert_repeats(image_cell(IMAGES, **{**MECHANISMS[name], **own.get(name, {})}))
 
 
 def test_an_error_leaves_the_threads_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,26 +224,3 @@ def test_a_checkpoint_holds_the_best_hypotheses_once_while_they_are_the_present_
             assert state.best_hypotheses is not state.hypotheses
         sizes.append((state.best_round == record.round, round(len(checkpoint) / (4 * stack.n))))
     assert set(sizes) == {(True, 1), (False, 2)}
-
-
-def broken_cell(**changes: Any) -> tuple[Cell, int]:
-    """One training client's rows are so large that its update is not finite."""
-    data = one_by_one(random_federation(clients=20, classes=3))
-    cell = table_cell(data, **classifying(training__cohort={"clients": 14}, **changes))
-    broken = int(Stack([cell])._splits.training[0, 4])
-    rows = data.features
-    rows.values[data.own(broken)] = np.inf  # type: ignore[union-attr]
-    return cell, broken
-
-
-@pytest.mark.parametrize("clip", [None, 0.5])
-def test_an_update_that_is_not_finite_is_withheld(clip: float | None) -> None:
-    cell, broken = broken_cell(privacy__clip=clip)
-    stack = Stack([cell])
-    for record in stack.advance(4)[0]:
-        withheld = record.outcomes == Outcome.WITHHELD
-        assert record.subjects[withheld].tolist() == [broken]
-        assert np.isnan(record.radii[withheld]).all()
-        assert sum(record.cluster_sizes) == 13
-    assert stack.releases(0)[broken] == 0
-    assert np.isfinite(stack.result(0).hypotheses).all()

@@ -12,33 +12,11 @@ from fedaudit.training.base.cell import Cell, cells_at_once, stacks
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import packed, unpacked
-from tests.training.federations import random_federation, table_cell, threads
+from tests.training.bits import assert_repeats, fingerprint
+from tests.training.federations import random_federation, table_cell
 from tests.training.gaussian import COINS, LAYERS, MECHANISMS, MOVING, REPORTED, SERVER
 from tests.training.specs import cell, groups_spec, linear_spec, train
 from tests.workers.admission import spec_with
-
-
-def fingerprint(records: list[RoundRecord]) -> list[tuple[object, ...]]:
-    """Everything in the records, bit for bit."""
-    return [
-        (
-            record.round,
-            record.subjects.tobytes(),
-            record.outcomes.tobytes(),
-            record.radii.tobytes(),
-            record.releases.tobytes(),
-            {observer: counts.tobytes() for observer, counts in record.compositions.items()},
-            record.chosen.tobytes(),
-            record.clusters.tobytes(),
-            record.selection_loss,
-            record.validation_loss,
-            record.accuracy,
-            record.cluster_sizes,
-            record.separation,
-            tuple((name, counts.tobytes()) for name, counts in record.fairness.items()),
-        )
-        for record in records
-    ]
 
 
 def run_stacked(cells: list[Cell], cut: int) -> dict[int, list[RoundRecord]]:
@@ -117,43 +95,18 @@ def test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget() -> N
     assert 1 < len(together[2]) < 30
 
 
-@pytest.mark.parametrize("name", ["linear", "wide", "batches"])
-def test_threads_do_not_matter(name: str) -> None:
-    spec = groups_spec(**NETWORKS[name])
-    with threads(1):
-        one = fingerprint(train(spec)[0])
-    with threads(2):
-        assert fingerprint(train(spec)[0]) == one
+REPEATED = {
+    **{f"network {name}": NETWORKS[name] for name in ("wide", "batches")},
+    **MECHANISMS,
+    "budget": {"privacy__client_budget": 12.0},
+}
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_a_resumed_run_equals_an_undisturbed_one(name: str) -> None:
-    budgets = {"laplace": {"privacy__client_budget": 12.0}}
+@pytest.mark.parametrize("name", REPEATED)
+def test_threads_cuts_and_interruptions_do_not_matter(name: str) -> None:
     stopping = {"patience": 6, "validation_clients": 20}
-    spec = groups_spec(training__stopping=stopping, **MECHANISMS[name], **budgets.get(name, {}))
-    whole, result = train(spec)
-    records: list[RoundRecord] = []
-    checkpoint = None
-    for stop in (1, 7, 8, 20, 30):
-        stack = Stack([cell(spec)], checkpoints=[checkpoint])
-        if stack.active:
-            records += stack.advance(stop - len(records))[0]
-        checkpoint = stack.checkpoint(0)
-    assert fingerprint(records) == fingerprint(whole)
-    resumed = Stack([cell(spec)], checkpoints=[checkpoint]).result(0)
-    assert resumed.hypotheses.tobytes() == result.hypotheses.tobytes()
-    assert (resumed.best_round, resumed.stopped_by) == (result.best_round, result.stopped_by)
-
-
-@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
-def test_checkpoints_of_the_same_state_are_the_same_bytes(changes: dict[str, Any]) -> None:
-    checkpoints = []
-    for cuts in ([12], [5, 7]):
-        stack = Stack([cell(groups_spec(**changes))])
-        for cut in cuts:
-            stack.advance(cut)
-        checkpoints.append(stack.checkpoint(0))
-    assert checkpoints[0] == checkpoints[1]
+    spec = groups_spec(training__stopping=stopping, **REPEATED[name])
+    assert_repeats(cell(spec), stops=(1, 6, 1, 12))
 
 
 @pytest.mark.parametrize("name", ["laplace", "moving-clip", "coins"])

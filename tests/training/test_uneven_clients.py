@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,13 +16,18 @@ from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base.cell import Cell, are_even, is_by_length, length_classes, stack_digest
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
-from tests.training.federations import TABLE, federation, one_by_one, table_cell
+from tests.training.bits import assert_repeats, fingerprint
+from tests.training.federations import TABLE, one_by_one, table_cell, two_distributions
 from tests.training.gaussian import ADAM, MECHANISMS
 from tests.training.personalised import records_spec
 from tests.training.specs import play
 from tests.training.test_algorithm import compare
-from tests.training.test_one_by_one import VARIANTS, assert_alike, classifying
-from tests.training.test_stack import fingerprint
+from tests.training.test_one_by_one import (
+    VARIANTS,
+    assert_alike,
+    assert_alike_at_the_end,
+    classifying,
+)
 
 COUNTS = [1, 2, 9, 10, 30, 64, 65, 90, 130, 200, 300, 301, 700, *[5] * 12]
 RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
@@ -33,18 +37,7 @@ def uneven(counts: list[int], *, classes: int = 0, seed: int = 1) -> Federation:
     """Clients with these numbers of rows, of two distributions and in two groups, in any order."""
     random = np.random.default_rng(seed)
     counts = [counts[place] for place in random.permutation(len(counts))]
-    slopes = random.normal(size=(2, 3, max(classes, 1)))
-    features = [random.normal(size=(count, 3)) for count in counts]
-    outputs = [
-        inputs @ slopes[client % 2] + 0.1 * random.normal(size=(len(inputs), 1))
-        for client, inputs in enumerate(features)
-    ]
-    return federation(
-        features,
-        [one.argmax(1) if classes else one[:, 0] for one in outputs],
-        classes=tuple(f"class-{index}" for index in range(classes)),
-        groups=[random.integers(-1, 2, count) for count in counts],
-    )
+    return two_distributions(random, counts, classes=classes, first_group=-1)
 
 
 # -- classes --------------------------------------------------------------------------------------
@@ -113,20 +106,13 @@ def test_one_client_after_the_other_gives_the_same(changes: dict[str, Any]) -> N
     (one, result), (other, expected) = results
     for pair in zip(one, other, strict=True):
         assert_alike(*pair)
-    np.testing.assert_allclose(result.hypotheses, expected.hypotheses, rtol=1e-3, atol=1e-4)
-    assert np.array_equal(result.fairness["group"], expected.fairness["group"])
-    assert np.array_equal(result.scores["group"].rows, expected.scores["group"].rows)
-    np.testing.assert_allclose(
-        result.scores["group"].loss, expected.scores["group"].loss, rtol=1e-3
-    )
-    assert np.array_equal(result.predicted["group"].truth, expected.predicted["group"].truth)
-    assert result.single_row_clients == expected.single_row_clients
+    assert_alike_at_the_end(result, expected)
 
 
-def played(cell: Cell, cuts: int = 5) -> tuple[list[RoundRecord], FinalResult]:
-    """The rounds of a cell, played so many at a time, and its result."""
+def played(cell: Cell) -> tuple[list[RoundRecord], FinalResult]:
+    """The rounds of a cell, and its result."""
     stack = Stack([cell])
-    return play(stack, (cuts,)), stack.result(0)
+    return play(stack), stack.result(0)
 
 
 # -- the same bits --------------------------------------------------------------------------------
@@ -149,17 +135,7 @@ def test_threads_cuts_and_interruptions_do_not_matter(changes: dict[str, Any]) -
     longest = 4_000 if "training__local" in changes else 40_000
     cell = table_cell(uneven([*COUNTS, longest]), fairness=RULE, training__rounds=5, **changes)
     assert is_by_length(cell)
-    whole = fingerprint(played(cell)[0])
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3 - threads if threads < 3 else 1)
-        assert fingerprint(played(cell, cuts=1)[0]) == whole
-    finally:
-        torch.set_num_threads(threads)
-    first = Stack([cell])
-    records = first.advance(3)[0]
-    resumed = Stack([cell], checkpoints=[first.checkpoint(0)])
-    assert fingerprint([*records, *play(resumed, (2,))]) == whole
+    assert_repeats(cell, stops=(3,))
 
 
 @pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS)

@@ -249,6 +249,8 @@ def test_training_that_diverges_fails_with_that_reason(database, context):
     )
     assert ended_as(database, submitted) == ("failed", "diverged")
     with database.read() as session:
+        detail = session.get_one(Experiment, submitted.id).status_detail
+        assert "`training.local.step_size`" in detail
         last = RoundRepository(session).after(submitted.id)[-1]
     assert last.selection_loss is None
     assert last.reasons["selection_loss"] == "the loss is not finite"

@@ -73,16 +73,16 @@ def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
             words = "records that train and are ever sampled"
         case _:
             assert_never(role)
-    if spec.count > there:
-        message = f"{spec.count} canaries are more than the {words}; lower `count`"
-    elif role == "clients" or n >= COLLIDING or spec.count <= room:
+    most = there if role == "clients" or n >= COLLIDING else min(there, room)
+    if spec.count <= most:
         return []
-    else:
+    message = f"{spec.count} canaries are more than the {words}; lower `count` to {most}"
+    if most < there:
         message = (
             f"canaries that share a release need orthogonal directions, and a model of {n} "
             f"parameters has {n}: beyond that, random directions collide (their cosines spread by "
             f"{n**-0.5:.2f}, and by 0.1 or less only from {COLLIDING} parameters on); lower "
-            f"`count` to {room} or use a larger model"
+            f"`count` to {most} or use a larger model"
         )
     return [FieldError(f"{pointer}/count", message)]
 

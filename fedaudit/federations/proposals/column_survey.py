@@ -33,7 +33,8 @@ en writer device user customer subject patient person household employer company
 en organisation organization state province county region district city town village country zip
 en zipcode postcode
 de klinik- krankenhaus- spital standort zentrum praxis einrichtung bank filiale schule gerät nutzer-
-de kunde kunden- patient- person haushalt arbeitgeber firma betrieb abteilung bundesland kreis
+de geschäftsstelle niederlassung behörde amt kunde kunden- patient- person haushalt arbeitgeber
+de firma betrieb abteilung bundesland kreis
 de landkreis bezirk region stadt gemeinde land plz postleitzahl
 fr hôpital clinique établissement centre banque agence école université appareil utilisateur client
 fr patient personne ménage employeur entreprise service département région ville commune pays
@@ -53,24 +54,30 @@ sv person hushåll företag avdelning län region kommun stad land""",
 en target label class outcome y response recid! recidivism! default! readmitted! readmission!
 en approved approval hired admitted admission churn! fraud! diagnosis! diagnosed! disease! death!
 en died! mortality! income pincp earnings salary wage passed pass result decision grade credit risk!
-en score price cost charges payments denied! rejected! arrested! dropout! failed!
+en score price cost charges payments denied! rejected! arrested! dropout! failed! claim! accident!
 de ziel- klasse ergebnis rückfall! zahlungsausfall! wiederaufnahme! bewilligt genehmigt eingestellt
 de abwanderung! kündigung! betrug! diagnose! krankheit! tod! gestorben! verstorben! mortalität!
 de sterblichkeit! einkommen gehalt lohn bestanden entscheidung note risiko! preis kosten abgelehnt!
+de bescheid schaden-! unfall-! ausfall! storno! insolvenz! durchgefallen!
 fr cible classe résultat réponse récidive! défaut! réadmission! accordé embauche fraude! diagnostic!
 fr maladie! décès! décédé! mort! mortalité! revenu salaire réussi décision risque! prix coût refusé!
+fr sinistre! accident!
 es objetivo clase resultado respuesta reincidencia! impago! reingreso! aprobado contratado fraude!
 es diagnóstico! enfermedad! muerte! fallecido! mortalidad! ingresos salario decisión riesgo! precio
+es siniestro!
 it obiettivo classe esito risultato recidiva! insolvenza! approvato assunto frode! diagnosi!
 it malattia! morte! deceduto! decesso! mortalità! reddito stipendio promosso decisione rischio!
+it sinistro!
 pt alvo classe desfecho resultado reincidência! inadimplência! readmissão! aprovado contratado
 pt fraude! diagnóstico! doença! morte! óbito! falecido! mortalidade! renda salário decisão risco!
 nl doel- klasse uitkomst resultaat recidive! wanbetaling! heropname! goedgekeurd fraude! diagnose!
 nl ziekte! overlijden! overleden! sterfte! inkomen salaris loon geslaagd beslissing risico! prijs
+nl schade!
 pl cel klasa wynik odpowiedź recydywa! zatwierdzony zatrudniony oszustwo! rozpoznanie! diagnoza!
 pl choroba! zgon! śmierć! śmiertelność! dochód wynagrodzenie zdany decyzja ocena ryzyko! cena koszt
+pl szkoda!
 sv mål klass utfall resultat återfall! återinläggning! godkänd anställd antagen bedrägeri! diagnos!
-sv sjukdom! död! avliden! dödlighet! inkomst lön beslut betyg pris kostnad avslag!""",
+sv sjukdom! död! avliden! dödlighet! inkomst lön beslut betyg pris kostnad avslag! skada!""",
     "sensitive": """
 en sex gender female male race racial rac ethnic ethnicity hispanic hisp black white asian colour
 en color skin religion religious faith caste disability disabled dis nationality nation national
@@ -112,11 +119,12 @@ all from since start entry time duration days tenure von seit beginn zeit dauer 
 all temps durée jours desde inicio tiempo duración días inizio tempo durata giorni início duração
 all dias vanaf sinds tijd duur dagen początek czas dni från sedan tid dagar""",
     "yes": """
-all yes y true t 1 1.0 good approved pass passed high >50k ja j gut bestanden oui o vrai sí s sì si
-all sim tak goed geslaagd bra""",
+all yes y true t 1 1.0 good approved accepted admitted hired pass passed high >50k ja j gut
+all bestanden bewilligt genehmigt angenommen zugelassen oui o vrai sí s sì si sim tak goed geslaagd
+all bra""",
     "no": """
-all no n false f 0 0.0 bad denied fail failed low <=50k nein schlecht non faux não nie nee nej
-all slecht dålig""",
+all no n false f 0 0.0 bad denied rejected refused fail failed low <=50k nein schlecht abgelehnt
+all non faux não nie nee nej slecht dålig""",
 }
 """Each line has words of one language, which is named first."""
 _SPELLINGS = str.maketrans({"ß": "ss", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "æ": "ae"})
@@ -166,22 +174,19 @@ def _is(word: str, known: str) -> bool:
     return word == known or begins or (known.startswith("-") and word.endswith(known[1:]))
 
 
-def spells(value: str, concept: Concept) -> bool:
-    """Whether a cell says yes, or no."""
-    return _plain(value).casefold() in _RANKS[concept]
-
-
 if TYPE_CHECKING:
     from fedaudit.federations.profiles.profile import RowSample
     from fedaudit.federations.reading.table_rows import TableRows
 
+FEW_CODES = 10
 MAX_VALUES = 1000
 """Distinct values of a column beyond which they are no longer told apart."""
 _SEVERAL = 20
 """Rows from which on a different value in each is no accident."""
 _DATE = re.compile(r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})([ T].*)?")
-_OTHER_NUMBER = re.compile(r"[-+]?[\d.,' ]*\d[\d.,' ]*")
-_GAPS = frozenset({"?", "na", "n/a", "#n/a", "nan", "null", "none", "-", ".", "missing"})
+_OTHER_NUMBER = re.compile(r"[-+]?[\d.,' ]*\d[\d.,' ]*([€$£%]|EUR|USD|GBP|CHF)?")
+_GAPS = {"?", "na", "n/a", "#n/a", "nan", "null", "none", "-", ".", "missing"}
+_GAPS |= {"k.a.", "k. a.", "keine angabe"}
 
 
 @dataclass
@@ -247,6 +252,12 @@ class Column:
         present = self.rows - self.missing
         once = all(rows == 1 for rows in self.values.values())
         return once and not self.fractions and present >= _SEVERAL
+
+    @property
+    def coded(self) -> bool:
+        """Whether its numbers may be codes: few whole ones, or some that begin with 0."""
+        few = not (self.fractions or self.many) and 2 < len(self.distinct) <= FEW_CODES
+        return few or any(text[0] == "0" and text[1:].isdigit() for text in self.values)
 
     @property
     def unread(self) -> str | None:
@@ -351,6 +362,14 @@ def client_candidates(columns: Sequence[Column]) -> list[Column]:
     return _named([column for column in columns if _names_clients(column)], "client")
 
 
+def possible_clients(columns: Sequence[Column]) -> list[Column]:
+    """Columns of texts that may name clients, though nothing in their names says so, of most values
+    first."""
+    texts = (column for column in columns if not (column.numeric or column.unread))
+    found = [one for one in texts if _names_clients(one) and len(one.distinct) >= FEW_CODES]
+    return sorted(found, key=lambda one: -len(one.distinct))
+
+
 def target_candidates(columns: Sequence[Column]) -> list[Column]:
     """Columns that may be the target, the likeliest first: classes that are named so, the last
     column where it has classes, numbers that are named so; without any the last column."""
@@ -396,12 +415,22 @@ def _ages_a_thing(words: tuple[str, str]) -> bool:
 def good_class(column: Column) -> tuple[str, str]:
     """Of a target's two classes the one that seems good for people, and why."""
     first, last = column.distinct
-    yes = _spelled("yes", (first, last)) or last
-    no = _spelled("no", (first, last)) or (first if yes == last else last)
+    yes = spelled("yes", (first, last)) or last
+    no = spelled("no", (first, last)) or (first if yes == last else last)
     bad = named(column.name, "target", bad=True)
     if bad is not None:
         return no, f"`{bad[1]}` in the name sounds bad for people, so the other class is good"
     return yes, "nothing in the name sounds bad for people"
+
+
+def alike(classes: Sequence[str]) -> str:
+    """A remark on classes that seem to be one, written in several ways."""
+    first = {one.strip().casefold(): one for one in reversed(classes)}
+    others = [one for one in classes if first[one.strip().casefold()] != one]
+    if not others:
+        return ""
+    pairs = ", ".join(f"{first[one.strip().casefold()]!r} and {one!r}" for one in others[:5])
+    return f"; {pairs} differ in capitals or spaces alone: if they are one, correct the file"
 
 
 def _names_clients(column: Column) -> bool:
@@ -415,6 +444,7 @@ def _may_be_target(column: Column) -> bool:
     return several and (column.numeric or (not column.many and len(column.distinct) <= 100))
 
 
-def _spelled(concept: Concept, values: Sequence[str]) -> str | None:
-    found = [value for value in values if spells(value, concept)]
+def spelled(concept: Concept, values: Sequence[str]) -> str | None:
+    """The only value that says yes, or no; None where there is none, or several."""
+    found = [value for value in values if _plain(value).casefold() in _RANKS[concept]]
     return found[0] if len(found) == 1 else None

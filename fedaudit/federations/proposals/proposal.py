@@ -17,14 +17,18 @@ import yaml
 
 from fedaudit.federations.levels import number_in
 from fedaudit.federations.proposals.column_survey import (
+    FEW_CODES,
     MAX_CLASS_VALUES,
     MAX_GROUP_VALUES,
     Column,
     Survey,
+    alike,
     client_candidates,
     good_class,
     named,
+    possible_clients,
     sensitive_word,
+    spelled,
     survey_table,
     target_candidates,
 )
@@ -77,7 +81,6 @@ def flow(value: Any) -> str:
 
 MAX_CATEGORIES = 50
 _FEW_GAPS, _MANY_GAPS = 0.05, 0.5
-_FEW_CODES = 10
 _USABLE = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 
@@ -128,10 +131,10 @@ def power_above(size: float) -> float:
 
 
 def _number(column: Column) -> FeatureGuess:
-    few = len(column.distinct) <= _FEW_CODES and not column.fractions and not column.many
     reason = ""
-    if few and len(column.distinct) > 2:
-        reason = "few whole numbers: if they are codes, give `kind: categorical` and `categories`"
+    if column.coded:
+        why = "few whole numbers" if len(column.distinct) <= FEW_CODES else "some begin with 0"
+        reason = f"{why}: if they are codes, give `kind: categorical` and `categories`"
     if column.below_zero is not None:
         code = (
             f"{column.below_zero} is its only value below 0: if it means an empty cell, name it in "
@@ -308,7 +311,8 @@ def propose(
     )
     if survey.note is not None:
         draft.guesses["/federation/source"] = survey.note
-    _put_clients(draft, clients)
+    may_be = clients or [one for one in possible_clients(others) if one is not targets[0]]
+    _put_clients(draft, clients, may_be[:5])
     _put_target(draft, targets[0])
     used = {targets[0].name, *(column.name for column in clients[:1])}
     rest = [column for column in known.values() if column.name not in used]
@@ -318,7 +322,7 @@ def propose(
     _put_features(draft, others, targets, survey)
     _put_missing_values(draft, survey)
     draft.candidates = {
-        "client_key": [column.name for column in clients],
+        "client_key": [column.name for column in may_be],
         "target": [column.name for column in targets],
         "sensitive": sensitive,
     }
@@ -337,13 +341,14 @@ def _first(
     return [known[chosen], *(column for column in candidates if column.name != chosen)]
 
 
-def _put_clients(draft: Proposal, clients: list[Column]) -> None:
+def _put_clients(draft: Proposal, clients: list[Column], may_be: list[Column]) -> None:
     if not clients:
+        columns = f"; of those that may: {', '.join(one.name for one in may_be)}" * bool(may_be)
         most = max(2, min(_MADE_UP_CLIENTS, draft.rows // 10))
         draft.federation["partition"] = {"method": "iid", "clients": most}
         draft.guesses["/federation/partition"] = (
             "no column looks as if it named clients, so rows are dealt to made-up ones; better "
-            "name a column as `client_key`"
+            f"name a column as `client_key`{columns}"
         )
         return
     key, *others = clients
@@ -365,7 +370,7 @@ def _put_target(draft: Proposal, target: Column) -> None:
         draft.suggested = {"op": "ge", "value": float(f"{target.quantile(0.5):.1g}")}
         draft.guesses["/fairness/favourable"] = "say so, or otherwise, which numbers are good"
     else:
-        draft.guesses["/federation/target"] = f"{why}: {len(classes)} classes"
+        draft.guesses["/federation/target"] = f"{why}: {len(classes)} classes{alike(classes)}"
         if target.numeric:
             draft.codes[target.name] = classes
     _put_rule(draft, target, "missing_target")
@@ -376,7 +381,7 @@ def _put_target(draft: Proposal, target: Column) -> None:
             f"a guess at the class that is good for people, whose rates are compared: {reason}"
         )
     elif "/fairness/favourable" not in draft.guesses:
-        draft.suggested = {"op": "in", "value": classes[-1:]}
+        draft.suggested = {"op": "in", "value": [spelled("yes", classes) or classes[-1]]}
         draft.guesses["/fairness/favourable"] = "say so, or otherwise, which classes are good"
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from fedaudit.federations.levels import number_in
 from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
 from fedaudit.federations.reading.table_rows import TableRows, is_text
 from fedaudit.spec.errors import InvalidInputError, error_at, listed
@@ -419,9 +420,11 @@ class TableFile:
             )
         if len(set(names)) < len(names):
             twice = [name for name, times in Counter(names).items() if times > 1]
+            values = any(number_in(name) is not None for name in twice)
+            no_header = ", and a file without such a line needs `header: false`" * values
             raise self.source.fault(
                 f"names a column twice in its first line: {listed(twice)}; the first line must "
-                "give each column a different name"
+                f"give each column a different name{no_header}"
             )
 
     def _check_cells(self, rows: int, columns: int, *, more: bool = False) -> None:

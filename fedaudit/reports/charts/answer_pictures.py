@@ -1,8 +1,9 @@
 """The pictures below a report's answer: what was spent, whom it treats worse, how good it is.
 
-None looks better than the answer: what is not in force, or says nothing of people, says so within
-the drawing, and no mark has the colour of what is good. In all three a blue circle is a figure of
-the model, shades of red are what is bad for people, and a dashed line is what it is held against.
+No picture looks better than the answer: the drawing itself states that a guarantee is not in force,
+or that rates mean nothing for people, and no mark has the colour for good. In all three a blue
+circle is a figure of the model, shades of red are bad for people, and a dashed line is the
+reference.
 """
 
 import math
@@ -52,8 +53,7 @@ _WIDTH = 290.0
 _MOST_GROUPS, _MOST_CLUSTERS = 8, 6
 _SHARE = (0.0, 1.0)
 _BANDS = ("up to 75 %", "up to 95 %", "nearly all", "all")
-"""What the levels of a cost are called where there is little room: how many guesses may be
-right."""
+"""Short names of the levels of a cost: how many guesses may be right."""
 _BETTER = {
     "selection_rate": "more is better for people",
     "true_positive_rate": "more is better for people",
@@ -66,8 +66,8 @@ _NO_TABLE = FigureTable((), ())
 
 
 def answer_pictures(report: Report) -> list[Chart]:
-    """The pictures of a report of a run, of predictions or of a declared ledger, as far as it has
-    what they show. `report`: with its groups in words (`for_readers`)."""
+    """The pictures of a report of a run, of predictions or of a declared ledger, where it has their
+    figures. `report`: with its groups in words (`for_readers`)."""
     found = [_spent(report), _treated(report), _quality(report)]
     return [one for one in found if one is not None]
 
@@ -200,8 +200,8 @@ def _spending_rows(
 
 
 def client_rows(privacy: Mapping[str, Any]) -> tuple[list[Row], tuple[str, ...], FigureTable]:
-    """What clients were charged under metric privacy, all of them and in each cluster where there
-    are several: rows with largest and median leakage, the names of these marks, and all figures."""
+    """What clients were charged under metric privacy, together and in each of several clusters:
+    rows with largest and median leakage, the names of these marks, and all figures."""
     quantiles, most = privacy["leakage_quantiles"], privacy["leakage_max"]
     box, span = (quantiles["p25"], quantiles["p75"]), (quantiles["p05"], most)
     rows = [Row("all clients", (most, quantiles["p50"]), box=box, span=span)]
@@ -294,9 +294,9 @@ def _treated(report: Report) -> Chart | None:
 def treated_picture(
     section: Mapping[str, Any], *, name: str, doubt: str = "", least: int | None = None
 ) -> Chart | None:
-    """The rates in which two groups of an attribute are furthest apart, and how sure that is; None
-    where fewer than two groups are shown. `doubt`: why they say nothing of people; `least`: the
-    minimum group size."""
+    """The rates in which two groups of an attribute are furthest apart, with their uncertainty;
+    None where fewer than two groups are shown. `doubt`: why they mean nothing for people; `least`:
+    the minimum group size."""
     pair = headline_pair(section)
     if pair is None:
         return None
@@ -449,8 +449,8 @@ def _beside_constant(
     values: tuple[float, float, float],
     interval: Mapping[str, Any] | None,
 ) -> Chart:
-    """The model on the axis of a figure, and a dashed line where a constant is; `values` are both
-    and how much better the model is."""
+    """The model on the axis of a figure, with a dashed line for a constant; `values`: both, and how
+    much better the model is."""
     value, constant, gain = values
     why = why_not_useful(report)
     name = figure.replace("_", " ")

@@ -1,7 +1,7 @@
-"""A chart of what its reader chooses: x, y and which points belong to one line.
+"""A chart that its reader chooses: x, y, and which points belong to one line.
 
 Over a field of specs it has lines with their spread, over a figure it is a scatter chart. Points
-that nothing else beats have a ring.
+that no other point beats have a ring.
 """
 
 import re
@@ -96,9 +96,9 @@ def offers(points: Sequence[Point], figures: Sequence[str]) -> Offers:
 def chosen(
     points: Sequence[Point], offered: Offers, asked: Mapping[str, str | None], *, preferred: str
 ) -> Choice | None:
-    """What was asked for where it is offered, else what suits: as x what ends like `preferred`, as
-    y the first figure that most points have beside it, and a line for each value of another field;
-    None where nothing can be drawn."""
+    """The choice asked for if it is offered, else a suitable one: as x a field that ends like
+    `preferred`, as y the first figure that most points have too, and a line for each value of
+    another field; None where nothing can be drawn."""
     if not offered.x or not offered.y:
         return None
     ends = [name for name in offered.x if name.endswith(preferred)]
@@ -193,8 +193,8 @@ def _across(
 
 
 def _series(points: Sequence[Point], choice: Choice, *, by_figure: bool) -> dict[str, list[Point]]:
-    """The points of each line: those that differ in x alone, named by the chosen field first. A
-    scatter chart has one colour for each value of it."""
+    """The points of each line: they differ only in x, and the chosen field comes first in its name.
+    A scatter chart has one colour for each value of that field."""
     names = [name for name in points[0].fields if name not in (choice.x, choice.lines)]
     varied = [] if by_figure else [name for name in names if len(_values(points, name)) > 1]
     found: dict[str, list[Point]] = {}

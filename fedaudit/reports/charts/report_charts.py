@@ -112,9 +112,9 @@ def kept_places(columns: Sequence[Sequence[float | None]], *, most: int) -> list
 def segments(
     rounds: Sequence[int], values: Sequence[float | None], kept: Sequence[int]
 ) -> list[list[int]]:
-    """The kept indices that have a value, in stretches that are each drawn as one line. A line
-    breaks where a value is missing: where neighbours are further apart than is usual for this
-    series, which may have been validated only in every tenth round."""
+    """The kept indices with a value, in stretches that are each drawn as one line. A line breaks
+    where a value is missing: where neighbours are further apart than usual for this series, which
+    may be validated only in every tenth round."""
     present = [place for place, value in enumerate(values) if value is not None]
     if not present:
         return []

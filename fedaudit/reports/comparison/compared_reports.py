@@ -144,11 +144,11 @@ _OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-
 def with_best(rows: Sequence[FigureRow], reports: Sequence[Report]) -> list[FigureRow]:
     """The rows, with the best cell of each marked where it is best beyond doubt.
 
-    People choose a run by this mark, so it is rare. A run without protection, against which an
-    attack raised an alarm, or with a degenerate model, is never the best. A gap is the best only
-    where its interval is apart from every other; a figure without an interval is not known well
-    enough. A cost is exact, and competes where its guarantee is in force. Nothing is the best where
-    the figures do not mean the same: on other data, for other outcomes, within another radius.
+    People choose a run by this mark, so it is rare. A run without protection, with an alarm of an
+    attack or with a degenerate model is never the best. A gap is the best only where its interval
+    is apart from every other; a figure without an interval is not known well enough. A cost is
+    exact, and competes where its guarantee is in force. Nothing is the best where figures do not
+    mean the same: on other data, for other outcomes, or within another radius.
     """
     found = []
     for row in rows:
@@ -230,8 +230,7 @@ class DifferenceRow(NamedTuple):
 
 
 def difference_rows(differences: Sequence[Mapping[str, Any]]) -> list[DifferenceRow]:
-    """The rows of `spec_differences`, as JSON has them; those that are alike everywhere are left
-    out."""
+    """The rows of `spec_differences` as JSON, without those that are the same everywhere."""
     rows = []
     for difference in differences:
         path = difference["path"]

@@ -75,8 +75,8 @@ class Cell(Part):
     """Why there is no value, or what the value omits."""
     interval: IntervalSection | None = None
     unbounded: bool = False
-    """Whether it is a privacy cost that nothing bounds, of a run without protection: not the lack
-    of a figure, and never a small one."""
+    """Whether it is a privacy cost without bound, of a run without protection: neither a missing
+    figure nor a small one."""
     best: bool = False
     """Whether it is the best of the row beyond doubt (`with_best`)."""
 
@@ -157,8 +157,8 @@ class FrontPoint(Part):
     experiment_id: str
     values: list[float]
     dominated_by: list[str]
-    """Experiments at least as good on every axis and better on one, whose guarantee is in force
-    where this one's is; empty for a point on the front."""
+    """Experiments that are at least as good on every axis and better on one, with a guarantee in
+    force where this one's is; empty for a point on the front."""
 
 
 class FrontKind(Part):

@@ -4,7 +4,7 @@ Sections that reports of runs have too have the same shape; a figure that is Non
 beside it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, assert_never
 
@@ -52,25 +52,21 @@ class LedgerSection(Part):
     first_declared_at: str | None
     last_declared_at: str | None
     minimum_group_size: int
-    """Groups with fewer rows are suppressed: the stricter of the terms, and of what the service and
-    the federation's policy allowed when the report was made."""
+    """Groups with fewer rows are suppressed: the largest of the terms' minimum and of those of the
+    service and the federation's policy when the report was made."""
     witness: str | None
-    """`trainer`: the service's key signed every earlier round as it is stored, and the heads were
-    sent to the trainer. `database`: earlier signatures were missing or another key's, so rounds
-    were signed as the database held them. Null without a signature."""
+    """`trainer`: the service's key signed every earlier round as stored, and the trainer received
+    the heads. `database`: earlier signatures were missing or another key's, so rounds were signed
+    as the database held them. Null without a signature."""
 
 
 def _ledger(material: DeclaredMaterial) -> LedgerSection:
     rounds = material.rounds
-    gaps, missing = gaps_of([one.round for one in rounds])
     return LedgerSection(
         id=material.ledger_id,
         name=material.terms.name,
         terms_hash=canonical_hash(material.terms.model_dump(mode="json")) or "",
-        rounds=len(rounds),
-        last_round=rounds[-1].round if rounds else 0,
-        gaps=gaps,
-        missing_rounds=missing,
+        **_numbers([one.round for one in rounds]),
         participations=sum(one.participants for one in rounds),
         failures=sum(one.failures for one in rounds),
         unreserved_rounds=sum(one.reserved != "reserved" for one in rounds),
@@ -81,6 +77,29 @@ def _ledger(material: DeclaredMaterial) -> LedgerSection:
         minimum_group_size=material.minimum_group_size,
         witness=material.witness,
     )
+
+
+def _numbers(rounds: Sequence[int]) -> dict[str, Any]:
+    """What follows from the numbers of the declared rounds."""
+    gaps, missing = gaps_of(rounds)
+    return {
+        "rounds": len(rounds),
+        "last_round": rounds[-1] if rounds else 0,
+        "gaps": gaps,
+        "missing_rounds": missing,
+    }
+
+
+def _ledger_checks(found: DeclaredEvidence) -> Iterator[Check]:
+    by_entries = _numbers(found.rounds)
+    by_entries["gaps"] = [list(one) for one in by_entries["gaps"]]
+    if found.asked is not None:
+        by_entries |= zip(("participations", "failures"), found.asked, strict=True)
+    yield agrees(found.report, "ledger.id", found.evidence.experiment_id)
+    yield agrees(found.report, "ledger.name", found.terms.name)
+    yield agrees(found.report, "ledger.terms_hash", canonical_hash(found.evidence.spec))
+    for name, value in by_entries.items():
+        yield agrees(found.report, f"ledger.{name}", value)
 
 
 def _ledger_limits(material: DeclaredMaterial) -> Iterator[str]:
@@ -109,13 +128,7 @@ def counted(number: int, what: str) -> str:
 
 
 LEDGER = Section[DeclaredMaterial, DeclaredEvidence](
-    "ledger",
-    _ledger,
-    lambda found: [
-        agrees(found.report, "ledger.id", found.evidence.experiment_id),
-        agrees(found.report, "ledger.terms_hash", canonical_hash(found.evidence.spec)),
-    ],
-    _ledger_limits,
+    "ledger", _ledger, _ledger_checks, _ledger_limits
 )
 
 
@@ -187,6 +200,15 @@ def _statement(terms: LedgerTerms) -> str:
 def _guarantee_checks(found: DeclaredEvidence) -> Iterator[Check]:
     for name, value in _by_terms(found.terms).items():
         yield agrees(found.report, f"guarantee.{name}", value, name=f"report.guarantee.{name}")
+    said = value_at(found.report, "guarantee", "conditions")
+    if found.histories is not None and said is not None:
+        rests_on = conditions(found.terms, found.histories)
+        yield check(
+            "report.guarantee.conditions",
+            isinstance(said, Mapping) and said.keys() == rests_on.keys(),
+            good="the report names each figure that rests on an untested sampling",
+            bad="the report does not name the figures that rest on an untested sampling",
+        )
     yield agrees(found.report, "declared", True)
 
 

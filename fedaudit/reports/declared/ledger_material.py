@@ -41,8 +41,8 @@ def declared_fairness(groups: Tallies, *, minimum_group_size: int) -> list[Fairn
 
 
 def decides_nothing(groups: Tallies) -> bool | None:
-    """Whether the declared counts are those of a model that is no better than one answer for all;
-    None without counts."""
+    """Whether the declared counts come from a model that is no better than one answer for all; None
+    without counts."""
     if not groups:
         return None
     tp, fp, tn, fn = _counts(groups[min(groups)]).sum(axis=0).tolist()
@@ -117,8 +117,8 @@ class DeclaredMaterial:
 
     @property
     def minimum_group_size(self) -> int:
-        """Groups with fewer rows are suppressed: the stricter of the terms and of what is allowed
-        now."""
+        """Groups with fewer rows are suppressed: the larger of the terms' minimum and of what is
+        allowed now."""
         return max(self.terms.minimum_group_size, self.least_group_size)
 
     @property
@@ -165,6 +165,10 @@ class DeclaredEvidence:
     terms: LedgerTerms
     histories: Histories | None
     """What the entries charged; None where they have too many distinct events."""
+    rounds: Sequence[int]
+    """The numbers of the rounds that have entries."""
+    asked: tuple[int, int] | None
+    """Participations and failures in them; None where entries hide who took part."""
 
 
 _MAX_GAPS = 100

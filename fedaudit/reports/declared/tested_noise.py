@@ -151,8 +151,8 @@ def _status(
 
 
 def _thinned(fit: SignalFit) -> SignalFit:
-    """What a smaller share of very many releases would show, and so no more: Student's t is not
-    computed for any number."""
+    """The fit of a smaller share of very many releases, which shows no more than all of them:
+    Student's t is not computed for arbitrarily large numbers."""
     share = min(1.0, _MOST_WEIGHT / fit.weight)
     numbers, deviation = min(fit.numbers, _MOST_NUMBERS), fit.deviation or 0.0
     product, weight = share * fit.product, share * fit.weight
@@ -176,10 +176,8 @@ def _alarm(found: CanaryEvidence) -> Alarm | None:
 def _bounds(
     found: CanaryEvidence, law: ReleaseLaw, *, delta: float, claim: float, power: float
 ) -> Iterator[CanaryBound]:
-    """Each holds for one look, at its share of the significance; the alarm for all looks together.
-
-    Which coins are guessed follows from what is declared alone, and from no score.
-    """
+    """Each bound holds for one look, at its share of the significance; the alarm for all looks
+    together. Which coins are guessed follows from the declaration alone, and from no score."""
     share = {name: part * _SIGNIFICANCE for name, part in _SHARES.items()}
     level = {name: one_look_level(part) for name, part in _SHARES.items()}
     ratio = _thinned(found.fit).least_ratio(share["known-noise"]) * law.ratio

@@ -1,7 +1,7 @@
 """A report as the dossier on its release, by the controls of SATRE 2.0.1.
 
-It follows from the signed report and what is signed behind it, and from nothing else: the same
-evidence gives the same dossier, so that it can be made anew and compared.
+It follows from the signed report and what was signed after it, and from nothing else: the same
+evidence gives the same dossier, so it can be recomputed and compared.
 """
 
 import json
@@ -147,8 +147,8 @@ def _written(
     criteria: Any,
     people: Sequence[Any],
 ) -> dict[str, Any]:
-    """What the template words: the caution beneath the answer, reasons against a release, rows of
-    figures, and the controls. `names`: of the evidence that there is."""
+    """What the template puts in words: the caution below the answer, reasons against a release,
+    rows of figures, and the controls. `names`: those of the evidence that exists."""
     found: dict[str, Any] = {"caution": None, "against": [], "figures": [], "controls": []}
 
     def rests(text: str) -> list[str]:

@@ -30,10 +30,10 @@ Report = Mapping[str, Any]
 
 
 def doubt(gate: Gate, figure: GateFigure, report: Report) -> str | None:
-    """Why the guarantee does not make the figure evidence. Such a figure is worth what the
-    guarantee is worth: nothing without noise, or with noise that anyone can draw again, and only as
-    much as is proven, for the datasets that it is proven for. Each exception is one that the gate
-    itself must ask for."""
+    """Why the guarantee does not make the figure evidence. Such a figure is worth as much as the
+    guarantee: nothing without noise or with noise that anyone can draw again, and otherwise only
+    what is proven, for the datasets that it is proven for. A gate must ask for each exception
+    itself."""
     if not figure.rests_on_guarantee:
         return None
     kind = known_guarantee_kind(report["guarantee"]["kind"])
@@ -110,8 +110,8 @@ _WAIVER = re.compile(
 
 
 def without_waiver(reason: str) -> str:
-    """A gate's reason for those who ask what to do about it: without the field by which the gate
-    would ask for less."""
+    """A gate's reason in advice: without the name of the field by which the gate would ask for
+    less."""
     return _WAIVER.sub("", reason.replace("; set allow_heuristic, or", "; "))
 
 
@@ -129,8 +129,8 @@ def declared_words(report: Report) -> str:
 
 
 def delta_doubt(gate: Gate, report: Report) -> str | None:
-    """Why an epsilon is no evidence, because its delta allows one person's data to be handed over.
-    Those who are judged choose delta, and a larger one makes every epsilon smaller. No gate can
+    """Why an epsilon is no evidence: its delta allows one person's data to be handed over. The
+    party under judgement chooses delta, and a larger one makes every epsilon smaller. No gate can
     allow it."""
     match gate.figure:
         case "epsilon_max":
@@ -149,8 +149,8 @@ def delta_doubt(gate: Gate, report: Report) -> str | None:
 
 def planned_doubt(figure: str, op: str, bound: float, report: Report) -> str | None:
     """Why an epsilon of the rounds that were played is no evidence for a gate: validation losses
-    ended the run, so that of all planned rounds is proven (docs/guarantees.md). It does not meet
-    the gate, or is of one cell of a sweep alone."""
+    ended the run, so only the epsilon of all planned rounds is proven (docs/guarantees.md), and
+    that misses the gate or belongs to one cell of a sweep alone."""
     planned = report["privacy"].get("epsilon_planned")
     ended_by = known_ending(report["utility"]["stopped_by"])
     if planned is None or op != "le" or not chosen_by_losses(ended_by):
@@ -169,8 +169,8 @@ def planned_doubt(figure: str, op: str, bound: float, report: Report) -> str | N
 
 
 def sweep_doubt(gate: Gate, report: Report) -> str | None:
-    """Why a figure of all cells of a sweep is no evidence, because some cell's guarantee is none.
-    The run's own guarantee is not asked."""
+    """Why a figure of all cells of a sweep is no evidence: some cell has no guarantee. The run's
+    own guarantee does not matter here."""
     figure = gate.plain_figure
     if figure is None or figure.section != "sweep":
         return None
@@ -186,7 +186,7 @@ def sweep_doubt(gate: Gate, report: Report) -> str | None:
 
 def alarm_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
     """Why a figure is no evidence because an attack raised an alarm: one that rests on the
-    guarantee, or one of attacks that would pass. No gate can allow it."""
+    guarantee, or a figure of attacks that would pass. No gate can allow it."""
     figure, alarms = gate.plain_figure, raised_alarms(report)
     if figure is None or not alarms:
         return None
@@ -197,7 +197,7 @@ def alarm_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
 
 def model_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of the model's decisions is no evidence: the model decides nothing, or is not
-    shown to."""
+    shown to decide anything."""
     if gate.allow_degenerate or not gate.judges_model:
         return None
     why = why_not_useful(report)
@@ -206,8 +206,8 @@ def model_doubt(gate: Gate, report: Report) -> str | None:
 
 def personal_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of predictions is no evidence: its models stay with clients, while a common
-    model, which was not measured, may leave. Otherwise steps that clients take on their own rows
-    would hide what the common model does."""
+    model that was not measured may leave. Otherwise clients' steps on their own rows would hide
+    what the common model does."""
     method = report["utility"].get("method")
     if gate.allow_personal_models or not gate.measures_predictions or method is None:
         return None
@@ -296,9 +296,9 @@ def attack_evidence(figure: AttackFigure, report: Report) -> Evidence:
 
 
 def attack_doubt(gate: Gate, report: Report, *, meets: Callable[[float, Gate], bool]) -> str | None:
-    """Why a figure of an attack that meets the bound decides nothing. Those who are judged choose
-    the attack, and one that finds nothing anywhere would pass every gate. So a figure that meets an
-    upper bound has to come from an attack that is shown to have power; one that misses the bound
+    """Why a figure of an attack that meets the bound decides nothing. The party under judgement
+    chooses the attack, and an attack that never finds anything would pass every gate. So a figure
+    that meets an upper bound must come from an attack with proven power; one that misses the bound
     decides by itself. `meets`: whether a value meets the bound."""
     figure = gate.plain_figure
     if figure is None or figure.section != "attacks":

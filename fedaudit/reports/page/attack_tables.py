@@ -1,5 +1,5 @@
-"""Attacks on the page of a report: their figures as tables, whatever the kind, whose names become
-the labels, and those that came after it was signed."""
+"""Attacks on the page of a report: tables of their figures, labelled by the figures' names, and
+attacks that came after it was signed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,8 +85,8 @@ def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
 
 
 def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
-    """The chance that any of them raises an alarm were every claim true; None where none can. Those
-    with e-values share one level. Earlier ones have a level each."""
+    """The chance that any of them raises an alarm if every claim is true; None where none can.
+    Attacks with e-values share one level. Earlier ones have a level each."""
     levels = [(attack.get("alarm_level") or 0.0, attack.get("e_value")) for attack in attacks]
     together = max((level for level, e_value in levels if e_value is not None), default=0.0)
     total = min(1.0, together + sum(level for level, e_value in levels if e_value is None))

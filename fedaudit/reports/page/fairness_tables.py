@@ -59,8 +59,8 @@ class FairnessTables:
 def fairness_tables(
     sections: Sequence[Section], *, said_of: Section | None = None, least: int | None = None
 ) -> FairnessTables:
-    """The tables of a report's fairness sections. `said_of`: the one whose gap the verdict has put
-    in words; `least`: the minimum group size."""
+    """The tables of a report's fairness sections. `said_of`: the section whose gap the verdict
+    states; `least`: the minimum group size."""
 
     def gaps(section: Section) -> PageTable:
         return _gaps(section, said=section is said_of)

@@ -26,9 +26,9 @@ class PdfUnavailableError(RuntimeError):
 
 
 def pdf_of(page: str) -> bytes:
-    """The PDF of a report's HTML page: at most 3 pages of A4, or all of it where the page was made
-    with its appendix, then with long tables of rounds at its end.
-    Nothing is fetched: the page holds all it needs. Raises PdfUnavailableError."""
+    """The PDF of a report's HTML page: at most 3 pages of A4, or all of a page with its appendix,
+    with long tables of rounds at the end. Nothing is fetched: the page contains all it needs.
+    Raises PdfUnavailableError."""
     try:
         # OSError: the wheel is installed, but a system library that it loads is not.
         from weasyprint import HTML
@@ -41,9 +41,9 @@ def pdf_of(page: str) -> bytes:
 
 
 def paper_page(page: str) -> str:
-    """The page as it is printed: in the style of paper, without what paper leaves out, and with
-    long tables of rounds at its end. Every chart has a copy of the style, since WeasyPrint looks
-    for it there."""
+    """The page for printing: in the style of paper, without what paper leaves out, and with long
+    tables of rounds at its end. Every chart has a copy of the style, since WeasyPrint looks for it
+    there."""
     styled = _STYLE.sub(
         lambda _: f"<style>{paper_style()}</style>", _LEFT_OUT.sub("", page), count=1
     )

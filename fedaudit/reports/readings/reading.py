@@ -1,5 +1,5 @@
-"""A report format, its templates, and those that put questions to a report and state how far it
-answers them."""
+"""A report format, its templates, and formats that answer questions from a report and state how
+far."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -52,8 +52,8 @@ class ReportReading:
 
 
 def rendered(template: str, document: Document, **given: Any) -> str:
-    """A template of this folder as text. It has the look-ups of fields, of the report `d`, and
-    `facts`, beside what is given."""
+    """A template of this folder as text. It can look up fields, the report `d` and `facts`, beside
+    the values passed."""
     return _environment().get_template(template).render(d=document, **given)
 
 

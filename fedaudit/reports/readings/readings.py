@@ -317,8 +317,7 @@ def _keys(document: Document) -> dict[str, Value]:
     if name is not None:
         found["model_name"] = name
     # People search for this tag, so it requires a proven epsilon with secret noise.
-    secret = text_at(document, "spec", "privacy", "noise") == "release"
-    proven = secret and _variant(document) == "Approximate DP"
+    proven = _variant(document) == "Approximate DP"
     found["tags"] = ["federated-learning", *(["differential-privacy"] if proven else [])]
     if number_at(document, "utility", "accuracy") is not None:
         found["metrics"] = ["accuracy"]
@@ -377,8 +376,8 @@ _FOR_A_PERSON = {
     "/deployment/administrative/registry_authors": "who completes this record",
 }
 _NO_DEPLOYMENT = (
-    "This run has no privacy guarantee that bounds anything: it is no deployment of differential "
-    "privacy and does not belong in the registry."
+    "This run has no privacy guarantee in force that bounds anything: it is no deployment of "
+    "differential privacy and does not belong in the registry."
 )
 
 
@@ -441,8 +440,8 @@ REGISTRY = ReportReading(
 
 
 def _variant(document: Document) -> str | None:
-    """None without a guarantee: the schema has no value for that."""
-    if not facts.is_protected(document):
+    """None without a guarantee in force: the schema has no value for that."""
+    if facts.is_simulated(document) or not facts.is_protected(document):
         return None
     proven = bool(document["privacy"]["epsilon"]) and not facts.is_doubtful(document)
     return "Approximate DP" if proven else "Custom"
@@ -452,10 +451,10 @@ def _registry_notes(document: Document) -> str:
     """What a person has to fill or confirm, by JSON pointer, the verdict and the limits."""
     missing = dict(_FOR_A_PERSON)
     if _variant(document) is None:
-        missing["/deployment/dp_variant/variant_name"] = "left out: there is no guarantee"
+        missing["/deployment/dp_variant/variant_name"] = "left out: there is no guarantee in force"
     verdict = plain(text_at(document, "verdict") or "")
     paragraphs = [
-        [] if facts.is_protected(document) else [_NO_DEPLOYMENT],
+        [] if _variant(document) else [_NO_DEPLOYMENT],
         ["To be filled in or confirmed by a person:"],
         bullets(f"`{pointer}`: {what}" for pointer, what in missing.items()),
         [verdict],

@@ -48,8 +48,8 @@ class AttackSection(Part):
     """What the attacker knows and may do, a sentence each."""
     alarm: Alarm | None = None
     alarm_level: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The chance of an alarm were the claim true, at most; None where no claim was tested. With an
-    `e_value` that of any alarm of the run, however often it is attacked; the levels of earlier
+    """The largest chance of an alarm if the claim is true; None where no claim was tested. With an
+    `e_value` it covers any alarm of the run, however often the run is attacked; levels of earlier
     reports, which have none, add up."""
     e_value: Annotated[float, Field(ge=0)] | None = None
     """Evidence against the claim: at most 1 on average where it holds."""
@@ -65,11 +65,9 @@ class NotDoneSection(AttackSection):
 
 
 class ReportedAttack(AttackSection):
-    """What all kinds have in common; the figures of its kind stand beside it.
-
-    Those are checked by the class of the kind when the section is made. A report that is read may
-    be of another version, with other figures or another kind.
-    """
+    """What all kinds have in common, beside the figures of each kind. The class of the kind checks
+    those when the section is made; a report that is read may be of another version, with other
+    figures or kinds."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
@@ -90,8 +88,8 @@ class CanaryBound(Part):
     significance: Share
     """The largest chance that the bound is above the truth."""
     power: Share
-    """The chance of an alarm were the noise half of what is claimed, as the first attack on a run,
-    computed before it."""
+    """The chance of an alarm if the noise is half of what is claimed, in the first attack on a run;
+    computed before the attack."""
     assumption: str
     """What the bound takes for granted."""
     canaries: Annotated[int, Field(ge=0)]
@@ -107,8 +105,8 @@ class MetricAudit(Part):
 
     radius: Literal["fixed", "adaptive"]
     leakage_claim: float
-    """n/nu times the share that the two inputs' distance has of the radius; with an adaptive
-    radius n/nu itself, which no theorem covers."""
+    """n/nu times the two inputs' distance over the radius; with an adaptive radius n/nu itself,
+    which no theorem covers."""
     distance_over_radius: float | None
     """None where nothing was tested."""
     releases: int
@@ -132,8 +130,8 @@ class CanariesSection(AttackSection):
     included: int | None
     """How many the coins let in; None where nothing was trained."""
     claim: float | None
-    """The epsilon that the canaries' unit is promised, over as many releases as the companion
-    made; None where no epsilon is claimed."""
+    """The epsilon promised to the canaries' unit over as many releases as the companion made; None
+    where no epsilon is claimed."""
     claim_reason: str | None
     delta: float | None
     adjacency: Adjacency | None
@@ -176,8 +174,8 @@ class ClusterMembershipResult(Part):
     assigned: NamedShare
     """By the cluster that the server puts the upload into, as the run does it."""
     separation: float | None
-    """Median distance of the uploads to the hypothesis of their cluster, over that hypothesis's
-    distance to the nearest other."""
+    """Median distance of uploads to their cluster's hypothesis, over that hypothesis's distance to
+    the nearest other."""
     exponent_median: float | None
     """Between the two nearest hypotheses, over the uploads: the logarithm of the largest factor by
     which what the server receives can be likelier under one than under the other, for the same
@@ -214,10 +212,8 @@ class ShareInterval(Part):
 
 
 class LeakageBaseline(Part):
-    """How near the set's own images come to one that is unknown: medians over attacked images.
-
-    Both know more of the set than an attacker without an update does.
-    """
+    """How near other images of the set come to an unknown one: medians over attacked images. Both
+    baselines know more of the set than an attacker without an update does."""
 
     mean_image_mse: float | None
     """Error of the mean of the other attacked images; null where there is no other."""
@@ -277,8 +273,8 @@ class GradientLeakageSection(AttackSection):
     """That of the smallest noise multiplier tried, in `results`."""
     recovered_share_reason: str | None
     nu_protecting: float | None
-    """The smallest noise multiplier tried from which on no reconstruction was better than its
-    baselines. It speaks of this attacker and these images alone."""
+    """The smallest noise multiplier tried at and above which no reconstruction was better than its
+    baselines. It describes this attacker and these images alone."""
     nu_protecting_reason: str | None
     nu_protecting_interval: ShareInterval | None
     """Interval of the share of images where this attacker beats the baselines at that noise."""
@@ -317,7 +313,7 @@ class ClaimSection(Part):
     adjacency: str
     observer: str
     steps: int
-    """How many neighbouring datasets lie between a run that trained on a row and one that did
+    """How many neighbouring datasets are between a run that trained on a row and one that did
     not."""
     rates: list[ClaimedRate]
 

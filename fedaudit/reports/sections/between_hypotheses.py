@@ -40,9 +40,9 @@ class HypothesisPair(Part):
     indistinguishability_median: float | None
     """`epsilon_median` times `distance`."""
     indistinguishability: float | None
-    """`epsilon_max` times `distance`: the logarithm of the largest factor by which what the server
-    receives can be likelier under one hypothesis than under the other, for the same update. A small
-    value hides the choice."""
+    """`epsilon_max` times `distance`: the logarithm of the largest ratio between the probabilities
+    of what the server receives under the two hypotheses, for the same update. A small value hides
+    the choice."""
     worst_case: float | None
     """The same for any two datasets that choose these two hypotheses, where updates are clipped."""
     guarantee: GuaranteeKind
@@ -312,12 +312,9 @@ def _follow(
 
 
 def _within_reach(pair: Any, distance: float, rates: Rates | None, *, clip: float | None) -> bool:
-    """Whether exponents over layers are consistent with their rates and the whole distance.
-
-    The report does not state the layers' own distances. Whatever they are, their sum is at least
-    the whole distance, and by Cauchy and Schwarz an exponent is at most the norm of the rates times
-    it.
-    """
+    """Whether exponents over layers are consistent with their rates and the whole distance. The
+    report does not state each layer's distance. The sum of these is at least the whole distance in
+    any case, and by Cauchy and Schwarz an exponent is at most the norm of the rates times it."""
     if any(value_at(pair, name) is not None for name in _OF_ONE_NOISE):
         return False
     said = {name: value_at(pair, name) for name in (*_EXPONENTS, "worst_case")}

@@ -205,8 +205,8 @@ def _group_rate(metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> fl
 
 
 def _check_definitions(labels: Mapping[str, Labels]) -> None:
-    """That a rate is what the function of its name says, on all rows, hidden groups among them; so
-    no number is named."""
+    """Check each rate against Fairlearn's function of that name on all rows, hidden groups
+    included; so no message names a number."""
     for name, (truth, predicted) in labels.items():
         function = accuracy_score if name == _ACCURACY else _RATES[name]
         rate = _group_rate(name, truth, predicted)

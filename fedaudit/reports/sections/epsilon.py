@@ -162,8 +162,8 @@ def planned_epsilons(
     rounds: int,
     stopped_by: StoppedBy | None,
 ) -> tuple[ObserverEpsilon, ...]:
-    """The same, of a run of a spec that has played so many rounds. `compositions`: what its ledger
-    has counted."""
+    """The same for a run of a spec that has played so many rounds. `compositions`: those that its
+    ledger has counted."""
     if plan is None or not chosen_by_losses(stopped_by):
         return ()
     mechanism, left = mechanism_of(spec), max(0, spec.training.rounds - rounds)

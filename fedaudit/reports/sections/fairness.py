@@ -112,8 +112,8 @@ class FiguresDisagreeError(Exception):
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
 NO_GROUP_INTERVALS = "no two groups are compared by client, or no intervals were asked for"
 ENDS = 0.001
-"""Ends of intervals from exact counts are rounded outward to it, so that no size of a group can be
-solved from them."""
+"""Step to which ends of intervals from exact counts are rounded outward, so that no group's size
+can be solved from them."""
 SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
 _NOT_FINITE = "the loss is not finite"
 _SCORES = ("accuracy", "loss")
@@ -272,11 +272,9 @@ def least_people(report: Mapping[str, Any]) -> int | None:
 
 def rests_on_few(group: Mapping[str, Any], rate: str, *, least: int | None) -> bool:
     """Whether the interval of a group's rate is wider than that of `least` rows drawn one by one
-    would be, as it also is where the rows are of few clients that differ; False without one.
-
-    How many people are behind a rate is confidential, and to say that they are fewer than some
-    number would bound it further than an exact rate does. So nothing is counted here.
-    """
+    would be, as for rows of few clients that differ; False without an interval. How many people a
+    rate rests on is confidential, and a statement that they are fewer than some number would bound
+    it further than an exact rate does. So nothing is counted here."""
     interval = (group.get("rate_intervals") or {}).get(rate)
     if interval is None or least is None or not RATES[rate].is_share:
         return False

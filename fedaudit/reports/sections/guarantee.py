@@ -48,15 +48,15 @@ _ROUNDING = 1e-12
 
 
 def is_in_force(report: Mapping[str, Any]) -> bool:
-    """Whether the guarantee protects anyone: there is one, and the noise was secret. By the spec,
-    and not by what the report states of itself: its own statement cannot make it better."""
+    """Whether the guarantee protects anyone: there is one, and the noise was secret. The spec
+    decides, not what the report states of itself: its own statement cannot make it better."""
     secret = report["spec"]["privacy"].get("noise") == "release"
     return bool(report["guarantee"]["kind"] != "none" and secret)
 
 
 def delta_gives_data_away(report: Mapping[str, Any], *, delta: float | None = None) -> bool:
-    """Whether delta is so large that somebody's data may be handed over whole: one in as many
-    units as train, or more. `delta`: that of the guarantee unless given."""
+    """Whether delta is so large that one person's data may be handed over whole: at least one in as
+    many units as train. `delta`: by default that of the guarantee."""
     guarantee = report["guarantee"]
     if report.get("declared"):
         units = report["terms"]["population"]
@@ -90,8 +90,8 @@ def beyond_radius(privacy: Mapping[str, Any]) -> str | None:
 
 
 def charges_everyone(mechanism: str | None) -> bool:
-    """Whether every client is charged for every round because it is secret who took part. The name
-    is a stored one; one that this version does not know is not said to do so."""
+    """Whether every client is charged for every round because participation is secret. The name is
+    a stored one; False for a name that this version does not know."""
     facts = known_facts(mechanism)
     if facts is None:
         return False

@@ -183,10 +183,10 @@ class ReportCharges:
             yield agrees(report, "fairness_privacy", known)
 
     def _expected(self, spec: ExperimentSpec, *, reported: bool) -> list[list[int]]:
-        """Which rounds the releases may be of: those validated, and one behind all for the report.
-        A run without a report may have ended before it was charged for it, or behind that. And
-        where rounds that were charged are lost and leave no room in a budget, training ends with a
-        round that was played as one of many."""
+        """Which rounds the releases may belong to: the validated rounds, and one after all of them
+        for the report. A run without a report may have ended before or after it was charged for
+        that. Where rounds that were charged are lost and leave no room in a budget, training ends
+        with a round that was played as one of many."""
         planned = self._validated(spec, last_round=spec.training.rounds)
         ended = self._validated(spec, last_round=self._last_played)
         found = [[*ended, self._last_round + 1]]

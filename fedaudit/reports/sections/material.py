@@ -122,13 +122,13 @@ class ReportMaterial(ScoredMaterial):
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set
-    none; None where no service admitted it, or that is unknown."""
+    none; None where no service admitted the experiment, or where it is unknown."""
     attacks: Sequence[AttackSection] = ()
     """The results of the attacks of the spec, in their order."""
     report_charges: int = 0
     """How often the ledger charges the held-out people for counts with noise."""
     clients: Mapping[str, Any] | None = None
-    """What each client paid and how it fares (`fedaudit.reports.clients`). Confidential, beside
-    the report; None where the run did not say."""
+    """What each client paid and how good the model is for it (`fedaudit.reports.clients`).
+    Confidential, beside the report; None where the run does not have it."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""

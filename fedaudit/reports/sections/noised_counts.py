@@ -142,8 +142,8 @@ _EACH_WAY = (("true_negatives", "false_negatives"), ("true_positives", "false_po
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisedGain:
-    """Shares of the noised rows. Intervals are those of the population that the held-out people
-    were drawn from, as intervals of gaps are, and hold the figure itself."""
+    """Shares of the noised rows. Intervals cover the population that the held-out people were drawn
+    from, as intervals of gaps do, and contain the figure itself."""
 
     accuracy_over_baseline: float
     prediction_share: float
@@ -155,8 +155,8 @@ class NoisedGain:
     noise: NoisedCounts
     """The noise, with the deviation of each of those."""
     one_hypothesis: bool
-    """Otherwise the constant of each hypothesis may be better than the one that is known here, and
-    predict what it predicts more evenly: the figures then bound on one side only."""
+    """If False, the constant of each hypothesis may be better than the one known here, and predict
+    what it predicts more evenly: the figures then bound on one side only."""
 
     def gain_interval(self, level: float) -> tuple[float, float]:
         """Interval of `accuracy_over_baseline`."""

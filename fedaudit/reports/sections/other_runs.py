@@ -78,7 +78,7 @@ class SweepEpsilonSection(Part):
 class SweepSection(Part):
     """The sweep of which the run is a cell, and what all cells were charged by then.
 
-    Anyone who chose this run among the cells states these costs, not those of the run.
+    Because the run was chosen among the cells, these are its costs, not those of the run alone.
     """
 
     id: str

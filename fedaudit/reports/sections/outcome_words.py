@@ -139,7 +139,7 @@ def derived_outcome(report: Mapping[str, Any]) -> str | None:
 
 def outcome_of_spec(spec: Any, *, positive_class: Any = None) -> str | None:
     """The favourable outcome by the parts `federation` and `fairness` of a spec or registration.
-    `positive_class`: of two classes that which is favourable without a rule, where known."""
+    `positive_class`: which of two classes is favourable without a rule, where known."""
     try:
         rule = _FAVOURABLE.validate_python(value_at(spec, "fairness", "favourable"))
     except ValidationError:

@@ -144,8 +144,8 @@ class Answer(Part):
     gap_size: Annotated[float | None, WHERE_GIVEN] = None
     """The size from which a gap that no gate judges counts; earlier versions had none."""
     counts_doubts: Annotated[bool | None, WHERE_GIVEN] = None
-    """Whether it counts that the model may be no better than a constant, and names gaps that may be
-    wide; none of earlier versions, which did neither."""
+    """Whether the answer counts a model that may be no better than a constant, and names gaps that
+    may be wide; None in reports of versions that did neither."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@ with a reason elsewhere. Its training is not known, and it has no ledger.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -14,7 +14,16 @@ from pydantic import Field
 from fedaudit.arrays import Floats
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
 from fedaudit.ledger.bundle import Evidence
-from fedaudit.reports.checks import MALFORMED, Check, agrees, check, shown, unchecked
+from fedaudit.reports.checks import (
+    MALFORMED,
+    Check,
+    agrees,
+    check,
+    same,
+    shown,
+    unchecked,
+    value_at,
+)
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.outcome_words import words_checks
@@ -42,8 +51,8 @@ from fedaudit.spec.audits import AuditSpec, measuring_spec
 from fedaudit.spec.metrics import METRICS, RATES
 
 _DIGITS = 1e-9
-"""Figures that were made from counts are made anew from quotients of them; what differs by less is
-found by the signature alone."""
+"""Figures from counts are recomputed from quotients of them; only the signature shows a smaller
+difference."""
 _Figures = Mapping[str, Any]
 
 
@@ -65,11 +74,11 @@ def _wrong_gaps(section: _Figures, *, exact: bool) -> Iterator[str]:
     difference = spread(accuracies, visible, reference)[0] if together else np.nan
     found["accuracy_difference"] = difference
     for name, value in found.items():
-        said = section["metrics"][name]["value"]
+        stated = section["metrics"][name]["value"]
         # Rounded counts may define a gap that the exact ones do not, and then it stays undefined.
-        undefined = said is None and (bool(np.isnan(value)) or not exact)
-        if not undefined and not _near(said, float(value)):
-            yield f"{name} is {shown(said)} in the report and {float(value)!r} recomputed"
+        undefined = stated is None and (bool(np.isnan(value)) or not exact)
+        if not undefined and not _near(stated, float(value)):
+            yield f"{name} is {shown(stated)} in the report and {float(value)!r} recomputed"
 
 
 def _column(groups: Sequence[_Figures], name: str) -> Floats:
@@ -79,10 +88,10 @@ def _column(groups: Sequence[_Figures], name: str) -> Floats:
     )
 
 
-def _near(said: Any, found: float) -> bool:
-    if isinstance(said, bool) or not isinstance(said, int | float):
+def _near(stated: Any, found: float) -> bool:
+    if isinstance(stated, bool) or not isinstance(stated, int | float):
         return False
-    return math.isclose(said, found, rel_tol=0.0, abs_tol=_DIGITS)
+    return math.isclose(stated, found, rel_tol=0.0, abs_tol=_DIGITS)
 
 
 class AuditIdentity(Part):
@@ -384,6 +393,57 @@ def _identity_checks(found: AuditEvidence) -> Iterator[Check]:
     yield agrees(found.report, "subject", "predictions")
     given = found.evidence.experiment_id
     yield agrees(found.report, "experiment.id", given, name="report.audit")
+    yield agrees(found.report, "experiment.status", "succeeded")
+    yield from _spec_checks(found, {"experiment.name": lambda audit: audit.name})
+
+
+def _spec_checks(
+    found: AuditEvidence, fields: Mapping[str, Callable[[AuditSpec], Any]]
+) -> Iterator[Check]:
+    """Whether the report says at each path what the audit's spec does."""
+    if found.audit is not None:
+        for path, value in fields.items():
+            yield agrees(found.report, path, value(found.audit), name=f"report.{path}")
+
+
+def _nothing_known(part: Part, name: str) -> Callable[[AuditEvidence], Iterator[Check]]:
+    """The check of a section that claims nothing: no guarantee and no figure, in whatever words."""
+    nothing = part.model_dump(mode="json", exclude={"statement", "reasons"})
+
+    def checked(found: AuditEvidence) -> Iterator[Check]:
+        said = value_at(found.report, name)
+        claims = [
+            field
+            for field, value in (said.items() if isinstance(said, Mapping) else [(name, said)])
+            if field not in ("statement", "reasons") and not same(value, nothing.get(field))
+        ]
+        yield check(
+            "report.kind" if name == "guarantee" else f"report.{name}",
+            not claims,
+            good=f"{name} claims nothing: the training is not known",
+            bad=f"the training is not known, and {name} claims something: {', '.join(claims)}",
+        )
+
+    return checked
+
+
+def _provenance_checks(found: AuditEvidence) -> Iterator[Check]:
+    yield spec_hash_check(found.evidence, found.report)
+    yield from _spec_checks(found, {"provenance.seed": lambda audit: audit.seed})
+
+
+def _prediction_checks(found: AuditEvidence) -> Iterator[Check]:
+    yield from _spec_checks(
+        found,
+        {
+            "predictions.truth": lambda audit: audit.truth,
+            "predictions.column": lambda audit: audit.predicted_by,
+            "predictions.role": lambda audit: audit.prediction_role,
+            "predictions.threshold.value": lambda audit: audit.threshold,
+            "predictions.drawn": lambda audit: "rows" if audit.client_key is None else "clients",
+        },
+    )
+    yield from _group_checks(found)
 
 
 def _group_checks(found: AuditEvidence) -> Iterator[Check]:
@@ -418,6 +478,15 @@ def as_report_of_run(report: Mapping[str, Any], audit: AuditSpec) -> dict[str, A
     return {**report, "spec": measuring_spec(audit).model_dump(mode="json")}
 
 
+_NO_GUARANTEE = NoGuarantee(
+    statement=NO_GUARANTEE,
+    reasons=dict.fromkeys(("label", "mechanism", "unit", "adjacency", "delta"), UNKNOWN),
+)
+_NO_FIGURES = UnknownPrivacy(
+    reasons={
+        name: UNKNOWN for name in UnknownPrivacy.model_fields if name not in ("epsilon", "reasons")
+    }
+)
 _STATED = "the rows are not here: this is what the signer states"
 _Audited = Section[AuditMaterial, AuditEvidence]
 AUDIT: tuple[_Audited, ...] = (
@@ -434,34 +503,15 @@ AUDIT: tuple[_Audited, ...] = (
     ),
     _Audited(
         "guarantee",
-        lambda _: NoGuarantee(
-            statement=NO_GUARANTEE,
-            reasons=dict.fromkeys(("label", "mechanism", "unit", "adjacency", "delta"), UNKNOWN),
-        ),
-        lambda found: [agrees(found.report, "guarantee.kind", "none")],
+        lambda _: _NO_GUARANTEE,
+        _nothing_known(_NO_GUARANTEE, "guarantee"),
         lambda _: [NO_GUARANTEE],
     ),
-    _Audited(
-        "provenance",
-        _provenance,
-        lambda found: [spec_hash_check(found.evidence, found.report)],
-        no_limits,
-    ),
-    _Audited("predictions", _predictions, _group_checks, _prediction_limits),
+    _Audited("provenance", _provenance, _provenance_checks, no_limits),
+    _Audited("predictions", _predictions, _prediction_checks, _prediction_limits),
     _Audited("utility", _utility, _STATED, no_limits),
     _Audited("fairness", handed_over("fairness"), _words_checks, _fairness_limits),
-    _Audited(
-        "privacy",
-        lambda _: UnknownPrivacy(
-            reasons={
-                name: UNKNOWN
-                for name in UnknownPrivacy.model_fields
-                if name not in ("epsilon", "reasons")
-            }
-        ),
-        UNKNOWN,
-        no_limits,
-    ),
+    _Audited("privacy", lambda _: _NO_FIGURES, _nothing_known(_NO_FIGURES, "privacy"), no_limits),
     _Audited("fairness_privacy", lambda _: "an audit adds no noise to counts", _STATED, no_limits),
     _Audited("model", lambda _: UNKNOWN, UNKNOWN, no_limits),
     _Audited(

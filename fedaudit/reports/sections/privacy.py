@@ -66,8 +66,8 @@ class Privacy(Part):
     leakage_quantiles: dict[str, float] | None
     leakage_by_cluster: list[ClusterLeakage] | None
     log_ratio_max: Annotated[float | None, Shown("Theorem's sum, largest", "bound")] = None
-    """Theorem's sum for the client that took part most: over the run, the largest exponent between
-    any two of a client's datasets that choose the same hypothesis in every round."""
+    """The theorem's sum for the client that took part most: over the run, the largest exponent
+    between any two of a client's datasets that choose the same hypothesis in every round."""
     leakage_by_component: list[ComponentLeakage] | None = None
     """Leakage by layer; None where one noise covers the whole update."""
     between_hypotheses: BetweenHypotheses | None = None
@@ -82,8 +82,8 @@ class Privacy(Part):
     epsilon: list[EpsilonSection]
     """One for each observer; empty where there is no epsilon with a delta."""
     epsilon_planned: float | None = None
-    """The largest epsilon of all rounds that were planned, where validation losses ended the run
-    early: what is proven then. None where they did not."""
+    """The largest epsilon of all planned rounds, where validation losses ended the run early: this
+    one is proven then. None where they did not."""
     records: RecordsSection | None
     noise_multiplier: Annotated[float | None, Shown("Noise multiplier", "exact")] = None
     """The mechanism's noise multiplier, as set in the spec or calibrated from public numbers."""
@@ -368,8 +368,8 @@ def stated_layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int,
     Raises ValueError where it cannot."""
     if not spec.privacy.has_noise_per_layer:
         return ()
-    said = value_at(report, "privacy", "leakage_by_component")
-    sizes = [value_at(part, "parameters") for part in said] if isinstance(said, list) else []
+    stated = value_at(report, "privacy", "leakage_by_component")
+    sizes = [value_at(part, "parameters") for part in stated] if isinstance(stated, list) else []
     if not all(type(size) is int for size in sizes) or not are_layers_of(spec.model, sizes):
         raise ValueError(f"{shown(sizes)} are not the layers of the spec's model")
     return tuple(sizes)

@@ -1,5 +1,5 @@
-"""The sections `experiment`, `data`, `provenance` and `integrity`: what was run, on what, by which
-code, and what binds the report to its ledger and signer."""
+"""The sections `experiment`, `data`, `provenance` and `integrity`: what was run, on which data and
+with which code, and what binds the report to its ledger and signer."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -131,13 +131,13 @@ def _integrity_checks(found: RunEvidence) -> Iterator[Check]:
     report, audit = found.report, found.audit
     yield agrees(report, "integrity.ledger_hash", audit.ledger_hash)
     yield agrees(report, "integrity.chain_head", audit.head.hex())
-    said = value_at(report, "integrity", "entries")
-    bad = f"the report counts {shown(said)} entries, the ledger has {audit.entries}"
-    if type(said) is int and said > audit.entries and audit.unchained is None:
-        bad += f": {numbered(audit.entries + 1, said)} are missing"
+    stated = value_at(report, "integrity", "entries")
+    bad = f"the report counts {shown(stated)} entries, the ledger has {audit.entries}"
+    if type(stated) is int and stated > audit.entries and audit.unchained is None:
+        bad += f": {numbered(audit.entries + 1, stated)} are missing"
     yield check(
         "report.entries",
-        type(said) is int and said == audit.entries,
+        type(stated) is int and stated == audit.entries,
         good=f"the ledger has the {audit.entries} entries that the report counts",
         bad=bad,
     )
@@ -269,7 +269,7 @@ def comparison_limits(fairness: Fairness) -> list[str]:
 
 
 def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> list[str]:
-    """What was fixed when the experiment was admitted, and what was left to the submitter.
+    """What was fixed when the experiment was admitted, and what the submitter could choose.
     `policy`: None where no service admitted it. Data that a spec makes up have no people."""
     made_up = spec.federation.traits.draws_data
     if policy is None or made_up or not spec.fairness.sensitive:

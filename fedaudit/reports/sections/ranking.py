@@ -37,11 +37,11 @@ class RankingFigures(Part):
     threshold: Annotated[
         float | None, Shown("Decision threshold", how="exact", where_given=True)
     ] = None
-    """The probability above which the positive class is predicted; of audits, the score from which
-    up the favourable outcome is."""
+    """The probability above which the positive class is predicted; for audits, the score from which
+    the favourable outcome is predicted."""
     auc: Annotated[Share | None, Shown("Area under the ROC curve (AUC, 0.5 is chance)")] = None
-    """The chance that of two rows with different outcomes the score of the one with the positive
-    class is higher; equal scores count half."""
+    """The chance that, of two rows with different outcomes, the row with the positive class has the
+    higher score; equal scores count half."""
     auc_interval: IntervalSection | None = None
     """Over the validation clients, the model as it is."""
     balanced_accuracy: Annotated[Share | None, Shown("Balanced accuracy (0.5 is chance)")] = None
@@ -62,18 +62,16 @@ class RankingFigures(Part):
         float | None,
         Shown("Accuracy above a constant, weighted by the threshold", where_given=True),
     ] = None
-    """`accuracy_over_baseline` where a right decision counts as the threshold t weighs errors: 2t
-    of a row without the outcome, 2 (1 - t) of one with it."""
+    """`accuracy_over_baseline` with rows weighted as the threshold t weighs errors: a right
+    decision counts 2t for a row without the outcome and 2 (1 - t) for one with it."""
     ranks_above_chance: bool | None = None
     """Whether the 95 % interval of an AUC is above 0.5 in which the rows of each hypothesis, or
     of each client's own model, are compared among themselves."""
 
 
 def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
-    """That `who` orders people and decides nothing at its threshold; None where that is not shown.
-
-    `utility` is that of a stored report.
-    """
+    """Words that `who` ranks people and decides nothing at its threshold; None where that is not
+    shown. `utility` is that of a stored report."""
     if utility.get("degenerate") is not True or not utility.get("ranks_above_chance"):
         return None
     auc, interval = utility["auc"], utility["auc_interval"]
@@ -90,8 +88,8 @@ def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
 
 
 def weighted_words(utility: Mapping[str, Any]) -> str:
-    """How good decisions are where the threshold makes one error worse than the other; '' where
-    none does. `utility` is that of a stored report."""
+    """Words on how good decisions are if the threshold makes one error worse than the other; '' if
+    not. `utility` is that of a stored report."""
     gain = utility.get("weighted_accuracy_over_baseline")
     if gain is None:
         return ""
@@ -103,9 +101,8 @@ def weighted_words(utility: Mapping[str, Any]) -> str:
 
 
 def another_threshold(*, field: str, outcome: str = "the outcome") -> str:
-    """What to do about it: `field` is where a threshold is declared, `outcome` what is predicted
-    above it. No number is proposed: one from the people who were held out would be judged by the
-    same people."""
+    """What to do about it: `field` declares a threshold, `outcome` is predicted above it. No number
+    is proposed: the same held-out people would then choose it and judge it."""
     return (
         f"Declare another threshold ({field}), such as the share in which {outcome} is known to "
         "come about"
@@ -126,8 +123,8 @@ _Found = tuple[_Figures, dict[str, str]]
 def ranking_figures(
     material: ScoredMaterial, compared: ConstantComparison | str, noised: NoisedGain | None
 ) -> _Found:
-    """The figures from whatever is published of the held-out people; `compared`: or why there is
-    no figure. `noised`: what counts with noise say, where they are published."""
+    """The figures from what is published about the held-out people; `compared`: or why there is no
+    figure. `noised`: figures of counts with noise, where these are published."""
     published = material.published
     match published:
         case NoisedCounts():
@@ -222,13 +219,15 @@ def _undefined(values: _Figures) -> dict[str, str]:
 def _coarsen(
     values: _Figures, reasons: dict[str, str], compared: ConstantComparison, *, base: int
 ) -> None:
-    """Bring figures to steps as wide as rounded counts make them, in place: of precision, recall
-    and balanced accuracy by the rows of their denominators, of AUC by those of the rarer outcome,
-    since so much one of these moves it."""
+    """Round figures in place to steps that fit rounded counts: precision, recall and balanced
+    accuracy by the rows of their denominators, AUC by the rows of the rarer outcome, since one such
+    row moves it that much, and weighted accuracy by as many as the heaviest rows would be."""
     rows: dict[str, int] = {}
     if compared.ranking is not None:
         rows = dict.fromkeys(_SCORED, compared.ranking.rows)
         rows |= dict.fromkeys(_ORDERED, compared.ranking.fewer)
+        heaviest = 2 * max(compared.threshold, 1 - compared.threshold)
+        rows["weighted_accuracy_over_baseline"] = int(compared.decided.sum() / heaviest)
     if compared.counts is not None:
         true, false, true_negative, false_negative = compared.counts.tolist()
         positive = true + false_negative

@@ -69,9 +69,9 @@ def known_ending(name: object) -> StoppedBy | None:
 
 
 def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
-    """Whether losses on held-out rows ended the run before its last round, without noise. What is
-    proven is then the epsilon of all rounds that were planned. None, an ending that this version
-    does not know, is not said to be one."""
+    """Whether losses on held-out rows, without noise, ended the run before its last round. Then
+    only the epsilon of all planned rounds is proven. False for None, an ending that this version
+    does not know."""
     match stopped_by:
         case "patience" | "diverged":
             return True
@@ -84,7 +84,7 @@ def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
 
 def why_not_useful(report: Mapping[str, Any]) -> str | None:
     """Why the model is degenerate, or not shown to be better than a constant; None where it is
-    shown."""
+    shown to be better."""
     utility = report["utility"]
     if utility["degenerate"] is False:
         return None
@@ -143,16 +143,16 @@ class Utility(RankingFigures, Measured):
     prediction_share: Annotated[
         Share | None, Shown("Share of rows with the most frequent prediction", where_given=True)
     ] = None
-    """Share of rows that are predicted the most frequent outcome of the hypothesis that predicts
-    them: favourable or not, where the spec says what is, otherwise the class."""
+    """Share of rows for which the model predicts the most frequent outcome of their hypothesis:
+    favourable or not where the spec defines it, otherwise the class."""
     prediction_share_interval: IntervalSection | None = None
     outcome_share: Share | None = None
     degenerate: bool | None = None
     """Whether the model decides nothing: it is no better than the constant, or predicts one outcome
     for nearly all rows. None where it is not shown to be better."""
     too_good: bool | None = None
-    """Whether it predicts so well that the outcome is probably among the features, and the spec
-    does not state otherwise by `federation.leak_reviewed`. None where that is not known."""
+    """Whether it predicts so well that the features probably contain the outcome, and the spec does
+    not rule that out by `federation.leak_reviewed`. None where that is unknown."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from."""
     improved: bool | None = None
@@ -275,7 +275,7 @@ _NOT_LEARNT = (
 )
 _ONE_HYPOTHESIS = "one hypothesis is trained in every round"
 _TOO_GOOD, _LEFT = 0.99, 0.02
-"""An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data
+"""An accuracy or an AUC, and for regressions a share of the constant's squared loss, that real data
 rarely allow."""
 _STILL = 1e-12
 """Share of the loss at the start: a smaller difference is rounding."""
@@ -401,9 +401,8 @@ def _compared(material: ScoredMaterial) -> ConstantComparison | str:
 
 
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
-    """The constant's figures in steps as wide as rounded counts make them. A gain is what is
-    published of the model less what is published of the constant, so that it says no more of the
-    rows than the two do."""
+    """The constant's figures in steps that fit rounded counts. A gain is the model's published
+    figure minus the constant's, so that it discloses no more about the rows than these two do."""
     coarse = dict(found)
     for name in ("baseline_accuracy", "baseline_loss", "prediction_share", "outcome_share"):
         if found[name] is not None:
@@ -477,17 +476,17 @@ def _judgement(
 
 def _utility_checks(found: RunEvidence) -> Iterator[Check]:
     report, totals = found.report, found.totals
-    said = value_at(report, "utility", "rounds")
+    stated = value_at(report, "utility", "rounds")
     # Not by counting up to the last round, whose number an altered row may set arbitrarily.
     expected = set(range(1, len(totals.rounds) + 1))
     missing = expected - totals.rounds
     if missing:
         bad = f"there is no entry of round {min(missing)}"
     else:
-        bad = f"the report gives {shown(said)} rounds, the ledger {len(totals.rounds)}"
+        bad = f"the report gives {shown(stated)} rounds, the ledger {len(totals.rounds)}"
     yield check(
         "report.rounds",
-        not missing and type(said) is int and said == len(totals.rounds),
+        not missing and type(stated) is int and stated == len(totals.rounds),
         good="every round of the report has an entry",
         bad=bad,
     )

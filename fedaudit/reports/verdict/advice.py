@@ -1,10 +1,10 @@
-"""What to change next where a model is of no use or costs too much, by its cause: in words, and as
-changes of the spec, which somebody or a program may take over.
+"""What to change next if a model is of no use or costs too much, by its cause: in words, and as
+changes of the spec, which a person or a program may adopt.
 
-Figures of the report alone distinguish causes. A model has a constant term, so one whose loss
-is above the best constant's was not trained well: its loss above that of the start means steps that
-are too long, otherwise they are too short. Noise is the cause only where its sum over all rounds is
-longer than that of the updates. Then changes come first that cost no more, and a smaller noise
+Figures of the report alone distinguish causes. A model has a constant term, so one whose loss is
+above the best constant's was not trained well: a loss above that of the start means steps that are
+too long, otherwise they are too short. Noise is the cause only where its sum over all rounds is
+longer than that of the updates. Then changes that cost no more come first, and a smaller noise
 multiplier last, never beyond what still protects.
 """
 
@@ -53,7 +53,8 @@ _WORTH_TRYING = 2.0
 _ENOUGH = 0.7
 _STILL_FALLING = "the loss was still falling in the last rounds"
 _STILL = 1e-3
-"""Share of the loss at the start: a run that moved it less has hardly begun."""
+"""Share of the loss at the start: a run that moved it less has hardly begun; and of a constant's: a
+model this near to it has come as far."""
 _LATE = 0.9
 """Share of the rounds: a best round after it shows that training had not ended."""
 _LEARNT = 0.05
@@ -61,8 +62,8 @@ _LEARNT = 0.05
 _HALF, _MOST_HELD_OUT = 0.5, 0.4
 """Shares of the clients or rows: half of them are hardly more than the second."""
 _LONG, _LONG_OF_ORDER_1 = 100.0, 3.0
-"""Times the clip: longer updates are no use. Where features are of order 1, as the expected length
-of an update assumes, or may be far smaller."""
+"""Multiples of the clip: longer updates are of no use. The second is for features of order 1, as
+the expected length of an update assumes; the first for others."""
 _PERHAPS = 0.3
 """Times DROWNED: noise that may be the cause where nothing else is."""
 
@@ -142,8 +143,8 @@ class _Run:
 
     @cached_property
     def cost(self) -> float | None:
-        """The exponent that bounds every subject, if every round runs; None where nothing does, or
-        it is not known from the spec."""
+        """The exponent that bounds every subject if every round runs; None where nothing does, or
+        where the spec does not determine it."""
         found = mechanism_of(self.spec).project_cost(
             n=self.parameters, training_clients=self.clients, layers=(self.parameters,)
         )
@@ -297,8 +298,8 @@ def _still_falling(run: _Run) -> Advice | None:
 
 
 def _more_rounds(run: _Run, why: str) -> Advice | None:
-    """Twice as many at the same cost, where all of them have not gone far and clients do not pay
-    for each that they take part in."""
+    """Twice as many rounds at the same cost, where training as a whole has not gone far and clients
+    do not pay for each round that they take part in."""
     alike = isinstance(run.spec.privacy, NoMechanism | GaussianCentral | RecordPersonalised)
     if not alike or run.reach > _ONCE_MORE:
         return None
@@ -318,10 +319,11 @@ def _worse_than_constant(run: _Run) -> Advice | None:
     if its losses were known."""
     gain = run.utility.get("loss_under_baseline")
     short = run.reach < _REACH and (run.has_noise or gain is None)
-    if not short and (gain is None or gain >= 0):
+    worse = gain is not None and gain < -_STILL * run.utility["baseline_loss"]
+    if not (short or worse):
         return None
     why = "all rounds together cannot go far"
-    if gain is not None and gain < 0:
+    if worse:
         why = "training did not come as far as a constant"
     if found := _one_scale(run, why):
         return found
@@ -339,6 +341,9 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
         return _step(run, run.step_size / 10, f"the steps are too long, {why}")
     times = 2 * _REACH / run.reach if run.reach < _REACH else 10.0
     times = min(times, longest / run.length)
+    if of_order_1 and run.spec.training.loss == "mse":
+        # Steps beyond the curvature, twice the length of rows, diverge.
+        times = min(times, 0.5 / run.parameters / run.step_size)
     if _round_number(run.step_size * times) <= run.step_size:
         return None
     return _step(run, run.step_size * times, f"the steps are too short, {why}")
@@ -431,8 +436,8 @@ def _free_moves(run: _Run) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _within_reach(run: _Run) -> tuple[str, dict[str, Any]]:
-    """Steps that use the whole clip; and of noise that is scaled to it, a clip with which all
-    rounds together go as far as is needed."""
+    """Steps that use the whole clip; for noise that scales with it, also a clip with which all
+    rounds together go as far as needed."""
     clip, changes = run.clip or math.inf, dict[str, Any]()
     if not isinstance(run.spec.privacy, LaplaceL2):
         enough = _round_number(2 * _REACH / run.spec.training.rounds)
@@ -489,8 +494,8 @@ def _for_less_noise(
 
 
 def _noise(run: _Run, noise_multiplier: float) -> dict[str, Any]:
-    """A noise multiplier, in place of a target where the spec has one. Less noise makes a release
-    cost more: the budget of a client then rises with it."""
+    """A noise multiplier, in place of a target if the spec has one. Less noise makes a release cost
+    more, so a client's budget rises with it."""
     privacy, found = run.spec.privacy, dict[str, Any](privacy__noise_multiplier=noise_multiplier)
     if getattr(privacy, "target", None) is not None:
         found["privacy__target"] = None

@@ -128,10 +128,10 @@ def report_level(report: Mapping[str, Any]) -> CostLevel:
 
 
 def bounding_exponent(report: Mapping[str, Any]) -> float | None:
-    """The exponent of the odds between two datasets that the guarantee bounds; None for none. The
-    largest epsilon, of all planned rounds where losses ended the run early; of metric privacy the
-    theorem's sum over all datasets, where a clip makes there be one, and otherwise what was charged
-    within the radius."""
+    """The exponent of the odds between two datasets that the guarantee bounds; None if it bounds
+    none. The largest epsilon, of all planned rounds where losses ended the run early; for metric
+    privacy the theorem's sum over all datasets if a clip bounds it, and otherwise the charge within
+    the radius."""
     privacy = report["privacy"]
     if report["guarantee"]["kind"] == "none":
         return None

@@ -48,8 +48,8 @@ _ENOUGH: Mapping[str, GateOp] = {
     ),
     **dict.fromkeys(("validation_loss", "brier"), "le"),
 }
-"""Figures that say how good a model is, and the side on which it is better. Not precision or
-recall alone: a constant can have all of one."""
+"""Figures that state how good a model is, and the side on which each is better. Precision or recall
+alone is none: a constant can have all of one."""
 _EXCEPTIONS = {
     "allow_heuristic": "a heuristic guarantee",
     "allow_conditional": "a guarantee that holds within a condition",
@@ -179,7 +179,7 @@ def training_words(report: Mapping[str, Any]) -> str:
 
 
 def objections(report: Mapping[str, Any]) -> list[AnswerReason]:
-    """Reasons against a release, the most important first: of each kind the first, but for a
+    """Reasons against a release, the most important first: the first of each kind, except for a
     guarantee that is not proven and that a gate allows."""
     found = [one for kind in faults(report) for one in islice(kind, 1)]
     allowed = judged_by_guarantee(report)
@@ -242,7 +242,7 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
 
 def is_known_useful(report: Mapping[str, Any]) -> bool:
     """Whether an interval shows how much better than a constant the model is, or a gate that passed
-    says how good is enough."""
+    defines what is good enough."""
     utility = report["utility"]
     shown = any(utility.get(f"{gain}_interval") is not None for gain in _GAINS)
     return shown or any(
@@ -252,8 +252,8 @@ def is_known_useful(report: Mapping[str, Any]) -> bool:
 
 
 def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
-    """Whether a gate that passed bounds a figure from above which rests on the guarantee: where
-    that is not proven, the gate allows it. To cost at least so much is no requirement."""
+    """Whether a gate that passed bounds from above a figure that rests on the guarantee: where that
+    is not proven, the gate allows it. A lower bound on a cost is no requirement."""
     resting = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}
     return any(
         one["outcome"] == "pass" and one["op"] == "le" and one["figure"] in resting

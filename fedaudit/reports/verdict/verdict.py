@@ -30,6 +30,7 @@ from fedaudit.reports.verdict.release import (
 )
 from fedaudit.reports.verdict.spec_changes import Advice, SpecChange
 from fedaudit.reports.verdict.worst_off import by_unevenness, fairness_part
+from fedaudit.spec.experiment import Decision
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
@@ -39,8 +40,8 @@ _ADVICE = 2
 
 
 def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
-    """The four parts, from an otherwise complete report. What to do next is what weighs most, and
-    what follows it."""
+    """The four parts, from an otherwise complete report. The next step is the most important one,
+    and what follows it."""
     first, *others = (one.text for one in islice(_suggestions(report), _ADVICE))
     # Signing off comes after what has still to be done.
     following = [first, *(one for one in others if one != _SIGN_OFF)]
@@ -135,8 +136,8 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[Advice]:
 
 def _of_the_model(report: Mapping[str, Any]) -> Iterator[Advice]:
     utility = report["utility"]
-    trained = (utility.get("loss_under_baseline") or 0) >= 0
-    ranks = trained and misplaced_threshold(utility, who="the model") is not None
+    ranks = misplaced_threshold(utility, who="the model") is not None
+    ranks = ranks and _needs_no_training(utility)
     if ranks:
         yield better_threshold(report)
     if "degenerate" in utility and not sends_nothing(report):
@@ -154,6 +155,15 @@ def _of_the_model(report: Mapping[str, Any]) -> Iterator[Advice]:
             "alone predicts the outcome. Leave such features out and train again; where there is "
             "none, state so by `federation.leak_reviewed`."
         )
+
+
+def _needs_no_training(utility: Mapping[str, Any]) -> bool:
+    """Whether scores may be near enough to probabilities for another threshold: its loss is not
+    above a constant's; where no threshold was declared yet, it is not shown to be."""
+    gain, interval = (utility.get(f"loss_under_baseline{end}") for end in ("", "_interval"))
+    if utility["threshold"] == Decision().threshold and interval is not None:
+        gain = interval["high"]
+    return gain is None or gain >= 0
 
 
 def _of_groups(report: Mapping[str, Any]) -> Iterator[Advice]:

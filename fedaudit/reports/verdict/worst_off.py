@@ -61,8 +61,8 @@ def counts_doubts(report: Mapping[str, Any]) -> bool | None:
 
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The widest headline gap whose whole interval is above the size that counts, or the gap itself
-    where the spec asks for no intervals, for which no gate says what will do; none of a model that
-    is not shown to decide anything."""
+    if the spec asks for no intervals, where no gate limits it; None for a model that is not shown
+    to decide anything."""
     size = counted_gap_size(report)
     if size is None or why_not_useful(report) is not None:
         return []
@@ -93,8 +93,8 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
 
 
 def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
-    """The headline gap that may be widest, of those that no gate judges and that may be wider than
-    the size that counts; one of which nothing says how wide it may be comes first."""
+    """The headline gap that may be widest among those without a gate that may exceed the size that
+    counts; a gap of unknown width comes first."""
     size, found = counted_gap_size(report), list[tuple[float, str]]()
     for attribute, metric, gap in _without_gate(report):
         interval, gate = gap["interval"], f"no gate judges the gap by {attribute} ({metric})"
@@ -132,8 +132,8 @@ def _gap(section: Mapping[str, Any]) -> float | None:
 
 
 def _unevenness(section: Mapping[str, Any]) -> tuple[bool, float]:
-    """How far the headline gap is from that of groups that fare alike; gaps of rates before gaps of
-    losses, which have another unit."""
+    """Distance of the headline gap from that of groups that are treated alike; gaps of rates before
+    gaps of losses, which have another unit."""
     value, metric = _gap(section) or 0.0, headline_metric(section)
     if metric in METRICS:
         return True, abs(value - IDEALS[METRICS[metric].kind])
@@ -210,8 +210,8 @@ def _rates(section: Mapping[str, Any], name: str) -> list[tuple[float, Mapping[s
 def _widest(
     section: Mapping[str, Any], rates: Sequence[str], *, lower_is_worse: bool
 ) -> Pair | None:
-    """The two groups that are furthest apart in one of the rates, with the reference group if there
-    is one; None where fewer than two have any."""
+    """The two groups that are furthest apart in one of the rates, including any reference group;
+    None where fewer than two groups have a rate."""
     pairs = []
     for rate in rates:
         groups = [group for _, group in _rates(section, rate)]

@@ -151,7 +151,7 @@ def _chained_checks(
 
 def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
     """Whether the evidence of each attack follows from the e-values before it, and alarms from the
-    evidence; none of reports whose attacks have no e-values."""
+    evidence; none for reports whose attacks have no e-values."""
     of_report = value_at(report, "attacks")
     listed = of_report if isinstance(of_report, list) else []
     sections = [one for one in listed if isinstance(one, Mapping)]
@@ -203,8 +203,8 @@ def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iter
 def sign_off_checks(
     evidence: Evidence, found: ReadSignOffs, keyring: Keyring, *, later: ReadLater
 ) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; none without a sign-off. `later`:
-    what attacks found after the report, which a sign-off after them has to state too."""
+    """The checks, in the order of the report; none without a sign-off. `later`: findings of attacks
+    after the report, which a later sign-off must state too."""
     if not evidence.sign_offs:
         return
     sign_offs = [one for one, _ in found.items]
@@ -244,8 +244,8 @@ def _concerns(evidence: Evidence, sign_offs: Sequence[SignOff], later: ReadLater
 
 
 def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[list[Any]]:
-    """What could be stated before attacks were carried out later, and after each of them: a
-    sign-off does not name the statements on them that it has seen."""
+    """What could be stated before later attacks, and after each of them: a sign-off does not name
+    the statements on attacks that it knew."""
     if report is None:
         return
     for known in range(len(later.items) + 1):
@@ -501,8 +501,8 @@ def read_claims(evidence: Evidence) -> ReadClaims:
 
 
 def claim_checks(evidence: Evidence, found: ReadClaims, keyring: Keyring) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; none where the report names no key of
-    claims and there are none. The report's signature vouches for that key."""
+    """The checks, in the order of the report; none where the report names no key of claims and
+    there are none. The report's signature vouches for that key."""
     report = evidence.report
     key_id = value_at(report, "integrity", "claims_key_id")
     if report is None or (key_id is None and not evidence.claims):

@@ -42,9 +42,13 @@ class DeclaredEntries:
         self._wrong = Places()
         self._foreign = Places()
         self._skipped = False
+        self._rounds: list[int] = []
+        self._participations = self._failures = 0
+        self._names_are_secret = False
 
     def read(self, entry: LedgerEntry) -> None:
         """Charge the next entry."""
+        self._count(entry)
         if self._terms is None or self._skipped:
             return
         place = f"round {entry.round}, release {entry.release}"
@@ -58,11 +62,21 @@ class DeclaredEntries:
         except MALFORMED:
             self._foreign.add(place)
 
-    def _agrees(self, entry: LedgerEntry, said: Floats, terms: LedgerTerms) -> bool:
+    def _count(self, entry: LedgerEntry) -> None:
+        if entry.round not in self._rounds[-1:]:
+            self._rounds.append(entry.round)
+        if entry.subject_kind != "client":
+            self._names_are_secret = True
+        elif entry.release:
+            self._failures += len(entry.subjects)
+        else:
+            self._participations += len(entry.subjects)
+
+    def _agrees(self, entry: LedgerEntry, stated: Floats, terms: LedgerTerms) -> bool:
         rows = self._histories.of(entry.subjects)
         found = renyi_epsilons(rows, self._histories.charges, terms)
-        unbounded = ~np.isfinite(found) & ~np.isfinite(said)
-        return bool((unbounded | np.isclose(said, found, rtol=_DIGITS, atol=1e-12)).all())
+        unbounded = ~np.isfinite(found) & ~np.isfinite(stated)
+        return bool((unbounded | np.isclose(stated, found, rtol=_DIGITS, atol=1e-12)).all())
 
     def checks(self, evidence: Evidence, audit: LedgerAudit) -> Iterator[Check]:
         """The findings in entries and report, once all entries were read."""
@@ -91,6 +105,8 @@ class DeclaredEntries:
                 audit=audit,
                 terms=self._terms,
                 histories=None if self._skipped else self._histories,
+                rounds=self._rounds,
+                asked=None if self._names_are_secret else (self._participations, self._failures),
             )
             yield from section_checks(DECLARED, found)
             if evidence.report.get("answer") is not None:

@@ -119,16 +119,16 @@ class EntryEpsilons:
             raise ValueError("another mechanism")
         return self._plan
 
-    def _compare(self, entries: EntryColumns, said: Floats, found: Floats) -> None:
+    def _compare(self, entries: EntryColumns, stated: Floats, found: Floats) -> None:
         digits = _DIGITS_OF_PLD if entries.inputs.accountant == "pld" else _DIGITS
         # Infinity is null in a bundle, and is not a number here.
-        infinite = ~np.isfinite(said) & ~np.isfinite(found)
-        agrees = infinite | np.isclose(said, found, rtol=digits, atol=1e-12)
+        infinite = ~np.isfinite(stated) & ~np.isfinite(found)
+        agrees = infinite | np.isclose(stated, found, rtol=digits, atol=1e-12)
         for place in np.flatnonzero(~agrees).tolist():
             name = shown(self._names[entries.subjects[place]])
             where = _where(entries, int(entries.places[place]))
             self.wrong.add(
-                f"{where}, subject {name}: {float(said[place])!r} in the entry and "
+                f"{where}, subject {name}: {float(stated[place])!r} in the entry and "
                 f"{float(found[place])!r} recomputed"
             )
 

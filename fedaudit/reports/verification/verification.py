@@ -1,8 +1,8 @@
 """Verify what an experiment or an audit left: ledger, checkpoints, report and signatures, all
 recomputed, and the folder of a dossier.
 
-Pure functions over evidence from any source, a database or an offline bundle; a dossier's folder
-is read.
+Pure functions over evidence from any source, a database or an offline bundle; only a dossier's
+folder is read.
 """
 
 import hashlib
@@ -93,7 +93,7 @@ class Verification:
     """Recomputed, as is `chain_head`; both are empty of what has no ledger, as an audit."""
     chain_head: str = ""
     sign_offs: Sequence[SignOff] = ()
-    """What people stated of the report, as far as it can be read; the checks say what of it is
+    """What people stated of the report, where it can be read; the checks show which of it is
     true."""
     later_attacks: Sequence[LaterStatement] = ()
     """What attacks found after the report was signed, as far as it can be read."""
@@ -214,8 +214,8 @@ def concluded(
     signers: Sequence[str | None],
     of_claims: Collection[str] = (),
 ) -> Verification:
-    """What follows from all checks. `signers`: the keys that it depends on, None for a signature
-    that is missing; `of_claims`: those for which the report's signature vouches."""
+    """The result of all checks. `signers`: the keys that it depends on, None for a missing
+    signature; `of_claims`: those for which the report's signature vouches."""
     # What a leaked key signed proves nothing, whatever time is stated.
     leaked = {one for one in (*signers, *of_claims) if one and one in evidence.compromised}
     every = [
@@ -297,8 +297,8 @@ def read_log(evidence: Evidence) -> list[LogEntry]:
 def log_checks(
     evidence: Evidence, found: ReadCheckpoints, keyring: Keyring, *, earlier: Sequence[Any]
 ) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; of a run that was never entered, whether
-    a head is asked for. `earlier`: notes that were kept elsewhere."""
+    """The checks, in the order of the report; for a run that was never entered, whether a head is
+    asked for. `earlier`: notes that were kept elsewhere."""
     stated = value_at(evidence.report, "integrity", "run")
     if evidence.log is None and stated is None:
         yield from unlogged(earlier)

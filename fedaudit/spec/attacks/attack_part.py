@@ -35,8 +35,8 @@ class AttackPart(SpecPart):
     question: ClassVar[str]
     """Its name and what it asks, as a title for people."""
     tells_of_people: ClassVar[bool] = True
-    """Whether what it finds follows from people's data, which no noise then protects. One that
-    finds out about the noise alone has to say so."""
+    """Whether its findings follow from people's data, without protection by noise. An attack that
+    finds out about the noise alone must declare that."""
     needs_hypotheses: ClassVar[bool]
     """Whether it attacks what the run itself has trained, rather than runs beside it alone."""
 

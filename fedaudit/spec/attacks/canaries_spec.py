@@ -33,8 +33,8 @@ class CanariesSpec(AttackPart):
     significance: Annotated[float, Field(gt=0, le=0.05)] = 0.01
     """The chance of a bound above the truth, over all bounds of the attack together."""
     stop: Annotated[bool, Field(exclude_if=lambda stop: not stop)] = False
-    """Whether the companion is played beside the run, and ends it in the round in which the
-    evidence against its noise is enough."""
+    """Whether the companion runs beside the run, and ends it in the round in which the evidence
+    against its noise is sufficient."""
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         privacy, method = attacked.privacy, attacked.training.method

@@ -22,8 +22,8 @@ class ClusterMembershipSpec(AttackPart):
     noise_multipliers: (
         Annotated[list[TriedMultiplier], Field(min_length=1, max_length=32)] | None
     ) = None
-    """At which nu it is tried; null tries the run's own, and a tenth, a third, three and ten times
-    of it."""
+    """The values of nu to try; null tries the run's own, and a tenth, a third, three and ten times
+    that."""
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         mechanism = attacked.privacy.mechanism

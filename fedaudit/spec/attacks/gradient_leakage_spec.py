@@ -52,8 +52,8 @@ class GradientLeakageSpec(AttackPart):
     `features`: the first dense layer behind convolutions, inverted exactly, and then the image that
     gives its inputs."""
     label: LabelKnowledge = "inferred"
-    """How the attacker comes by the label: it is searched for with the image (DLG) or read off the
-    last layer's update (iDLG); `known` is retired. `first-layer` and `features` need none."""
+    """How the attacker gets the label: by a search together with the image (DLG), or from the last
+    layer's update (iDLG); `known` is retired. `first-layer` and `features` need none."""
     per_layer: bool = False
     """Whether each layer has its own noise."""
     layer_weights: LayerWeights = "even"

@@ -12,11 +12,11 @@ ShadowVariant = Literal["online", "offline"]
 ScoreVariance = Literal["per-record", "global"]
 
 MIN_SHADOWS_EACH = 16
-"""Shadow runs with a record and without it, at least, for a likelihood ratio: a variance of fewer
-says little."""
+"""Least number of shadow runs with a record, and without it, for a likelihood ratio: the variance
+of fewer is too uncertain."""
 LEAST_SHADOWS = 64
-"""Every record is in a random half of them, so it takes more than twice as many for each record to
-be in `MIN_SHADOWS_EACH`, and outside of as many."""
+"""Least number of shadow runs: each record is in a random half of them, so more than twice
+`MIN_SHADOWS_EACH` are needed for every record to be in that many, and outside as many."""
 
 
 _USUAL = {

@@ -31,7 +31,7 @@ from models.repositories.budgets.counting import (
     counts_for,
     counts_report,
 )
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, PredictionAudit
 from models.tables.federations import Content, Federation
 from models.tables.ledger import BUDGET_KEY, DeclaredLedger, FederationBudget, Reservation
 from models.values import Budget, Gap, LeakageTerms, Uncounted
@@ -281,18 +281,24 @@ def with_gaps(
 
     A budget with a total refuses such runs of its book. One whose total was set late, or that has
     none, has them behind it, and readers of what remains must know of them. A total for release
-    does not refuse simulation, nor the profile of the data, and both publish what follows from the
-    data: it lists them. A run without a mechanism has no noise of either mode, and every total
-    lists it."""
+    does not refuse simulation, nor profiles of the data, nor audits, if it does not bound what
+    reports reveal. All publish what follows from the data: it lists them. A run without a mechanism
+    has no noise of either mode, and every total lists it."""
     runs: _Runs = defaultdict(list)
     for statement in (_experiments(federation_ids), _ledgers(federation_ids)):
         for id_, book, mechanism, figure, *rest in session.execute(statement):
             costs = runs[id_, book, mechanism]
             if figure is not None:
                 costs.append(_Cost(figure, *rest))
-    counted = select(func.sum(Federation.profiles)).where(Federation.id.in_(federation_ids))
-    profiles = int(session.scalar(counted) or 0)
-    return [replace(one, uncounted=_uncounted(one, runs, profiles)) for one in budgets]
+    mine = Federation.id.in_(federation_ids)
+    profiles = int(session.scalar(select(func.sum(Federation.profiles)).where(mine)) or 0)
+    of_data = PredictionAudit.fingerprint.in_(select(Federation.fingerprint).where(mine))
+    reported = PredictionAudit.report.is_not(None)
+    audits = session.scalar(select(func.count()).where(of_data, reported)) or 0
+    # Both are exact: a bound on what is released does not bound them.
+    found = (Uncounted("audit", audits, "unbounded"), Uncounted("profile", profiles, "profile"))
+    exact = [one for one in found if one.runs]
+    return [replace(one, uncounted=_uncounted(one, runs, exact)) for one in budgets]
 
 
 def _experiments(federation_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:
@@ -339,7 +345,7 @@ _COST = (
 )
 
 
-def _uncounted(budget: Budget, runs: _Runs, profiles: int) -> tuple[Uncounted, ...]:
+def _uncounted(budget: Budget, runs: _Runs, exact: list[Uncounted]) -> tuple[Uncounted, ...]:
     found: Counter[tuple[str, Gap]] = Counter()
     for (_, book, mechanism), costs in runs.items():
         mine = [one for one in costs if one.is_of_report == counts_report(budget.observer)]
@@ -355,10 +361,7 @@ def _uncounted(budget: Budget, runs: _Runs, profiles: int) -> tuple[Uncounted, .
         if why is not None:
             found[mechanism, why] += 1
     gaps = [Uncounted(mechanism, count, why) for (mechanism, why), count in sorted(found.items())]
-    if profiles and budget.total is not None:
-        # A profile is exact: a bound on what is released does not bound it.
-        gaps.append(Uncounted("profile", profiles, "profile"))
-    return tuple(gaps)
+    return (*gaps, *exact) if budget.total is not None else tuple(gaps)
 
 
 def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:

@@ -1,6 +1,7 @@
 """The pages of a report: as it is kept, verified, read by others, and beside other reports."""
 
 import base64
+import copy
 import hashlib
 import html
 import re
@@ -81,6 +82,24 @@ def test_hostile_names_stay_text(api: Api) -> None:
         answer = visitor.get(path)
         assert answer.status_code == 200
         assert "<script>" not in answer.text, path
+
+
+def test_a_comparison_says_once_by_which_attribute_an_experiment_is_left_out(api: Api) -> None:
+    ids = [finished(api, name=name).rpartition("/")[2] for name in ("one", "two")]
+    spent = {"adjacency": "add-or-remove-one", "delta": 1e-5, "accountant": "pld", "value": 1.0}
+    with api.database.write() as session:
+        document = copy.deepcopy(session.get(Report, ids[0]).document)
+        epsilon = [{**spent, "observer": one} for one in ("final_model", "server")]
+        document["privacy"] |= {"epsilon": epsilon, "epsilon_max": 1.0, "leakage_max": None}
+        for figure in document["fairness"][0]["metrics"].values():
+            figure |= {"value": None, "reason": "too few rows"}
+        attribute = document["fairness"][0]["attribute"]
+        changed = update(Report).where(Report.experiment_id == ids[0])
+        session.execute(changed.values(document=document))
+    page = signed_in(api).get(f"/compare?experiment_id={ids[0]}&experiment_id={ids[1]}")
+    fronts = text_of(page).partition("What nothing else beats")[2]
+    assert fronts.count("against the server") + fronts.count("against those who see") >= 2
+    assert fronts.count(f"No. 1 is left out by {attribute}: too few rows") == 1
 
 
 def test_a_model_is_offered_where_it_may_leave_and_its_reason_shown_elsewhere(api: Api) -> None:

@@ -32,7 +32,8 @@ QFFL = {"training__method": {"kind": "q-ffl", "q": 1.0}}
     ("made", "count", "words"),
     [
         (partial(canary_cell, CENTRAL), 50, None),
-        (partial(canary_cell, CENTRAL), 51, "more than the clients that train; lower `count`"),
+        (partial(canary_cell, CENTRAL), 51, "more than the clients .* lower `count` to 50"),
+        (partial(canary_cell, CENTRAL, **LINEAR), 51, "collide .* lower `count` to 2"),
         (record_cell, 5000, "more than the records that train"),
         (partial(canary_cell, CENTRAL, **LINEAR), 2, None),
         (partial(canary_cell, CENTRAL, **LINEAR), 3, "collide .* lower `count` to 2"),

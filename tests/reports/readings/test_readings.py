@@ -19,6 +19,7 @@ from fedaudit.reports.figures import parsed
 from fedaudit.reports.readings.readings import READINGS, NistReading, model_card, reading, registry
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.guarantee import is_unbounded
+from tests.reports.conftest import SPEC
 from tests.reports.reading_documents import (
     FIXED,
     NAMES,
@@ -270,8 +271,9 @@ def test_every_field_up_to_tier_3_is_filled(material):
         record = registry(document)
         assert set(record) == {"url_slug", "status", "tier", "deployment"}
         assert (record["status"], record["tier"]) == ("Draft", 3)
+        in_force = name != "nothing" and document["spec"]["privacy"]["noise"] == "release"
         for part, fields in TIER_3.items():
-            expected = fields - ({"variant_name"} if name == "nothing" else set())
+            expected = fields if in_force else fields - {"variant_name"}
             assert expected <= set(record["deployment"][part]), part
         assert all(leaf not in ("", []) for leaf in _leaves(record).values())
 
@@ -288,7 +290,8 @@ def test_records_are_valid_by_the_registrys_own_schema(material):
 
 
 def test_metric_privacy_is_custom_and_has_no_epsilon(material):
-    deployment = registry(assemble(material()))["deployment"]
+    privacy = {**SPEC["privacy"], "noise": "release"}
+    deployment = registry(assemble(material({"privacy": privacy})))["deployment"]
     assert deployment["dp_variant"]["variant_name"] == "Custom"
     assert "Privacy relation: " in deployment["dp_variant"]["data_domain"]
     assert deployment["privacy_loss"]["privacy_parameters"] == {}
@@ -374,6 +377,11 @@ def test_a_simulated_run_says_first_that_it_protects_nothing(material, noise, wa
     ):
         assert text.startswith("The noise was simulated") == warned
         assert ("must not be released" in text) == warned
+    # Programs read these fields alone.
+    assert ("variant_name" not in deployment["dp_variant"]) == warned
+    assert (deployment["privacy_loss"]["privacy_parameters"] == {}) == warned
+    no_deployment = "does not belong in the registry" in deployment["administrative"]["notes"]
+    assert no_deployment == warned
 
 
 def test_what_the_run_cannot_know_is_not_made_up_and_is_listed(material):

@@ -188,20 +188,6 @@ def test_accuracy_by_group_adds_up_to_the_accuracy() -> None:
     assert scores.correct.sum() / scores.rows.sum() == pytest.approx(result.accuracy)
 
 
-@pytest.mark.parametrize("changes", [{}, {"federation": SPLIT}], ids=["all rows", "split"])
-@pytest.mark.parametrize("hypotheses", [1, 3])
-def test_client_by_client_gives_the_same(changes: dict[str, Any], hypotheses: int) -> None:
-    data = people(classes=3)
-    made = {**CLASSES, "training__hypotheses": hypotheses, "training__rounds": 3, **changes}
-    together, _ = end_of(table_cell(data, **made))
-    apart, _ = end_of(table_cell(one_by_one(data), **made))
-    for name, scores in together.scores.items():
-        other = apart.scores[name]
-        assert (scores.rows == other.rows).all()
-        assert (scores.correct == other.correct).all()
-        np.testing.assert_allclose(scores.loss, other.loss, rtol=1e-4)
-
-
 @pytest.mark.parametrize("unit", ["client", "record"])
 def test_records_with_budgets_are_scored_alike(unit: str) -> None:
     spec = records_spec()

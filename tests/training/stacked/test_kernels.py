@@ -20,8 +20,9 @@ from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.clients import Lanes, LocalUpdate
 from fedaudit.training.stacked.server import Server, separation
 from tests.native_fallback import fallback_only
+from tests.training.bits import fingerprint
 from tests.training.specs import cell, groups_spec, linear_spec
-from tests.training.test_stack import NETWORKS, fingerprint, run_stacked
+from tests.training.test_stack import NETWORKS, run_stacked
 
 compiled = pytest.mark.skipif(kernels() is None, reason="built without a C compiler")
 

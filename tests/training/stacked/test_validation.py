@@ -160,30 +160,6 @@ def test_group_counts_of_numbers_are_those_of_a_plain_loop(rule: str, scale: flo
         assert result.fairness["group"][place].tolist() == own
 
 
-def test_group_counts_of_classes_are_those_of_a_plain_loop() -> None:
-    data = random_federation(clients=60, classes=3)
-    fairness: dict[str, object] = {
-        "sensitive": ["group"],
-        "favourable": {"op": "in", "value": ["class-0", "class-2"]},
-    }
-    result, hypotheses, clients = final(
-        data,
-        fairness,
-        training__hypotheses=1,
-        training__loss="cross-entropy",
-        model={"kind": "logistic"},
-    )
-    theta = hypotheses[0]
-    weights, bias = theta[:9].reshape(3, 3), theta[9:]
-    predictions = (
-        (data.padded(data.side_by_side)[clients] @ weights.T + bias).argmax(-1).astype(np.float64)
-    )
-    expected = counted(data, predictions, {"op": "in", "value": [0, 2]}, clients)
-    assert result.fairness["group"].sum(0).tolist() == expected
-    right = (predictions == data.padded(data.raw_target, fill=-1)[clients]).sum()
-    assert result.accuracy == pytest.approx(right / data.counts[clients].sum())
-
-
 def test_the_counts_of_a_round_are_the_sums_over_its_clients() -> None:
     data = random_federation(clients=60)
     fairness = {"sensitive": ["group"], "favourable": RULES["ge"]}
@@ -280,13 +256,18 @@ def values_of(
 
 
 @pytest.mark.parametrize("form", [lambda data: data, one_by_one], ids=["side by side", "by client"])
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("fraction", [0.25, 0.5, 0.9])
-def test_figures_are_those_of_a_plain_loop_on_split_rows(fraction, k, form):
+@pytest.mark.parametrize(
+    ("k", "fraction"), [(1, None), *((k, share) for k in (1, 3) for share in (0.25, 0.5, 0.9))]
+)
+def test_figures_of_classes_are_those_of_a_plain_loop(fraction, k, form):
+    """`fraction`: the rows that are scored by a choice on the others; None for all."""
     data = random_federation(clients=40, max_rows=9, classes=3)
-    result, stack = result_of(form(data), federation=split(fraction), training__hypotheses=k)
+    source = {} if fraction is None else {"federation": split(fraction)}
+    result, stack = result_of(form(data), **source, training__hypotheses=k)
     held_out = stack._splits.validation[0]
-    scored = stack._splits.scored(held_out[None], [0], rows=data.longest)
+    scored = np.arange(data.longest) < data.counts[held_out][None, :, None]
+    if fraction is not None:
+        scored = stack._splits.scored(held_out[None], [0], rows=data.longest)
     losses, selection, right = [], [], []
     counts = np.zeros((2, 4), dtype=int)
     for place, client in enumerate(held_out.tolist()):
