@@ -60,7 +60,11 @@ class ProfileRun(ClaimedUnit[Federation]):
         except InvalidInputError as error:
             reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
-            self._writer.write(lambda session: self._reject(session, row.id, reasons))
+            self._writer.write(
+                lambda session: self._federations(session).set_rejected(
+                    row.id, reasons, unit_id=self._claim.unit_id
+                )
+            )
         else:
             sketch = None if hashes is None else Sketch.of(hashes)
             self._writer.write(lambda session: self._ready(session, row, profile, sketch))
@@ -77,10 +81,6 @@ class ProfileRun(ClaimedUnit[Federation]):
             disclosed.set_profile_cuts(row.fingerprint, cuts)
             if sketch is not None:
                 NearCopyRepository(session).add(row.id, sketch)
-
-    def _reject(self, session: Session, federation_id: str, reasons: list[dict[str, str]]) -> None:
-        federations = self._federations(session)
-        federations.set_rejected(federation_id, reasons, unit_id=self._claim.unit_id)
 
     def _federations(self, session: Session) -> FederationRepository:
         return FederationRepository(session, self._claim.project_id)
@@ -123,13 +123,11 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
         except InvalidInputError as error:
             faults = [vars(fault) for fault in in_audit(error.errors)[:_MAX_FAULTS]]
             log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
-            self._writer.write(lambda session: self._refuse(session, row, "invalid-data", faults))
+            self._fail_audit(row, "invalid-data", faults)
         except FiguresDisagreeError as error:
             fault = {"pointer": "", "message": str(error)}
             log.error("figures disagree", audit_id=row.id)
-            self._writer.write(
-                lambda session: self._refuse(session, row, "figures-disagree", [fault])
-            )
+            self._fail_audit(row, "figures-disagree", [fault])
         else:
             self._writer.write(lambda session: self._succeed(session, row, report, key))
 
@@ -198,10 +196,8 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
         use_key(session, key)
         self._audits(session).succeed(row.id, report, report_hash=report_hash(report))
 
-    def _refuse(
-        self, session: Session, row: PredictionAudit, reason: str, faults: list[dict[str, Any]]
-    ) -> None:
-        self._audits(session).fail(row.id, reason, faults)
+    def _fail_audit(self, row: PredictionAudit, reason: str, faults: list[dict[str, Any]]) -> None:
+        self._writer.write(lambda session: self._audits(session).fail(row.id, reason, faults))
 
     def _audits(self, session: Session) -> AuditRepository:
         return AuditRepository(session, self._claim.project_id)

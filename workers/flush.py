@@ -155,11 +155,11 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
         return set()
     project_id = played[0].experiment.project_id
     ledger = LedgerRepository(session)
-    new = [
-        one
-        for one in played
-        if not (again and ledger.last_link(one.experiment.id) == one.experiment.run.ledger.head)
-    ]
+    new = list(played)
+    if again:
+        ends = [(one.experiment.id, one.experiment.run.ledger) for one in played]
+        stored = [ledger.last_row(id_) == (end.last_round, end.head) for id_, end in ends]
+        new = [one for one, known in zip(played, stored, strict=True) if not known]
     with gathered_writes(session):
         for one in new:
             run, owner = one.experiment.run, (one.experiment.id, project_id)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from time import monotonic
 
@@ -152,7 +153,7 @@ class RunLoop:
         refused = []
         for position, rounds in planned.items():
             experiment = self._experiments[position]
-            if not self._draw_and_tell(session, experiment, rounds):
+            if not self._draw(session, experiment, rounds):
                 refused.append(position)
                 continue
             intents = [(plan.round, plan.release, plan.subjects) for plan in rounds]
@@ -163,39 +164,32 @@ class RunLoop:
             ledger.add_intents(experiment.id, experiment.project_id, intents)
         return refused
 
-    def _draw_and_tell(
-        self, session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
-    ) -> bool:
-        """`_draw`, announcing the budgets that run low by it. Only a run that was taken up again,
-        whose lost rounds were charged, can cost more than was reserved."""
-        if experiment.id not in self._taken_up:
-            return self._draw(session, experiment, rounds)
-        budgets = self._budgets(session, experiment)
-        with announcing_low(budgets, experiment.row.federation_id):
-            return self._draw(session, experiment, rounds)
-
     def _draw(
         self, session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
     ) -> bool:
-        """Whether the budgets have room for these rounds, in the worst case; if so, books them."""
+        """Whether the budgets have room for these rounds, in the worst case; if so, books them.
+        Only a run that was taken up again, whose lost rounds were charged, can cost more than was
+        reserved, and so announces the budgets that run low by it."""
         run, ledger = experiment.run, experiment.run.ledger
-        inputs, budgets = ledger.inputs, self._budgets(session, experiment)
+        inputs, context = ledger.inputs, ledger.ledger_context
+        budgets = Budgets(session, experiment.project_id, price=composed_epsilon)
         most = ledger.largest_charges([*run.interrupted_rounds, *rounds])
-        if inputs.counts_epsilon:
-            context = ledger.ledger_context
-            assert context.plan is not None
-            counts: dict[str, int] = {
-                observer: context.plan.events_within(observer, count)
-                for observer, count in zip(context.observers, most, strict=True)
-            }
-            return budgets.draw_epsilon(experiment.id, counts)
-        if inputs.noise_multiplier is None:
-            return True
-        spent = leakage(most[0], n=inputs.n, noise_multiplier=inputs.noise_multiplier)
-        return budgets.draw(experiment.id, spent=spent, releases=most[0])
-
-    def _budgets(self, session: Session, experiment: RunningExperiment) -> Budgets:
-        return Budgets(session, experiment.project_id, price=composed_epsilon)
+        with (
+            announcing_low(budgets, experiment.row.federation_id)
+            if experiment.id in self._taken_up
+            else nullcontext()
+        ):
+            if inputs.counts_epsilon:
+                assert context.plan is not None
+                counts: dict[str, int] = {
+                    observer: context.plan.events_within(observer, count)
+                    for observer, count in zip(context.observers, most, strict=True)
+                }
+                return budgets.draw_epsilon(experiment.id, counts)
+            if inputs.noise_multiplier is None:
+                return True
+            spent = leakage(most[0], n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+            return budgets.draw(experiment.id, spent=spent, releases=most[0])
 
     # -- storing ----------------------------------------------------------------------------------
 

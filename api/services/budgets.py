@@ -33,7 +33,8 @@ def budgets_of(call: Call, federation_id: str) -> list[BudgetBody]:
 
 def bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
     """With the runs that each budget does not count."""
-    counted, ids = budgets.composed_budgets(federation_id), budgets.sharing_ids(federation_id)
+    ids, found = budgets.sharing(federation_id).ids, budgets.budgets(federation_id)
+    counted = [budgets.composed(federation_id, one) for one in found]
     return [BudgetBody.of(one) for one in with_gaps(budgets.session, counted, federation_ids=ids)]
 
 

@@ -93,7 +93,7 @@ def refuse_departures(
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
     owners = None
-    if not budgets.is_owner(federation_id):
+    if not budgets.sharing(federation_id).is_owner:
         federations = FederationRepository(budgets.session, budgets.project_id)
         owners = federations.of_owner(found.fingerprint)
     for row in (found, owners):
@@ -133,7 +133,7 @@ def refuse_what_is_not_secret(
     its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
     budgets.hold(federation_id)
-    if not budgets.forbids_simulation(federation_id):
+    if not budgets.sharing(federation_id).forbids_simulation:
         return
     if planned.ledger_context.inputs.cost_kind == "unbounded":
         raise _forbidden(
@@ -156,7 +156,7 @@ def refuse_attacks_that_tell(
 ) -> None:
     """The same of attacks that are asked for after a run; in the caller's write transaction."""
     FederationRepository(budgets.session, budgets.project_id).lock(federation_id)
-    if budgets.forbids_simulation(federation_id):
+    if budgets.sharing(federation_id).forbids_simulation:
         _refuse_disclosing(federation_id, attacks)
 
 

@@ -40,14 +40,11 @@ class Spending:
     round's median and maximum cost no pass over all of them.
     """
 
-    def __init__(
-        self, releases: Ints32, *, training: Ints32, refusals: int = 0, withheld: int = 0
-    ) -> None:
+    def __init__(self, releases: Ints32, *, training: Ints32) -> None:
         """`releases`: [subjects], those that never train included; `training`: indices of
         those that do."""
         self.releases = np.array(releases, dtype=np.int32)
-        self.refusals = refusals
-        self.withheld = withheld
+        self.refusals = self.withheld = 0
         self.refused = np.zeros(len(self.releases), dtype=np.int32)
         """How often each subject was refused: [subjects], as far as rounds were counted in."""
         self._training_clients = len(training)

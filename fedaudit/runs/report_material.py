@@ -151,6 +151,11 @@ def _image(federation: Federation) -> Layout | None:
 
 
 _MODEL_FORMAT = "fedaudit-model-1"
+_GUARANTEED = (
+    *("label", "in_force", "mechanism", "unit", "adjacency", "delta"),
+    *("observers", "conditions", "statement"),
+)
+"""Of the guarantee, what the file says of itself."""
 
 
 def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> ModelFile | str:
@@ -199,17 +204,7 @@ def _card(
         "loss": spec.training.loss,
         "inputs": run.federation.width,
         "tensors": [one.model_dump() for one in tensors],
-        "guarantee": {
-            "label": guarantee.label,
-            "in_force": guarantee.in_force,
-            "mechanism": guarantee.mechanism,
-            "unit": guarantee.unit,
-            "adjacency": guarantee.adjacency,
-            "delta": guarantee.delta,
-            "observers": list(guarantee.observers),
-            "conditions": dict(guarantee.conditions),
-            "statement": guarantee.statement,
-        },
+        "guarantee": {name: one for name, one in vars(guarantee).items() if name in _GUARANTEED},
         "limits": model_limits(spec),
     }
 

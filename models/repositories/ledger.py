@@ -133,11 +133,6 @@ class LedgerRepository(ExperimentPartRepository):
         mine = self._select(Ledger, owner_id).where(Ledger.declaration.is_not(None))
         return self.session.scalar(mine.with_only_columns(func.min(Ledger.round)))
 
-    def last_link(self, owner_id: str) -> bytes | None:
-        """The chain's head: the link of the row that was inserted last; None before the first."""
-        newest = self.last_row(owner_id)
-        return None if newest is None else newest[1]
-
     def last_row(self, owner_id: str) -> tuple[int, bytes] | None:
         """Round and link of the row inserted last; None before the first. Rounds are inserted in
         the order (round, release); the repeat of a lost round has a later release."""

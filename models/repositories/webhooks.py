@@ -382,8 +382,8 @@ def announcing_low(budgets: Budgets, federation_id: str) -> Iterator[None]:
     before: once for each crossing. Every project whose spending counts is notified, under its own
     federation's id, and without a webhook that subscribes to it no budget is read. Else the content
     is locked, so that of two transactions that draw at once only one crosses."""
-    sharing = budgets.sharing_ids(federation_id)
-    enabled = rows_of(budgets.session, _ENABLED, federation_ids=sharing)
+    sharing = budgets.sharing(federation_id)
+    enabled = rows_of(budgets.session, _ENABLED, federation_ids=sharing.ids)
     notified = dict.fromkeys((own, id_) for own, id_, events in enabled if _LOW in events)
     if notified:
         budgets.hold(federation_id)

@@ -248,7 +248,7 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
     row = api.stored(experiment_id)
     with api.database.write() as session:
         ledger = LedgerRepository(session)
-        head = ledger.last_link(experiment_id) or b""
+        head = (ledger.last_row(experiment_id) or (0, b""))[1]
         document = _report(
             row,
             names=SubjectSetRepository(session).names(row.subject_set_id),

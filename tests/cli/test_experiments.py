@@ -100,7 +100,10 @@ def test_lists_are_filtered_as_over_http(call, protected):
 
 def test_cancel_and_retry(call, endless):
     assert endless in call("cancel", endless).stderr
-    assert call("watch", endless).returncode == 1
+    watched = call("watch", endless)
+    assert watched.returncode == 1
+    assert "the experiment was cancelled (cancelled-by-caller)" in watched.stderr
+    assert "it is cancelled" in call("report", endless).stderr
     shown = call("show", endless).stdout
     assert shown.startswith("status              cancelled: cancelled-by-caller\n")
     assert f"/experiments/{endless}\n" in shown

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from fedaudit.cli import attack
 from fedaudit.cli.main import app
-from fedaudit_client.client import Client
 from tests.house import ROOT
 
 
@@ -50,18 +49,6 @@ def test_submit_prints_the_warnings_of_the_service(call, service):
     done = call("submit", "-", stdin=yaml.safe_dump(spec))
     assert done.returncode == 0, done.stderr
     assert "mind: the noise is simulated" in done.stderr or "release book" in done.stderr
-
-
-def test_a_cancelled_experiment_exits_with_one(call, small_spec, service):
-    small_spec["training"]["rounds"] = 100_000
-    submitted = call("submit", "-", "--json", stdin=json.dumps(small_spec))
-    experiment = json.loads(submitted.stdout)["id"]
-    with Client(service.url, service.api_key) as client:
-        client.cancel(experiment)
-    watched = call("watch", experiment)
-    assert watched.returncode == 1
-    assert "the experiment was cancelled (cancelled-by-caller)" in watched.stderr
-    assert "it is cancelled" in call("report", experiment).stderr
 
 
 def test_the_same_key_starts_nothing_new(call, finished, small_spec):

@@ -26,7 +26,6 @@ from fedaudit.fairness.intervals import NOT_ESTIMABLE, Interval, score_intervals
 from fedaudit.reports.sections.fairness import GroupSection
 from fedaudit.spec.gates import FairnessFigure, Gate
 from fedaudit.spec.metrics import (
-    COUNTS,
     FAIRNESS_FIGURES,
     FAMILIES,
     HEADLINE,
@@ -42,20 +41,6 @@ from tests.fairness.disclosures import disclosed, disclosed_counts, disclosed_sc
 counts_of_groups = st.lists(
     st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=2, max_size=5
 )
-
-
-@settings(max_examples=100, deadline=None)
-@given(counts_of_groups)
-def test_a_rate_is_the_share_of_its_counts(counts):
-    measured = group_rates(np.array(counts))
-    for of_rate, rate in zip(measured, RATES.values(), strict=True):
-        for value, of_group in zip(of_rate, counts, strict=True):
-            named = dict(zip(COUNTS, of_group, strict=True))
-            rows = sum(named[name] for name in rate.denominator)
-            if rows:
-                assert value == sum(named[name] for name in rate.numerator) / rows
-            else:
-                assert np.isnan(value)
 
 
 @settings(max_examples=100, deadline=None)

@@ -138,17 +138,6 @@ def test_intervals_of_rounded_counts_follow_from_these():
     assert found == {intervals(of_shares((55, 100), (30, 100)))[GAP]}
 
 
-def test_what_clients_have_in_common_cancels_in_a_difference():
-    rng = np.random.default_rng(1)
-    hits = np.clip(rng.integers(20, 80, (40, 1)) + rng.integers(-3, 4, (40, 2)), 0, 100)
-    none = np.zeros_like(hits)
-    together = np.stack([hits, none, none, 100 - hits], axis=-1)
-    apart = np.concatenate([together * [[1], [0]], together * [[0], [1]]])
-    near, far = intervals(together), intervals(apart)
-    for name in (GAP, RATIO):
-        assert near[name].high - near[name].low < 0.5 * (far[name].high - far[name].low)
-
-
 @pytest.mark.parametrize("population", POPULATIONS, ids=lambda one: one.name)
 @pytest.mark.parametrize(("groups", "rows", "of_client"), [(2, 10, 1), (2, 100, 5), (4, 30, 1)])
 def test_intervals_hold_the_true_gap(population, groups, rows, of_client):
@@ -307,6 +296,8 @@ def test_intervals_are_those_of_the_formulas(clients, apart, seed):
     favoured = random.beta(1, 1, (clients, 1, 1)) * random.uniform(0.5, 1, (1, groups, 1))
     rows = random.integers(1, 9, (clients, groups, 2))
     hits = random.binomial(rows, favoured)
+    if seed == 4:  # so that the groups' figures go together exactly
+        rows[:, 1], hits[:, 1] = rows[:, 0], hits[:, 0]
     # True and false positives, true and false negatives.
     counts = np.stack(
         [hits[..., 0], hits[..., 1], (rows - hits)[..., 1], (rows - hits)[..., 0]], axis=-1

@@ -137,36 +137,6 @@ def test_several_hypotheses_leave_one_end_open() -> None:
     assert two.share_interval(0.95) == (one.share_interval(0.95)[0], 1.0)
 
 
-def test_an_interval_that_left_the_noise_out_would_be_caught() -> None:
-    found, shown = release(0.1, "discrete-laplace", "client"), np.ones(3, dtype=np.bool_)
-    metric = "equalized_odds_ratio"
-    truth = rate_gaps(group_rates((UNEQUAL * 10**6).astype(np.int64)), shown)[
-        list(METRICS).index(metric)
-    ]
-    covered, generator = 0, np.random.default_rng(42)
-    for seed in range(REPEATS):
-        published = noised(people(UNEQUAL, "client", generator), found, seed)
-        blind = NoisedCounts(
-            counts=published.counts, deviation=1e-9, tail="gaussian", max_rows=MAX_ROWS
-        )
-        interval = noised_intervals(
-            published.counts["a"], blind, shown, reference=None, level=0.95
-        )[metric]
-        assert interval.low is not None
-        assert interval.high is not None
-        covered += interval.low <= truth <= interval.high
-    assert covered < LEAST
-
-
-def test_more_epsilon_gives_narrower_intervals() -> None:
-    clients, widths = people(UNEQUAL, "record", np.random.default_rng(1)), []
-    for epsilon in (0.1, 1.0, 10.0):
-        published = noised(clients, release(epsilon, "discrete-laplace", "record"), 3)
-        low, high = rate_bounds(published.counts["a"], "selection_rate", published, share=0.05)
-        widths.append(float((high - low).mean()))
-    assert widths[0] > widths[1] > widths[2]
-
-
 def test_counts_that_are_all_noise_say_nothing() -> None:
     published = NoisedCounts(
         counts={"a": np.array([[-60, 3, 2, 1], [0, 0, 0, 0]])},

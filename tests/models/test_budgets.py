@@ -250,7 +250,8 @@ def test_a_federation_belongs_to_its_project(database: Database) -> None:
         assert federations.get(owner[1]) is None
         assert federations.list().items == []
         stranger = Budgets(session, project_id)
-        assert stranger.budgets(owner[1]) == []
+        with pytest.raises(LookupError, match=owner[1]):
+            stranger.budgets(owner[1])
         with pytest.raises(LookupError, match=owner[1]):
             stranger.reserve(owner[1], experiment_id="e", book="simulation", costs=of_leakage(0.1))
         with pytest.raises(LookupError, match=owner[1]):

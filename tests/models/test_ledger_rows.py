@@ -108,7 +108,7 @@ def test_the_chain_is_read_in_order(database: Database) -> None:
         assert list(ledger.digests(experiment_id)) == [
             (r, 0, "client", "server", bytes([r]) * 32) for r in (1, 2, 3)
         ]
-        assert ledger.last_link(experiment_id) == bytes([252]) * 32
+        assert ledger.last_row(experiment_id) == (3, bytes([252]) * 32)
 
 
 def test_a_round_is_written_once(database: Database) -> None:

@@ -201,7 +201,8 @@ def most_and_median(spending: Spending) -> tuple[int, float]:
 def test_totals_that_were_stored_are_taken_up() -> None:
     releases = np.array([3, 0, 1, 0], dtype=np.int32)
     training = np.array([0, 1, 2], dtype=np.int32)
-    spending = Spending(releases, training=training, refusals=4, withheld=5)
+    spending = Spending(releases, training=training)
+    spending.refusals, spending.withheld = 4, 5
     assert most_and_median(spending) == (3, 1.0)
     spending.count_rounds(np.array([[1, 2]], dtype=np.int32), np.array([[0, 1]], dtype=np.uint8))
     assert most_and_median(spending) == (3, 1.0)

@@ -59,13 +59,26 @@ def random_federation(
     random = np.random.default_rng(seed)
     counts = random.integers(1, max_rows + 1, clients)
     counts[0] = max_rows
+    return two_distributions(random, counts.tolist(), width=width, classes=classes)
+
+
+def two_distributions(
+    random: np.random.Generator,
+    counts: Sequence[int],
+    *,
+    width: int = 3,
+    classes: int = 0,
+    first_group: int = 0,
+) -> Federation:
+    """Clients with these numbers of rows, every other one of another distribution, in two groups,
+    or from -1 on in none."""
     slopes = random.normal(size=(2, width, max(classes, 1)))
     features = [random.normal(size=(count, width)) for count in counts]
     target: list[NDArray[Any]] = []
     for client, inputs in enumerate(features):
         outputs = inputs @ slopes[client % 2] + 0.1 * random.normal(size=(len(inputs), 1))
         target.append(outputs.argmax(1) if classes else outputs[:, 0])
-    groups = [random.integers(0, 2, count) for count in counts]
+    groups = [random.integers(first_group, 2, count) for count in counts]
     names = tuple(f"class-{index}" for index in range(classes))
     return federation(features, target, classes=names, groups=groups)
 

@@ -17,7 +17,7 @@ from fedaudit.training.base.cell import Cell, are_even, is_by_length, length_cla
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.bits import assert_repeats, fingerprint
-from tests.training.federations import TABLE, federation, one_by_one, table_cell
+from tests.training.federations import TABLE, one_by_one, table_cell, two_distributions
 from tests.training.gaussian import ADAM, MECHANISMS
 from tests.training.personalised import records_spec
 from tests.training.specs import play
@@ -37,18 +37,7 @@ def uneven(counts: list[int], *, classes: int = 0, seed: int = 1) -> Federation:
     """Clients with these numbers of rows, of two distributions and in two groups, in any order."""
     random = np.random.default_rng(seed)
     counts = [counts[place] for place in random.permutation(len(counts))]
-    slopes = random.normal(size=(2, 3, max(classes, 1)))
-    features = [random.normal(size=(count, 3)) for count in counts]
-    outputs = [
-        inputs @ slopes[client % 2] + 0.1 * random.normal(size=(len(inputs), 1))
-        for client, inputs in enumerate(features)
-    ]
-    return federation(
-        features,
-        [one.argmax(1) if classes else one[:, 0] for one in outputs],
-        classes=tuple(f"class-{index}" for index in range(classes)),
-        groups=[random.integers(-1, 2, count) for count in counts],
-    )
+    return two_distributions(random, counts, classes=classes, first_group=-1)
 
 
 # -- classes --------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ def budgets_of(database: Database, submitted: Submitted) -> dict[str, Budget]:
     """By observer."""
     with database.read() as session:
         budgets = Budgets(session, submitted.project_id, price=composed_epsilon)
-        found = budgets.composed_budgets(submitted.federation_id)
+        id_ = submitted.federation_id
+        found = [budgets.composed(id_, one) for one in budgets.budgets(id_)]
         return {str(one.observer): one for one in found}
 
 

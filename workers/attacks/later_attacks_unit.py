@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _CANCELLED = "somebody asked for its end"
+_REASONS = {"succeeded": None, "cancelled": "cancelled-by-caller"}
 
 
 @dataclass(frozen=True)
@@ -137,10 +138,9 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
         from workers.finish import store_attack_files
 
         row = request.row
-        reason = "cancelled-by-caller" if status == "cancelled" else None
         if not outcomes:
             self._writer.write(
-                lambda session: self._later(session).end(row.id, status, reason=reason)
+                lambda session: self._later(session).end(row.id, status, reason=_REASONS[status])
             )
             return
         statement = LaterStatement(
@@ -158,9 +158,7 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
             backend=backend(self._context.device),
         )
         store_attack_files(self._context.storage, row.project_id, row.id, outcomes)
-        self._writer.write(
-            lambda session: self._store(session, request, statement, status=status, reason=reason)
-        )
+        self._writer.write(lambda session: self._store(session, request, statement, status=status))
         log.info("attacks ended", experiment_id=row.experiment_id, number=row.number)
 
     def _store(
@@ -170,7 +168,6 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
         statement: LaterStatement,
         *,
         status: Literal["succeeded", "cancelled"],
-        reason: str | None,
     ) -> None:
         """Stores what was found, signed behind what was found before, and judges the experiment by
         all of it: an alarm counts like one of the report. Changes nothing if it has ended."""
@@ -186,7 +183,7 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
         if not later.end(
             row.id,
             status,
-            reason=reason,
+            reason=_REASONS[status],
             statement=statement.fields(),
             envelope=envelope.as_dict(),
             alarms=raised,

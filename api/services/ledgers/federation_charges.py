@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.services.budgets import CountedCost, uncountable
 from api.shared.resources import Resources
+from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit.privacy.declared.histories import (
     Histories,
@@ -87,29 +88,21 @@ def charge_federation(
         why = why_uncounted(terms, budgets.budgets(row.federation_id)) if within_totals else None
         if why is not None:
             return f"the {BOOK} book of the ledger's federation {why}"
-        if terms.adjacency is not None and terms.counts_epsilon:
-            has_room = budgets.rebook_epsilon(
-                row.id,
-                held=renyi_curve(held, terms.adjacency),
-                spent=None if spent is None else renyi_curve(spent, terms.adjacency),
-                within_totals=within_totals,
-            )
-        else:
-            has_room = budgets.rebook(
-                row.id,
-                held=_sums(held),
-                spent=None if spent is None else _sums(spent),
-                within_totals=within_totals,
-            )
+        has_room = budgets.rebook(
+            row.id,
+            held=_booked(held, terms),
+            spent=None if spent is None else _booked(spent, terms),
+            within_totals=within_totals,
+        )
     return None if has_room else "the budget of the ledger's federation has no room for the round"
 
 
-def _sums(histories: Histories) -> dict[CostFigure, float]:
+def _booked(histories: Histories, terms: LedgerTerms) -> dict[CostFigure, Floats]:
+    if terms.adjacency is not None and terms.counts_epsilon:
+        return {"epsilon": renyi_curve(histories, terms.adjacency)}
     log_ratio = largest_log_ratio(histories)
-    return {
-        "leakage": largest_leakage(histories),
-        "log_ratio": np.inf if log_ratio is None else log_ratio,
-    }
+    sums = (largest_leakage(histories), np.inf if log_ratio is None else log_ratio)
+    return {"leakage": np.array(sums[:1]), "log_ratio": np.array(sums[1:])}
 
 
 def why_uncounted(terms: LedgerTerms, budgets: Sequence[Budget]) -> str | None:

@@ -69,13 +69,10 @@ class UnsupportedEventError(ValueError):
 
 @dataclass(frozen=True)
 class Spending:
-    """An upper bound on epsilon, with the conditions under which it holds."""
+    """An upper bound on epsilon, and what is to be said of it."""
 
     epsilon: float
     """Infinite where something was released without a mechanism."""
-    delta: float
-    adjacency: Adjacency
-    accountant: str
     order: float | None = None
     """The Renyi order that gave the bound; None where the accountant uses no orders."""
     warnings: tuple[str, ...] = ()
@@ -85,22 +82,11 @@ class Accountant(ABC):
     """Composes events under one adjacency."""
 
     name: ClassVar[str]
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = ("add-or-remove-one", "replace-one")
 
     def __init__(self, *, adjacency: Adjacency) -> None:
-        """Raises ValueError where this accountant has no bound under the adjacency."""
-        if adjacency not in self.adjacencies:
-            raise ValueError(
-                f"the accountant {self.name!r} has no bound under the adjacency {adjacency!r}; "
-                f"it has one under {', '.join(map(repr, self.adjacencies))}"
-            )
-        self._adjacency: Adjacency = adjacency
+        self.adjacency: Adjacency = adjacency
+        """Of every figure of this accountant."""
         self._counts: dict[Event, int] = {}
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The adjacency of every figure of this accountant."""
-        return self._adjacency
 
     def unsupported(self, event: Event) -> str | None:
         """Why the event cannot be composed, and which pair is supported; None where it can."""
@@ -131,9 +117,9 @@ class Accountant(ABC):
         if not 0 < delta < 1:
             raise ValueError(f"delta = {delta} must lie between 0 and 1")
         if not self._counts:
-            return Spending(0.0, delta, self.adjacency, self.name)
+            return Spending(0.0)
         if any(isinstance(event, NonPrivate) for event in self._counts):
-            return Spending(math.inf, delta, self.adjacency, self.name)
+            return Spending(math.inf)
         return self._spent(self._counts, delta)
 
     @abstractmethod
@@ -248,15 +234,7 @@ def best_epsilon(divergences: Floats, orders: Floats, delta: float) -> tuple[flo
     return max(0.0, float(epsilons[best])), float(orders[best])
 
 
-def renyi_spending(
-    epsilon: float,
-    order: float,
-    *,
-    orders: Floats,
-    delta: float,
-    adjacency: Adjacency,
-    accountant: str,
-) -> Spending:
+def renyi_spending(epsilon: float, order: float, *, orders: Sequence[float]) -> Spending:
     """A bound from the best of ascending orders, with a warning where that is at an edge."""
     warnings: tuple[str, ...] = ()
     if 0 < epsilon < np.inf:
@@ -264,7 +242,7 @@ def renyi_spending(
             warnings = (_AT_EDGE.format(order=order, edge="smallest", beyond="smaller"),)
         elif order == orders[-1]:
             warnings = (_AT_EDGE.format(order=order, edge="largest", beyond="larger"),)
-    return Spending(epsilon, delta, adjacency, accountant, order, warnings)
+    return Spending(epsilon, order, warnings)
 
 
 _CLIPS_APART: dict[Adjacency, float] = {"add-or-remove-one": 1.0, "replace-one": 2.0}
@@ -301,14 +279,7 @@ class RdpAccountant(Accountant):
         for event, count in counts.items():
             divergences += count * event_curve(event, self._orders, self.adjacency)
         epsilon, order = compute_epsilon(self._orders, divergences, delta)
-        return renyi_spending(
-            float(epsilon),
-            float(order),
-            orders=np.array(self._orders),
-            delta=delta,
-            adjacency=self.adjacency,
-            accountant=self.name,
-        )
+        return renyi_spending(float(epsilon), float(order), orders=self._orders)
 
 
 @lru_cache(maxsize=4096)
@@ -441,10 +412,10 @@ class PldAccountant(Accountant):
             noise_multiplier = event.event.noise_multiplier
             loss = allocation_loss(event.rounds, noise_multiplier, points=points)
             epsilon = float(loss.self_compose(counts[event]).get_epsilon_for_delta(delta))
-            return Spending(max(0.0, epsilon), delta, self.adjacency, self.name)
+            return Spending(max(0.0, epsilon))
         library = Library(library_relation(self.adjacency), self._loss_step)
         for event, count in counts.items():
             # Under replacement the library itself places neighbouring sums two clips apart.
             library.compose(library_event(event, clips=1), count)
         epsilon = float(library.get_epsilon(delta))
-        return Spending(max(0.0, epsilon), delta, self.adjacency, self.name)
+        return Spending(max(0.0, epsilon))

@@ -20,10 +20,9 @@ Multiplying the two rates and accounting for a single sample understates the fig
 round depend on one coin of the client.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import assert_never
 
 import numpy as np
@@ -39,7 +38,6 @@ from fedaudit.privacy.accounting.accountant import (
     renyi_spending,
 )
 from fedaudit.privacy.accounting.privacy_events import (
-    Adjacency,
     Composed,
     DiscreteLaplace,
     Event,
@@ -122,19 +120,10 @@ class TwoStageAccountant(Accountant):
     """Composes rounds of two-stage sampling for one record, against one observer."""
 
     name = "two-stage"
-    adjacencies = ("add-or-remove-one",)
 
-    def __init__(
-        self,
-        *,
-        observer: Observer,
-        adjacency: Adjacency = "add-or-remove-one",
-        orders: Sequence[int] = TWO_STAGE_ORDERS,
-    ) -> None:
-        """`orders`: whole numbers from 2, ascending."""
-        super().__init__(adjacency=adjacency)
+    def __init__(self, *, observer: Observer) -> None:
+        super().__init__(adjacency="add-or-remove-one")
         self._observer: Observer = observer
-        self._orders = checked_orders(orders)
 
     def _refusal(self, event: Event) -> str | None:
         known = known_event(event)
@@ -162,20 +151,12 @@ class TwoStageAccountant(Accountant):
                 assert_never(known)
 
     def _spent(self, counts: Mapping[Event, int], delta: float) -> Spending:
-        divergences = np.zeros(len(self._orders))
+        orders = np.array(TWO_STAGE_ORDERS, dtype=np.float64)
+        divergences = np.zeros(len(orders))
         for event, count in counts.items():
             assert isinstance(event, TwoStage)
-            divergences += count * round_curve(event, self._orders, observer=self._observer)
-        orders = np.array(self._orders, dtype=np.float64)
-        epsilon, order = best_epsilon(divergences, orders, delta)
-        return renyi_spending(
-            epsilon,
-            order,
-            orders=orders,
-            delta=delta,
-            adjacency=self.adjacency,
-            accountant=self.name,
-        )
+            divergences += count * round_curve(event, TWO_STAGE_ORDERS, observer=self._observer)
+        return renyi_spending(*best_epsilon(divergences, orders, delta), orders=TWO_STAGE_ORDERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +170,6 @@ class TwoStageRun:
     rounds: int
     delta: float
     observer: Observer
-    orders: tuple[int, ...] = TWO_STAGE_ORDERS
 
     def __post_init__(self) -> None:
         """Raises ValueError for a number out of its range."""
@@ -198,7 +178,6 @@ class TwoStageRun:
             raise ValueError(f"rounds = {self.rounds} must be 1 or more")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta = {self.delta} must lie between 0 and 1")
-        checked_orders(self.orders)
 
     def event(self, record_rate: float) -> TwoStage:
         """One round for a record of this rate."""
@@ -208,7 +187,7 @@ class TwoStageRun:
     def floor(self) -> float:
         """The least epsilon that can be shown for a sampled record: there are only finitely many
         orders."""
-        return max(0.0, float(added_epsilon(self.orders, self.delta).min()))
+        return max(0.0, float(added_epsilon(TWO_STAGE_ORDERS, self.delta).min()))
 
     def divergence(self, rates: Floats, order: int) -> Floats:
         """The Renyi divergence of one round at an order: float64 [rates]."""
@@ -243,10 +222,10 @@ class TwoStageRun:
         if not ((rates >= 0) & (rates <= 1)).all():
             raise ValueError("rates must lie between 0 and 1")
         best = np.full(len(rates), np.inf)
-        added = added_epsilon(self.orders, self.delta)
+        added = added_epsilon(TWO_STAGE_ORDERS, self.delta)
         least = np.minimum.accumulate(added[::-1])[::-1]
         open_ = np.arange(len(rates))
-        for index, order in enumerate(self.orders):
+        for index, order in enumerate(TWO_STAGE_ORDERS):
             divergence = rounds[open_] * self.divergence(rates[open_], order)
             best[open_] = np.minimum(best[open_], divergence + added[index])
             open_ = open_[divergence + least[index] < best[open_]]
@@ -284,15 +263,6 @@ def seen_client_rate(client_rate: float, observer: Observer) -> float:
             assert_never(observer)
 
 
-def checked_orders(orders: Sequence[int]) -> tuple[int, ...]:
-    """The orders. Raises ValueError unless they are whole numbers from 2, ascending."""
-    checked = tuple(int(order) for order in orders)
-    ascending = all(low < high for low, high in pairwise(checked))
-    if not checked or checked[0] < 2 or checked != tuple(orders) or not ascending:
-        raise ValueError("orders must be whole numbers, ascending from 2 or more")
-    return checked
-
-
 _RELATIVE_TOLERANCE = 1e-9
 _MIN_NOISE = 1e-3
 _MAX_NOISE = 1e9
@@ -300,16 +270,14 @@ _MAX_NOISE = 1e9
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSettings:
-    """The public numbers of a run."""
+    """The public numbers of a run, whose budgets are kept against an observer of the final model;
+    figures against the other observer follow from the plan's runs."""
 
     client_rate: float
     steps: int
     rounds: int
     delta: float
     epsilon_max: float
-    observer: Observer = "final_model"
-    """Against whom budgets are kept; figures against the other observer follow from the plan's
-    runs."""
 
 
 # Cells of a sweep, and clients of one size, ask for the same noise: it is found once, by the exact
@@ -335,7 +303,7 @@ def calibrated_run(
         steps=settings.steps,
         rounds=settings.rounds,
         delta=settings.delta,
-        observer=settings.observer,
+        observer="final_model",
     )
 
     def spends(noise_multiplier: float) -> float:

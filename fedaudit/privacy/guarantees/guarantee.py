@@ -126,12 +126,14 @@ def start_limit(start: Start) -> str | None:
 
 
 def of_the_run(guarantee: Guarantee, spec: ExperimentSpec) -> Guarantee:
-    """The guarantee, with what follows from the server's optimiser and the start.
+    """The guarantee, with what follows from the noise, the server's optimiser and the start.
 
     Where a run started from an artifact, it is said of what the run adds. Its figures then bound
     nothing of the model as a whole, so that each gets a condition, which a gate has to allow.
     """
     start, server = spec.model.start, spec.training.server
+    if not guarantee.in_force:
+        guarantee = replace(guarantee, statement=f"{guarantee.statement} {SIMULATED}")
     if server != DEFAULT_SERVER:
         statement = (
             f"{guarantee.statement} The server moves the model by {server.words}, which goes by "

@@ -25,7 +25,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     unbounded_inputs,
 )
 from fedaudit.privacy.guarantees.guarantee import (
-    SIMULATED,
     UPDATES_AS_THEY_WERE,
     Guarantee,
     no_guarantee,
@@ -295,8 +294,6 @@ class EpsilonMechanism(PrivacyMechanism):
             sentences.append(_HELD_OUT.format(units=units))
         else:
             sentences.append(_HELD_OUT_WITH_NOISE)
-        if not self.noise_is_secret:
-            sentences.append(SIMULATED)
         found = Guarantee(
             kind=self.guarantee_kind,
             label=self.guarantee_kind,

@@ -51,12 +51,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Rotated,
     unbounded_inputs,
 )
-from fedaudit.privacy.guarantees.guarantee import (
-    SIMULATED,
-    Guarantee,
-    of_the_run,
-    scored_clients_train,
-)
+from fedaudit.privacy.guarantees.guarantee import Guarantee, of_the_run, scored_clients_train
 from fedaudit.privacy.mechanisms.base import (
     EACH_CLIENT,
     EpsilonMechanism,
@@ -490,8 +485,6 @@ class GaussianDistanceMechanism(PrivacyMechanism):
         ]
         if (own := scored_clients_train(self.spec)) is not None:
             sentences.append(own)
-        if not self.noise_is_secret:
-            sentences.append(SIMULATED)
         found = Guarantee(
             kind=self.guarantee_kind,
             label="heuristic",

@@ -16,7 +16,6 @@ from fedaudit.privacy.accounting.privacy_events import (
 from fedaudit.privacy.guarantees.guarantee import (
     ADJACENCY,
     LAYER_ADJACENCY,
-    SIMULATED,
     Guarantee,
     GuaranteeLabel,
     choice_sentences,
@@ -218,8 +217,6 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         with_noise = self.spec.fairness.noise is not None
         others = _HELD_OUT_WITH_NOISE if with_noise else _HELD_OUT
         sentences.append(scored_clients_train(self.spec) or others)
-        if not self.noise_is_secret:
-            sentences.append(SIMULATED)
         found = Guarantee(
             kind=self.guarantee_kind,
             label=self._label,

@@ -33,7 +33,12 @@ from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
+from fedaudit.privacy.accounting.two_stage import (
+    TWO_STAGE_ORDERS,
+    RecordSettings,
+    TwoStageRun,
+    calibrated_run,
+)
 
 _GRID = 2.0**-32
 _RATIO = 1 + 9e-4  # between neighbours of the table: at least 99.9 % of a budget is used
@@ -207,10 +212,10 @@ def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> tuple[I
     that charges every round the divergence of the record's rate. Both follow from public numbers
     and the record's own budget.
     """
-    best_order = np.full(len(budgets), run.orders[0], dtype=np.int64)
+    best_order = np.full(len(budgets), TWO_STAGE_ORDERS[0], dtype=np.int64)
     best_rounds = np.full(len(budgets), -1, dtype=np.int64)
     distinct, position = np.unique(rates, return_inverse=True)
-    for order in run.orders:
+    for order in TWO_STAGE_ORDERS:
         cost = run.divergence(distinct, order)[position]
         # The divergence that still gives this epsilon: below 0 where the order cannot show it.
         limit = np.maximum((budgets - added_epsilon(order, run.delta)) * _ROUNDING, 0.0)

@@ -9,7 +9,7 @@ what was spent.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +44,7 @@ from models.repositories.budgets.counting import (
     curve_of,
     enlarged,
     fits,
+    rebooked,
     unpriced,
 )
 from models.repositories.budgets.reading import BudgetReader
@@ -66,12 +67,10 @@ class Budgets(ScopedRepository):
         self._reader = BudgetReader.of(session)
 
     def budgets(self, federation_id: str, *, shown: bool = True) -> list[Budget]:
-        """Every budget that was set or spent from; none of another project's federation. Not
-        `shown`: without what trainers elsewhere declare, on which nothing depends. Of an epsilon
-        without what is reserved and spent, which `composed` adds."""
-        sharing = self._sharing(federation_id)
-        if sharing is None:
-            return []
+        """Every budget that was set or spent from. Not `shown`: without what trainers elsewhere
+        declare, on which nothing depends. Of an epsilon without what is reserved and spent, which
+        `composed` adds. Raises LookupError as `sharing`."""
+        sharing = self.sharing(federation_id)
         pools: dict[tuple[object, ...], list[BookedBudget]] = defaultdict(list)
         for row in self._reader.rows(sharing):
             pools[row.pool].append(row)
@@ -89,11 +88,6 @@ class Budgets(ScopedRepository):
             for budget in Pool(rows, sharing).budgets()
         ]
 
-    def composed_budgets(self, federation_id: str) -> Iterator[Budget]:
-        """The same, with what is reserved and spent of each."""
-        for one in self.budgets(federation_id, shown=True):
-            yield self.composed(federation_id, one)
-
     def composed(self, federation_id: str, budget: Budget) -> Budget:
         """A budget with what is reserved and spent of it; a sum as it is. `spent` is composed of
         what was spent; `reserved` is what all that is held adds to it. Figures of clients and of
@@ -103,7 +97,7 @@ class Budgets(ScopedRepository):
             return budget
         shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
         counted = self._counted(federation_id, budget)
-        declared = self._reader.declared(self.sharing_ids(federation_id)) if counted.rows else ()
+        declared = self._reader.declared(self.sharing(federation_id).ids) if counted.rows else ()
         ledgers = {one.ledger_id for one in declared}
         for unit, unit_key in counted.groups():
             mine = counted.about(unit, unit_key)
@@ -128,20 +122,10 @@ class Budgets(ScopedRepository):
         """The same of another project."""
         return Budgets(self.session, project_id, price=self._price)
 
-    def sharing_ids(self, federation_id: str) -> tuple[str, ...]:
-        """The federations whose spending counts together with this one's."""
-        sharing = self._sharing(federation_id)
-        return () if sharing is None else sharing.ids
-
-    def forbids_simulation(self, federation_id: str) -> bool:
-        """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
-        sharing = self._sharing(federation_id)
-        return sharing is not None and sharing.forbids_simulation
-
-    def is_owner(self, federation_id: str) -> bool:
-        """Whether no other project's totals and policy hold for this one's federation."""
-        sharing = self._sharing(federation_id)
-        return sharing is None or sharing.is_owner
+    def sharing(self, federation_id: str) -> Sharing:
+        """The federations whose spending counts together with this one's. Raises LookupError where
+        the project has no such federation."""
+        return self._reader.sharing(self.project_id, federation_id)
 
     def hold(self, federation_id: str) -> Federation | None:
         """Locks a federation and its content until the transaction ends: meanwhile no other
@@ -258,7 +242,9 @@ class Budgets(ScopedRepository):
             (one, max(one.spent, after_releases(one, leakage=spent, releases=releases)))
             for one in self.held(experiment_id, *SUMS)
         ]
-        if not all(self._bears(one, amount) for one, amount in drawn if amount > one.amount):
+        if not all(
+            self._bears(one, np.array([amount])) for one, amount in drawn if amount > one.amount
+        ):
             return False
         for one, amount in drawn:
             if amount > one.spent:
@@ -269,24 +255,22 @@ class Budgets(ScopedRepository):
         self,
         experiment_id: str,
         *,
-        held: Mapping[CostFigure, float],
-        spent: Mapping[CostFigure, float] | None,
+        held: Mapping[CostFigure, Curve],
+        spent: Mapping[CostFigure, Curve] | None,
         within_totals: bool,
     ) -> bool:
-        """Books other sums for what is held: `held` in all, of which `spent` is spent. Of what is
-        charged by histories and not by equal releases. `spent`: None leaves it as it is; it never
-        falls. Without `within_totals` it is recorded whether there is room or not, as what has
-        happened is; with it False, and nothing changed, where a total has no room. True where
-        nothing is held."""
-        mine = self.held(experiment_id, *SUMS)
-        most = {figure: min(amount, UNBOUNDED) for figure, amount in held.items()}
+        """Books other amounts for what is held of these figures, a sum as a curve of one order:
+        `held` in all, of which `spent` is spent. Of what is charged by histories and not by equal
+        releases. `spent`: None leaves it as it is; a sum never falls. Without `within_totals` it is
+        recorded whether there is room or not, as what has happened is; with it False, and nothing
+        changed, where a total has no room. True where nothing is held."""
+        mine = self.held(experiment_id, *held)
+        most = {figure: np.minimum(curve, UNBOUNDED) for figure, curve in held.items()}
         if within_totals and not all(self._bears(one, most[one.figure]) for one in mine):
             return False
         for one in mine:
-            paid = one.spent
-            if spent is not None:
-                paid = max(paid, min(spent[one.figure], UNBOUNDED))
-            self._change(one, spent=paid, amount=max(most[one.figure], paid))
+            paid = None if spent is None else np.minimum(spent[one.figure], UNBOUNDED)
+            self._change(one, **rebooked(one, most[one.figure], paid))
         return True
 
     def settle(self, experiment_id: str, *, spent: float | None = None, releases: int = 0) -> bool:
@@ -325,26 +309,11 @@ class Budgets(ScopedRepository):
         drawn = [(one, compositions[one.observer]) for one in held if one.observer in compositions]
         for one, count in drawn:
             more = enlarged(one, count)
-            if not np.array_equal(more, curve_of(one)) and not self._bears_epsilon(one, more):
+            if not np.array_equal(more, curve_of(one)) and not self._bears(one, more):
                 return False
         for one, count in drawn:
             if count > (one.compositions or 0):
                 self._change(one, compositions=count, curve=enlarged(one, count))
-        return True
-
-    def rebook_epsilon(
-        self, experiment_id: str, *, held: Curve, spent: Curve | None, within_totals: bool
-    ) -> bool:
-        """Books other divergences for what is held, as `rebook` does sums."""
-        mine = self.held(experiment_id, "epsilon")
-        most = np.minimum(held, UNBOUNDED)
-        if within_totals and not all(self._bears_epsilon(one, most) for one in mine):
-            return False
-        values: dict[str, object] = {"curve": most}
-        if spent is not None:
-            values |= {"step": np.minimum(spent, UNBOUNDED), "compositions": 1}
-        for one in mine:
-            self._change(one, **values)
         return True
 
     def settle_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
@@ -355,43 +324,32 @@ class Budgets(ScopedRepository):
             self._change(one, state=SETTLED, compositions=count, curve=after(one, count))
         return bool(held)
 
-    def _sharing(self, federation_id: str) -> Sharing | None:
-        return self._reader.sharing(self.project_id, federation_id)
-
     def _pool(self, key: Mapping[str, object]) -> Pool:
         """All that counts together with a budget of this project."""
-        sharing = self._sharing(str(key["federation_id"]))
-        if sharing is None:
-            raise LookupError(f"federation {key['federation_id']}: not of this project")
+        sharing = self.sharing(str(key["federation_id"]))
         wanted = tuple(key[name] for name in POOL)
         return Pool([row for row in self._reader.rows(sharing) if row.pool == wanted], sharing)
 
     def _enter(self, key: Mapping[str, object]) -> None:
-        """The budget of this key exists from now on."""
+        """The budget of this key exists from now on. Raises LookupError as `sharing`."""
         if self._reader.known(key) is not None:
             return
-        federation_id = str(key["federation_id"])
-        mine = self._select(Federation).where(Federation.id == federation_id)
-        if not self._reader.holds(federation_id) and self._one(mine) is None:
-            raise LookupError(f"federation {federation_id}: this project has no such federation")
+        self.sharing(str(key["federation_id"]))
         self._insert_absent(FederationBudget, {**key, "project_id": self.project_id, "total": None})
         self._reader.added(key)
 
-    def _bears(self, reservation: Reservation, amount: float) -> bool:
-        """Whether every total has room if this held reservation has another amount."""
-        self.hold(reservation.federation_id)
-        more = amount - reservation.amount
-        return not self._pool(vars(reservation)).without_room(reservation.unit_key, more)
-
-    def _bears_epsilon(self, mine: Reservation, curve: Curve) -> bool:
-        """The same of a reservation with another curve."""
+    def _bears(self, mine: Reservation, held: Curve) -> bool:
+        """Whether every total has room if this held reservation has another curve, or amount."""
         self.hold(mine.federation_id)
+        if mine.figure != "epsilon":
+            more = float(held[0]) - mine.amount
+            return not self._pool(vars(mine)).without_room(mine.unit_key, more)
         for budget in self._bounded(mine.federation_id, mine.book):
             counted = self._counted(mine.federation_id, budget)
             curves, is_counted = [], False
             for one in counted.about(mine.unit or "", mine.unit_key):
                 is_mine = (one.experiment_id, one.observer) == (mine.experiment_id, mine.observer)
-                curves.append(curve if is_mine else curve_of(one))
+                curves.append(held if is_mine else curve_of(one))
                 is_counted |= is_mine
             if is_counted and not fits(
                 self._price(np.sum(curves, axis=0), budget.delta or 0.0), budget
@@ -407,7 +365,7 @@ class Budgets(ScopedRepository):
         ]
 
     def _counted(self, federation_id: str, budget: Budget) -> CountedEpsilons:
-        ids, observers = self.sharing_ids(federation_id), counts_for(budget)
+        ids, observers = self.sharing(federation_id).ids, counts_for(budget)
         return self._reader.counted(
             Counts(ids, budget.book, budget.adjacency, observers, budget.for_clients)
         )

@@ -203,6 +203,14 @@ def after_releases(reservation: Reservation, *, leakage: float, releases: int) -
             assert_never(reservation.figure)
 
 
+def rebooked(reservation: Reservation, held: Curve, spent: Curve | None) -> dict[str, Any]:
+    """The columns of a reservation that are booked anew."""
+    if reservation.figure == "epsilon":
+        return {"curve": held} | ({} if spent is None else {"step": spent, "compositions": 1})
+    paid = max(reservation.spent, 0.0 if spent is None else float(spent[0]))
+    return {"spent": paid, "amount": max(float(held[0]), paid)}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cost:
     """What an experiment may spend of one figure, at most; of an epsilon, against one observer. The

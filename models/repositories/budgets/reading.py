@@ -139,19 +139,16 @@ class BudgetReader:
         self._sharings[project_id, found.id] = sharing
         return found
 
-    def holds(self, federation_id: str) -> bool:
-        """Whether the federation is locked."""
-        return federation_id in self._federations
-
-    def sharing(self, project_id: str, federation_id: str) -> Sharing | None:
-        """The federations that count together with one of a project; None without such a one."""
+    def sharing(self, project_id: str, federation_id: str) -> Sharing:
+        """The federations that count together with one of a project. Raises LookupError without
+        such a one."""
         asked = (project_id, federation_id)
         if asked in self._sharings:
             return self._sharings[asked]
         mine = (Federation.id == federation_id, Federation.project_id == project_id)
         own = self._now(select(Federation).where(*mine))
         if own is None:
-            return None
+            raise LookupError(f"federation {federation_id}: this project has no such federation")
         sharing = self._sharing_of(own, _OF_DATA)
         if federation_id in self._known:
             self._sharings[asked] = sharing

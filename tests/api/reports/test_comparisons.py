@@ -5,7 +5,7 @@ from typing import Any
 from models.repositories import ReportRepository
 from tests.api.answers import body_of
 from tests.api.service import Api, fail, finish
-from tests.api.stored_reports import Reports, gaps, leaks, spends
+from tests.api.stored_reports import Reports, gaps, leaks
 
 
 def compared(api: Api, *ids: str, **options: Any) -> Any:
@@ -42,14 +42,6 @@ def test_the_axes_may_be_named(api: Api) -> None:
     assert axes == [["leakage_max", "equal_opportunity_ratio", "validation_loss"]] * 3
     assert [front["axes"][1]["attribute"] for front in body["fronts"]] == ["group", "sex", "race"]
     assert body["fronts"][2]["front"] == []
-
-
-def test_guarantees_that_mean_something_else_never_share_a_front(api: Api) -> None:
-    reports = Reports(api)
-    formal = reports.add(spends({"final_model": 0.01}))
-    body = compared(api, reports.first, formal).json()
-    assert [front["front"] for front in body["fronts"]] == [[reports.first], [formal]]
-    assert "other-guarantee" in {one["code"] for one in body["warnings"]}
 
 
 def test_what_cannot_be_compared_is_refused(api: Api) -> None:

@@ -6,17 +6,15 @@ from typing import Any
 import fairlearn
 import numpy as np
 import pytest
-from fairlearn.metrics import MetricFrame
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import Report, assemble
-from fedaudit.reports.sections.cross_check import _RATES, TOLERANCE, SecondFigures, cross_checked
+from fedaudit.reports.sections.cross_check import TOLERANCE, cross_checked
 from fedaudit.reports.sections.fairness import FiguresDisagreeError, group_sections
-from fedaudit.spec.metrics import FAMILIES, METRICS, RATES
+from fedaudit.spec.metrics import METRICS, RATES
 from tests.fairness.disclosures import disclosed_counts
 
 _KINDS = ((True, True), (False, True), (False, False), (True, False))  # true, predicted
@@ -101,33 +99,6 @@ def test_both_agree_on_what_is_defined(minimum: int, reference: str | None) -> N
         assert set(check["metrics"]) - {*RATES, "accuracy"} <= gaps_there
         compared |= set(check["metrics"])
     assert compared == {*RATES, "accuracy", *METRICS, "accuracy_difference"}
-
-
-def test_the_second_figures_are_those_of_a_metric_frame_of_the_rows() -> None:
-    counts = np.random.default_rng(3).integers(1, 9, (5, 4))
-    rows = rows_of(counts, classifier=True)
-    section = section_of(counts, minimum=1, reference=None, classifier=True)
-    functions = {**_RATES, "accuracy": accuracy_score}
-    truth, predicted = (side.astype(int) for side in (rows.truth, rows.predicted))
-    frame = MetricFrame(
-        metrics=functions, y_true=truth, y_pred=predicted, sensitive_features=rows.groups
-    )
-    difference, ratio = frame.difference(), frame.ratio()
-    expected = {"accuracy_difference": difference["accuracy"]}
-    for family in FAMILIES:
-        expected[f"{family.name}_difference"] = difference[list(family.rates)].max()
-        expected[f"{family.name}_ratio"] = ratio[list(family.rates)].min()
-    by_group = {
-        (name, f"g{place}"): frame.by_group.loc[place, name]
-        for name in functions
-        for place in range(len(counts))
-    }
-    found = {
-        (name, group): theirs for name, group, _, theirs in SecondFigures(section, rows).pairs()
-    }
-    assert found == pytest.approx(
-        by_group | {(name, None): value for name, value in expected.items()}, abs=TOLERANCE
-    )
 
 
 def test_a_wrong_count_is_named_with_both_values() -> None:
