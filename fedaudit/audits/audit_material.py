@@ -58,7 +58,7 @@ class AuditRequest:
     rounding_key: bytes = b""
     """Secret; used where counts are rounded."""
     earlier_audits: int | None = None
-    """How many audits there were of the same scores at other thresholds; None where nobody counts
+    """How many audits there were of the same scores at other thresholds; None where no one counts
     them."""
 
 
@@ -100,7 +100,7 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
 
 
 def _of_predictions(section: FairnessSection) -> FairnessSection:
-    """Without what predictions alone do not have, each with its reason."""
+    """Drop what predictions alone do not have, each with its reason."""
     no_loss = MetricSection(value=None, reason=NO_LOSS, interval=None, interval_reason=NO_LOSS)
     groups = [
         one.model_copy(update={"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}})
@@ -168,7 +168,7 @@ def _scored_material(
 
 
 def predicted_rows(rows: AuditedRows) -> dict[str, PredictedRows]:
-    """By attribute, the scored rows one by one, for the figures to be computed a second time."""
+    """The scored rows, keyed by attribute, for the figures to be computed a second time."""
     judged, favourable = rows.judged, rows.favourable
     predicts = rows.predicts_favourable(rows.predicted)
     found = {}

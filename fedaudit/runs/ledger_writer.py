@@ -159,7 +159,7 @@ class LedgerWriter:
 
     @property
     def spending(self) -> Spending:
-        """Against the first observer: all who take part in a round are charged against it."""
+        """Spending against the first observer: all who take part are charged against it."""
         return self.spendings[0]
 
     @property

@@ -155,7 +155,7 @@ _GUARANTEED = (
     *("label", "in_force", "mechanism", "unit", "adjacency", "delta"),
     *("observers", "conditions", "statement"),
 )
-"""Of the guarantee, what the file says of itself."""
+"""What the file states of the guarantee."""
 
 
 def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> ModelFile | str:
@@ -210,7 +210,7 @@ def _card(
 
 
 def _radii(run: Run, sink: RunSink, round_: int) -> Floats | None:
-    """Of the releases of a round, [releases, parts]; None where no radius is secret."""
+    """Radii of the releases of a round, [releases, parts]; None where no radius is secret."""
     inputs = run.ledger.inputs
     if inputs.radius_floor is None:
         return None

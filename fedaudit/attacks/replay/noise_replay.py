@@ -380,7 +380,7 @@ def _played(replayed: Replayed) -> Iterator[tuple[tuple[int, int], Floats]]:
 def _in_place(
     played: Sequence[tuple[tuple[int, int], Floats]], sizes: Sequence[int] | None
 ) -> Floats:
-    """As normal numbers [rounds, units, n], every unit in the same place in all rounds."""
+    """Return normal numbers [rounds, units, n], every unit in the same place in all rounds."""
     rounds, units = (np.array([where[axis] for where, _ in played]) for axis in (0, 1))
     normal = [as_normal(noise, sizes) for _, noise in played]
     different, places = np.unique(units, return_inverse=True)

@@ -132,7 +132,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 def _plain(text: str) -> str:
-    """Without accents."""
+    """Remove accents."""
     parts = unicodedata.normalize("NFKD", text.translate(_SPELLINGS))
     return "".join(one for one in parts if not unicodedata.combining(one))
 
@@ -180,7 +180,7 @@ if TYPE_CHECKING:
 
 FEW_CODES = 10
 MAX_VALUES = 1000
-"""Distinct values of a column beyond which they are no longer told apart."""
+"""Distinct values of a column beyond which they are no longer distinguished."""
 _SEVERAL = 20
 """Rows from which on a different value in each is no accident."""
 _DATE = re.compile(r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})([ T].*)?")
@@ -413,7 +413,7 @@ def _ages_a_thing(words: tuple[str, str]) -> bool:
 
 
 def good_class(column: Column) -> tuple[str, str]:
-    """Of a target's two classes the one that seems good for people, and why."""
+    """The one of a target's two classes that seems good for people, and why."""
     first, last = column.distinct
     yes = spelled("yes", (first, last)) or last
     no = spelled("no", (first, last)) or (first if yes == last else last)
@@ -434,7 +434,7 @@ def alike(classes: Sequence[str]) -> str:
 
 
 def _names_clients(column: Column) -> bool:
-    """At least two, and on average two rows to each, of those that are kept."""
+    """Whether there are at least two values kept, and on average two rows to each."""
     kept = [column.values[value] for value in column.distinct]
     return not column.fractions and 2 <= len(kept) <= sum(kept) / 2
 

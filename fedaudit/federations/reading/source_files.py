@@ -122,7 +122,7 @@ OpenUpload = Callable[[str], AbstractContextManager[Upload]]
 
 
 MayRead = Callable[[PurePosixPath], bool]
-"""Whether whoever asks may read a path, relative to the sources folder."""
+"""Whether the caller may read a path, relative to the sources folder."""
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,9 @@ def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
 
 @contextmanager
 def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
-    """A file that lies below the sources folder after links are resolved.
+    """A file below the sources folder after links are resolved.
 
-    Raises InvalidInputError at `pointer` where there is no such regular file, it lies outside the
+    Raises InvalidInputError at `pointer` where there is no such regular file, it is outside the
     folder, cannot be read, or changed in the meantime. One that `files` does not let be read is
     answered as if it were not there.
     """

@@ -126,8 +126,8 @@ def _packed(federations: Sequence[Federation], trims: bool) -> Floats32:
 
 
 def lane_rows(longest: int, *, trims: bool) -> int:
-    """To how many rows clients are padded of whom the longest has so many: with `trims` to the
-    smallest power of two that is not below it."""
+    """Rows to which clients are padded of whom the longest has `longest`: with `trims` the smallest
+    power of two that is not below it."""
     return 1 << (longest - 1).bit_length() if trims else longest
 
 
