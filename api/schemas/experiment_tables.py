@@ -12,7 +12,7 @@ from api.schemas.people import ActorBody
 from fedaudit.ledger.rows import OutcomeName
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.reports.checks import Check
-from fedaudit.reports.sections.part import IntervalSection, computed_rate, with_rates
+from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.declared_ledgers import MetricTerms
@@ -268,7 +268,6 @@ class FairnessLine(BaseModel):
     interval_reason: str | None
 
 
-@with_rates(after="false_negatives", field=computed_rate)
 class GroupLine(BaseModel):
     """The counts of one group in one round: confidential."""
 
@@ -280,6 +279,9 @@ class GroupLine(BaseModel):
     false_positives: int
     true_negatives: int
     false_negatives: int
+    selection_rate: float | None
+    true_positive_rate: float | None
+    false_positive_rate: float | None
     reasons: Reasons
 
 

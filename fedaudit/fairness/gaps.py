@@ -123,8 +123,8 @@ def is_below_four_fifths(ratio: float) -> bool:
 
 def gap_size(metric: str, value: float) -> str:
     """A gap in the words of lists: percentage points and size for a difference of shares; '' for
-    gaps of losses and of other rates, which have no common unit."""
-    if metric not in METRICS or not METRICS[metric].is_share:
+    gaps of losses, which have no common unit."""
+    if metric not in METRICS:
         return ""
     if METRICS[metric].kind == "difference":
         size = "narrow" if value <= NARROW else "wide" if value > WIDE else "medium"

@@ -221,19 +221,9 @@ def accuracy_interval(
 def _rate_limits(
     rate: Rate, clustered: Clustered, totals: Floats, *, share: float, alone: float | None = None
 ) -> Limits:
-    """See `share_limits`. A rate that is no share, N / M, is the odds of the share N / (N + M)."""
+    """See `share_limits`."""
     part, whole = _kinds(rate.numerator), _kinds(rate.denominator)
-    if rate.is_share:
-        return share_limits(clustered, totals, part, whole, share=share, alone=alone)
-    value, low, high, correlations = share_limits(
-        clustered, totals, part, part + whole, share=share, alone=alone
-    )
-    return Limits(odds(value), odds(low), odds(high), correlations)
-
-
-def odds(shares: Floats) -> Floats:
-    """Shares over what is left of 1; NaN for a share of 1."""
-    return _over(shares, 1 - shares)
+    return share_limits(clustered, totals, part, whole, share=share, alone=alone)
 
 
 def share_limits(

@@ -25,7 +25,7 @@ from typing import Literal, assert_never
 import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.fairness.intervals import Interval, odds
+from fedaudit.fairness.intervals import Interval
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Kind
 
@@ -249,8 +249,7 @@ def noised_intervals(
 
 
 def rate_bounds(counts: Ints, rate: str, noised: NoisedCounts, *, share: float) -> Bounds:
-    """An interval of one of RATES for each group, which misses with a chance of `share` at most;
-    NaN where a rate that is no share has no upper end."""
+    """An interval of one of RATES for each group, which misses with a chance of `share` at most."""
     above = [COUNTS.index(count) for count in RATES[rate].numerator]
     below = [
         COUNTS.index(count)
@@ -264,11 +263,7 @@ def rate_bounds(counts: Ints, rate: str, noised: NoisedCounts, *, share: float) 
     variance = noised.max_rows * rows * _PLACES * (1 - _PLACES)
     variance += noise * (len(above) * (1 - _PLACES) ** 2 + len(below) * _PLACES**2)
     off = np.abs((1 - _PLACES) * over - _PLACES * rest) - 0.5 * noised.max_rows
-    bounds = _ends(off <= wide * np.sqrt(variance), _PLACES)
-    if RATES[rate].is_share:
-        return bounds
-    low, high = map(odds, bounds)
-    return low, high
+    return _ends(off <= wide * np.sqrt(variance), _PLACES)
 
 
 def share_difference_bounds(
@@ -320,8 +315,6 @@ def _pairs(places: Ints, reference: int | None) -> Sequence[tuple[int, int]]:
 def _gap(bounds: Sequence[Bounds], pairs: Sequence[tuple[int, int]], kind: Kind) -> Interval:
     """The worst gap that the intervals of some rates allow, and the least."""
     one, other = np.array(pairs).T
-    if any(np.isnan(high).any() for _, high in bounds):
-        return Interval(None, None, "the noise leaves a rate without an upper bound")
     match kind:
         case "difference":
             lows = [float((low[one] - high[other]).max()) for low, high in bounds]

@@ -268,7 +268,6 @@ _REASONS: dict[OutcomeName, str | None] = {
 """Why a line lacks figures, by the outcome of its subject."""
 _INTERRUPTED = "charged, and lost with its worker before the radius was stored"
 _WITHOUT_NOISE = "something was declared without noise, so nothing bounds what was spent in all"
-_RELEASED = int(Outcome.RELEASED)
 _NOT_FINITE = "too large for a number in double precision"
 
 

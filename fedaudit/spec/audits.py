@@ -36,19 +36,6 @@ from fedaudit.spec.registration import Registration, group_departures
 from fedaudit.spec.sources import FederationId, FilePath, check_one_place
 from fedaudit.spec.table import Table
 
-_FAIRNESS = (
-    "sensitive",
-    "edges",
-    "groups",
-    "exclude",
-    "favourable",
-    "minimum_group_size",
-    "minimum_group_clients",
-    "intersections",
-    "reference_group",
-    "intervals",
-    "rounding",
-)
 _PREFIXES = ("/fairness", "/federation")
 
 
@@ -174,7 +161,8 @@ class AuditSpec(SpecPart):
     def fairness(self) -> Fairness:
         """The same in the form of experiments; without a client key no clients are counted. Raises
         InvalidInputError where fields contradict each other."""
-        asked = {name: getattr(self, name) for name in _FAIRNESS}
+        shared = Fairness.model_fields.keys() & AuditSpec.model_fields.keys()
+        asked = {name: getattr(self, name) for name in shared}
         if self.client_key is None:
             asked["minimum_group_clients"] = 1
         try:

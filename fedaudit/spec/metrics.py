@@ -1,7 +1,7 @@
 """The rates and gaps of fairness: one table, from which names, sums, reasons and labels follow.
 
 Names and definitions are Fairlearn's. A gap that is made of rates which are listed here takes one
-row more in `FAMILIES`; a new rate takes one row more in `RATES`.
+row more in `FAMILIES`; a new rate takes one row more in `RATES`, and its field of groups.
 """
 
 from collections.abc import Mapping
@@ -25,28 +25,14 @@ _TP, _FP, _TN, _FN = COUNTS
 
 @dataclass(frozen=True)
 class Rate:
-    """A group's rows of some counts over those of others: a share of the rows of its denominator,
-    or a ratio of two kinds of rows that have none in common.
-
-    Raises ValueError for a numerator that is only partly in its denominator.
-    """
+    """A group's rows of some counts, as a share of those of its denominator. It counts all that the
+    numerator does."""
 
     name: str
     numerator: tuple[Count, ...]
     denominator: tuple[Count, ...]
     rows: str
     """Which rows the denominator counts, in words."""
-
-    def __post_init__(self) -> None:
-        if not self.is_share and set(self.numerator) & set(self.denominator):
-            raise ValueError(
-                f"{self.name}: the numerator is neither within the denominator nor apart"
-            )
-
-    @property
-    def is_share(self) -> bool:
-        """Whether it lies between 0 and 1: its denominator counts all that its numerator does."""
-        return set(self.numerator) <= set(self.denominator)
 
     @property
     def why_undefined(self) -> str:
@@ -100,12 +86,6 @@ class Metric:
         """Such as `equalized_odds_difference`."""
         return f"{self.family.name}_{self.kind}"
 
-    @property
-    def is_share(self) -> bool:
-        """Whether it lies between 0 and 1: a ratio of the lower rate to the higher, or a difference
-        of shares."""
-        return self.kind == "ratio" or all(RATES[name].is_share for name in self.family.rates)
-
 
 RATES: Mapping[str, Rate] = MappingProxyType(
     {
@@ -144,7 +124,7 @@ FAIRNESS_FIGURES: tuple[str, ...] = (*METRICS, *SCORE_METRICS)
 """Every figure of a sensitive attribute that a report has, a gate may name, a list sorts by."""
 
 SHARES = frozenset(
-    {name for name, metric in METRICS.items() if metric.is_share}
+    METRICS.keys()
     | {"accuracy", "prediction_share", "accuracy_difference", "loss_ratio"}
     | {"auc", "balanced_accuracy", "precision", "recall", "brier"}
 )

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 from sklearn.metrics import accuracy_score
 
-from fedaudit.fairness import noised_counts
+from api.schemas.experiment_tables import GroupLine
 from fedaudit.fairness.gaps import (
     GroupScores,
     gap_size,
@@ -23,15 +22,8 @@ from fedaudit.fairness.gaps import (
     rate_gaps,
     score_gaps,
 )
-from fedaudit.fairness.intervals import (
-    NOT_ESTIMABLE,
-    Clustered,
-    Interval,
-    _rate_limits,
-    score_intervals,
-)
-from fedaudit.fairness.noised_counts import NoisedCounts, rate_bounds
-from fedaudit.reports.sections.part import stored_rate
+from fedaudit.fairness.intervals import NOT_ESTIMABLE, Interval, score_intervals
+from fedaudit.reports.sections.fairness import GroupSection
 from fedaudit.spec.gates import FairnessFigure, Gate
 from fedaudit.spec.metrics import (
     FAIRNESS_FIGURES,
@@ -42,13 +34,9 @@ from fedaudit.spec.metrics import (
     RATES,
     ROUND_METRICS,
     SCORE_METRICS,
-    Rate,
     is_ratio,
 )
 from tests.fairness.disclosures import disclosed, disclosed_counts, disclosed_scores
-
-TREATMENT = Rate("treatment_ratio", ("false_negatives",), ("false_positives",), "false positives")
-"""Of treatment equality: no share."""
 
 counts_of_groups = st.lists(
     st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=2, max_size=5
@@ -71,37 +59,10 @@ def test_a_gap_is_the_worst_of_its_familys_rates(counts):
         np.testing.assert_equal(named[f"{family.name}_ratio"], ratio)
 
 
-def test_a_rate_is_a_share_or_a_ratio_of_rows_apart():
-    assert not TREATMENT.is_share
-    with pytest.raises(ValueError, match="neither within the denominator nor apart"):
-        Rate("mixed", ("true_positives", "false_positives"), ("true_positives",), "rows")
-
-
-def test_a_ratio_of_rows_apart_has_an_interval_that_is_not_cut_at_one():
-    of_rows = np.eye(4, dtype=np.int64)[np.repeat([1, 3], [40, 90])][:, np.newaxis]
-    totals = of_rows.sum(axis=0).astype(float)
-    found = _rate_limits(TREATMENT, Clustered(of_rows), totals, share=0.05)
-    share = Rate("share", ("false_negatives",), ("false_positives", "false_negatives"), "rows")
-    own = _rate_limits(share, Clustered(of_rows), totals, share=0.05)
-    assert found.value == pytest.approx(90 / 40)
-    assert 1 < found.low < found.value < found.high
-    np.testing.assert_allclose(found.high, own.high / (1 - own.high))
-
-
-def test_noise_leaves_a_ratio_of_rows_apart_an_interval_or_none_above(monkeypatch):
-    monkeypatch.setattr(noised_counts, "RATES", {TREATMENT.name: TREATMENT})
-    noised = NoisedCounts(counts={}, deviation=2.0, tail="gaussian", max_rows=1)
-    counts = np.array([[0, 400, 0, 900], [0, 0, 0, 900]])
-    low, high = rate_bounds(counts, TREATMENT.name, noised, share=0.05)
-    assert low[0] < 900 / 400 < high[0] < 3
-    assert np.isnan(high[1])
-
-
-def test_a_report_holds_a_rate_that_is_no_share_above_one_and_never_below_zero():
-    stored = TypeAdapter(stored_rate(TREATMENT)[0])
-    assert stored.validate_python(2.25) == 2.25
-    with pytest.raises(ValueError, match="greater than or equal to 0"):
-        stored.validate_python(-0.1)
+def test_every_rate_is_a_share_and_a_figure_of_each_group():
+    for rate in RATES.values():
+        assert set(rate.numerator) <= set(rate.denominator)
+        assert {rate.name} <= GroupSection.model_fields.keys() & GroupLine.model_fields.keys()
 
 
 def test_the_families_of_fairlearn_have_its_names():

@@ -11,6 +11,7 @@ from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.noised_counts import (
     GroupRows,
     Rounder,
+    digit_step,
     nearest,
     outward,
     rounder_of,
@@ -125,3 +126,11 @@ def test_intervals_only_get_wider(low: float, width: float, step: float) -> None
     assert found[0] <= low + 1e-8
     assert found[1] >= low + width - 1e-8
     assert abs(nearest(low, step) - low) <= step / 2 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("value", "step"),
+    [(1.0, 0.1), (-0.0234, 0.001), (990.0, 10.0), (0.0, 1.0), (float("inf"), 1.0)],
+)
+def test_two_digits_have_their_step(value, step):
+    assert digit_step(value) == pytest.approx(step)

@@ -70,7 +70,7 @@ def gaussian_law(noise: Floats) -> Tests:
 
 
 def laplace_law(noise: Floats, sizes: Sequence[int]) -> Tests:
-    """Tests of vectors [vectors, n] with density K exp(-||x||) in each of the layers of these sizes."""
+    """Tests of vectors [vectors, n] with density K exp(-||x||) in each layer of these sizes."""
     if len(noise) < _FEW:
         return
     scores = []
@@ -163,7 +163,7 @@ def as_normal(noise: Floats, sizes: Sequence[int] | None) -> Floats:
 
 
 def dependence_law(noise: Floats) -> Tests:
-    """Tests of normal numbers [rounds, units, n]: a unit is a hypothesis, a client or a silo, in the
+    """Tests of normal numbers [rounds, units, n]: a unit is a hypothesis, client or silo, in the
     same place in every round, and NaN where it had no noise."""
     there = ~np.isnan(noise)
     vectors = np.where(there, noise, 0.0).reshape(-1, noise.shape[-1])

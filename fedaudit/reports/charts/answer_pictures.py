@@ -309,7 +309,6 @@ def treated_picture(
     rows = [_group_row(one, rate, stressed=one["value"] in ends) for one in outermost]
     levels = {100 * found["level"] for one in outermost if (found := _interval_of(one, rate))}
     edges = sorted((pair.worse[rate], pair.better[rate]))
-    is_share = rate in RATES and RATES[rate].is_share
     stated = f"{_treated_words(section, pair)}{_few_words(pair, least)}"
     some = "" if len(rows) == len(groups) else f"{len(rows)} of {len(groups)} groups"
     if some:
@@ -328,7 +327,7 @@ def treated_picture(
             rows,
             kinds=(),
             unit="\n".join(one for one in (_rate_words(rate), _BETTER.get(rate), some) if one),
-            whole=_SHARE if is_share else (0.0, 0.0),
+            whole=_SHARE if rate in RATES else (0.0, 0.0),
             ground=Ground(
                 _WIDTH,
                 behind=behind,

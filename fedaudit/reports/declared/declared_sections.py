@@ -6,7 +6,7 @@ beside it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, assert_never
+from typing import Any
 
 from fedaudit.ledger.statements import DATABASE
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
@@ -24,8 +24,8 @@ from fedaudit.reports.declared.ledger_material import (
 from fedaudit.reports.sections.epsilon import EpsilonSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.part import Part, Reasons, Section, no_limits
-from fedaudit.reports.sections.provenance import unsigned
-from fedaudit.spec.declared_ledgers import LedgerTerms
+from fedaudit.reports.sections.provenance import integrity_checks, unsigned
+from fedaudit.spec.declared_ledgers import DeclaredMechanism, LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
 
 
@@ -148,7 +148,7 @@ def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
 
 def _by_terms(terms: LedgerTerms) -> dict[str, Any]:
     """What a ledger's terms alone say of its guarantee."""
-    label = _label(terms)
+    label = _LABELS[terms.mechanism]
     return {
         "kind": "none" if label == "none" else "declared",
         "label": label,
@@ -162,16 +162,11 @@ def _by_terms(terms: LedgerTerms) -> dict[str, Any]:
     }
 
 
-def _label(terms: LedgerTerms) -> GuaranteeLabel:
-    match terms.mechanism:
-        case "none":
-            return "none"
-        case "gaussian-distance":
-            return "heuristic"
-        case "gaussian" | "gaussian-central" | "gaussian-local" | "laplace-l2":
-            return "declared"
-        case _:
-            assert_never(terms.mechanism)
+_LABELS: dict[DeclaredMechanism, GuaranteeLabel] = {
+    "none": "none",
+    "gaussian-distance": "heuristic",
+    **dict.fromkeys(("gaussian", "gaussian-central", "gaussian-local", "laplace-l2"), "declared"),
+}
 
 
 def _statement(terms: LedgerTerms) -> str:
@@ -432,12 +427,6 @@ FAIRNESS = Section[DeclaredMaterial, DeclaredEvidence](
 )
 
 
-def _integrity_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    yield agrees(found.report, "integrity.ledger_hash", found.audit.ledger_hash)
-    yield agrees(found.report, "integrity.chain_head", found.audit.head.hex())
-    yield agrees(found.report, "integrity.entries", found.audit.entries)
-
-
 def _integrity_limits(material: DeclaredMaterial) -> Iterator[str]:
     if material.witness == DATABASE:
         yield (
@@ -458,6 +447,6 @@ _WHY_UNSIGNED = "waits for the service's signature, or the service has no key"
 INTEGRITY = Section[DeclaredMaterial, DeclaredEvidence](
     "integrity",
     lambda material: unsigned(material, _WHY_UNSIGNED),
-    _integrity_checks,
+    lambda found: integrity_checks(found.report, found.audit),
     _integrity_limits,
 )

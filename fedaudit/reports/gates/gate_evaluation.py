@@ -4,8 +4,9 @@ This is the only place that decides gates: for reports, for the service's evalua
 bundle is verified.
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never, cast
+from typing import Any, cast
 
 from fedaudit.number_text import at_most
 from fedaudit.reports.gates.gate_evidence import (
@@ -30,6 +31,7 @@ from fedaudit.spec.gates import AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
 SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
+_MEETS: dict[GateOp, Callable[[float, float], bool]] = {"le": operator.le, "ge": operator.ge}
 _EARLY_END = (
     ", for the rounds that ran; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement gives"
@@ -132,13 +134,7 @@ def _judge(
 
 
 def _is_met(value: float, gate: Gate) -> bool:
-    match gate.op:
-        case "le":
-            return value <= gate.value
-        case "ge":
-            return value >= gate.value
-        case _:
-            assert_never(gate.op)
+    return _MEETS[gate.op](value, gate.value)
 
 
 def _told_apart(value: float, gate: Gate) -> tuple[str, str]:

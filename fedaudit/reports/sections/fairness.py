@@ -28,7 +28,6 @@ from fedaudit.reports.sections.part import (
     Part,
     Reasons,
     Share,
-    with_rates,
 )
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES
@@ -46,7 +45,6 @@ class MetricSection(Part):
     last_rounds_reason: str | None = "the rounds have the gaps of each round"
 
 
-@with_rates(after="suppressed")
 class GroupSection(Part):
     """The figures of one group; a suppressed group shows none. Counts are confidential."""
 
@@ -54,6 +52,9 @@ class GroupSection(Part):
     label: Annotated[str | None, WHERE_GIVEN] = None
     """What the spec's `federation.labels` call the group; absent where they leave its code."""
     suppressed: bool
+    selection_rate: Share | None
+    true_positive_rate: Share | None
+    false_positive_rate: Share | None
     accuracy: Share | None = None
     baseline_accuracy: Share | None = None
     """This and the next two are in reports of earlier versions alone."""
@@ -176,8 +177,7 @@ def with_rate_intervals(
             if value is None or not np.isfinite(bounds).all():
                 continue
             low, high = outward(min(bounds[0], value), max(bounds[1], value), step)
-            if RATES[name].is_share:
-                low, high = max(0.0, low), min(1.0, high)
+            low, high = max(0.0, low), min(1.0, high)
             own[name] = IntervalSection(low=low, high=high, level=level, method=method)
         kept = {name: why for name, why in group.reasons.items() if name != "rate_intervals"}
         update = {"rate_intervals": own, "reasons": kept} if own else {}
@@ -276,7 +276,7 @@ def rests_on_few(group: Mapping[str, Any], rate: str, *, least: int | None) -> b
     rate rests on is confidential, and a statement that they are fewer than some number would bound
     it further than an exact rate does. So nothing is counted here."""
     interval = (group.get("rate_intervals") or {}).get(rate)
-    if interval is None or least is None or not RATES[rate].is_share:
+    if interval is None or least is None:
         return False
     ends = score_ends(np.array(group[rate]), np.array(float(least)), share=1 - interval["level"])
     low, high = outward(float(ends[0]), float(ends[1]), ENDS)

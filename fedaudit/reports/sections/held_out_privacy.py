@@ -22,11 +22,9 @@ from fedaudit.reports.checks import Check, agrees, check, failed, same, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, Section, no_limits
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import COUNTS
-from fedaudit.spec.parse import parse_admitted
 
 
 class CountSensitivity(Part):
@@ -133,13 +131,10 @@ _DIGITS = 1e-9
 class ReportCharges:
     """The entries of a ledger that charge the held-out people."""
 
-    def __init__(self, spec: Any) -> None:
-        """`spec`: as stored, of any form."""
-        try:
-            self._spec: ExperimentSpec | None = parse_admitted(spec)
-            self._release = count_release(self._spec)
-        except InvalidInputError:
-            self._spec, self._release = None, None
+    def __init__(self, spec: ExperimentSpec | None) -> None:
+        """`spec`: None where the stored one cannot be read."""
+        self._spec = spec
+        self._release = None if spec is None else count_release(spec)
         self._entries: list[LedgerEntry] = []
         self._last_round = 0
         self._last_played = 0

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar, assert_never
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedaudit.number_text import NO_FIGURE, bound_text, exact_text, figure_text
 from fedaudit.reports.checks import Check
-from fedaudit.spec.metrics import RATES, Rate
 
 WHERE_GIVEN = Field(exclude_if=lambda value: value is None)
 """A name, and no figure: the document leaves it out where there is none."""
@@ -50,48 +49,6 @@ class LastRounds(Part):
     low: float
     high: float
     rounds: int
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-_FieldOf = Callable[[Rate], tuple[Any, Any]]
-
-
-def stored_rate(rate: Rate) -> tuple[Any, Any]:
-    """A rate in a report."""
-    bounds = Field(ge=0, le=1) if rate.is_share else Field(ge=0)
-    return Annotated[float, bounds] | None, ...
-
-
-def computed_rate(_rate: Rate) -> tuple[Any, Any]:
-    """A number that is computed on access and is never absent."""
-    return float | None, ...
-
-
-def with_rates(
-    *, after: str, field: _FieldOf = stored_rate
-) -> Callable[[type[_Model]], type[_Model]]:
-    """Add to a model one field for each of the RATES, following the field `after`. The model must
-    declare fields and nothing else. `field`: a rate's type and default, as `pydantic.create_model`
-    takes them."""
-
-    def extended(model: type[_Model]) -> type[_Model]:
-        # Not derived from the model itself: its own fields would come first, whatever their order
-        # here.
-        (base,) = model.__bases__
-        fields: dict[str, Any] = {}
-        for name, own in model.model_fields.items():
-            fields[name] = (own.annotation, own)
-            if name == after:
-                fields |= {rate.name: field(rate) for rate in RATES.values()}
-        return create_model(
-            model.__name__,
-            __base__=base,
-            __doc__=model.__doc__,
-            __module__=model.__module__,
-            **fields,
-        )
-
-    return extended
 
 
 PART_TITLES = {
@@ -240,12 +197,20 @@ def section_checks(
             yield from section.checked(evidence)
 
 
+Rounding = Literal["figure", "bound", "exact"]
+_TEXTS: Mapping[Rounding, Callable[[float], str]] = {
+    "figure": figure_text,
+    "bound": bound_text,
+    "exact": exact_text,
+}
+
+
 @dataclass(frozen=True)
 class Shown:
     """Annotates a figure that is shown in the table of its section, in the order of the fields."""
 
     label: str
-    how: Literal["figure", "bound", "exact"] = "figure"
+    how: Rounding = "figure"
     """A bound on a cost is rounded up; a configured number is shown in full."""
     of_everyone: str = ""
     """The label where every client is charged for every round."""
@@ -288,21 +253,7 @@ def figure_rows(
         yield FigureRow(
             name=name,
             label=shown.of_everyone if charges_everyone and shown.of_everyone else shown.label,
-            value=_text(shown, values[name]),
-            constant="" if constant is None else _text(shown, constant),
+            value=NO_FIGURE if values[name] is None else _TEXTS[shown.how](values[name]),
+            constant="" if constant is None else _TEXTS[shown.how](constant),
             note=note,
         )
-
-
-def _text(shown: Shown, value: float | None) -> str:
-    if value is None:
-        return NO_FIGURE
-    match shown.how:
-        case "figure":
-            return figure_text(value)
-        case "bound":
-            return bound_text(value)
-        case "exact":
-            return exact_text(value)
-        case other:
-            assert_never(other)

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 from fedaudit import __version__
+from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Envelope, Keyring, SigningKey, signature_bytes, to_base64
 from fedaudit.reports.checks import (
@@ -127,8 +128,8 @@ def signature_check(
     )
 
 
-def _integrity_checks(found: RunEvidence) -> Iterator[Check]:
-    report, audit = found.report, found.audit
+def integrity_checks(report: Mapping[str, Any], audit: LedgerAudit) -> Iterator[Check]:
+    """Whether a report names the entries of its ledger, and how many there are."""
     yield agrees(report, "integrity.ledger_hash", audit.ledger_hash)
     yield agrees(report, "integrity.chain_head", audit.head.hex())
     stated = value_at(report, "integrity", "entries")
@@ -167,7 +168,7 @@ SIGNED = (
 INTEGRITY = Section[ReportMaterial, RunEvidence](
     "integrity",
     unsigned,
-    _integrity_checks,
+    lambda found: integrity_checks(found.report, found.audit),
     lambda material: [UNSIGNED if material.key_id is None else SIGNED],
 )
 

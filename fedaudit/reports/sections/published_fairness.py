@@ -204,14 +204,12 @@ class Rounding:
         return exact.model_copy(update={"low": max(0.0, low), "high": high})
 
     def _step_of(self, name: str, value: float) -> float:
-        """Shares in steps of the base's rows; losses to two digits, other rates at most so."""
-        if _is_share(name):
-            return self._step
-        return max(self._step, digit_step(value)) if name in METRICS else digit_step(value)
+        """Shares in steps of the base's rows; losses to two digits."""
+        return self._step if _is_share(name) else digit_step(value)
 
 
 def _is_share(name: str) -> bool:
-    return name == "accuracy_difference" or (name in METRICS and METRICS[name].is_share)
+    return name == "accuracy_difference" or name in METRICS
 
 
 def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:

@@ -1,6 +1,6 @@
 """What was spent, and how much that is."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 from fedaudit.number_text import at_most, number
@@ -18,6 +18,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     guessed_words,
     level_words,
 )
+from fedaudit.privacy.mechanisms.base import AppliedBy
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.gates.gate_evidence import attack_evidence
 from fedaudit.reports.sections.attacks import raised_alarms
@@ -43,7 +44,11 @@ _WARM_START = (
     "Training started from an artifact whose own cost is not counted: this is what the run adds. "
     "If the artifact was trained on these people without protection, so is the model."
 )
-_SERVER_SEES = "Not protected: against the server, which sees every update and who sent it."
+_TRUSTED: Mapping[AppliedBy, Sequence[str]] = {
+    "server": ("Not protected: against the server, which sees every update and who sent it.",),
+    "clients": (),
+    "local-steps": (),
+}
 _FOUND: Mapping[AttackFigure, str] = {
     "epsilon_lower_bound": "canaries show an epsilon of at least {}",
     "membership_tpr_at_1pct": "guesses at members find {} of them where 0.01 is chance",
@@ -263,15 +268,7 @@ def bounds_every_dataset(report: Mapping[str, Any]) -> bool:
 def _trust(guarantee: Mapping[str, Any]) -> list[str]:
     """That the server sees every update, where it does."""
     facts = known_facts(guarantee["mechanism"])
-    if facts is None:
-        return []
-    match facts.applied_by:
-        case "server":
-            return [_SERVER_SEES]
-        case "clients" | "local-steps":
-            return []
-        case _:
-            assert_never(facts.applied_by)
+    return [] if facts is None else [*_TRUSTED[facts.applied_by]]
 
 
 def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:

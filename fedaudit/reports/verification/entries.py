@@ -19,9 +19,7 @@ from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.checks import MALFORMED, Check, failed, passed, shown, unchecked
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_admitted
 
 NAME = "ledger.epsilons"
 _DIGITS = 1e-9
@@ -43,12 +41,9 @@ class _UncheckedError(Exception):
 class EntryEpsilons:
     """Compares the epsilons of each entry with recomputed ones, entry by entry."""
 
-    def __init__(self, spec: Any, names: Sequence[str]) -> None:
-        """`spec`: as stored, of any form. `names`: the subjects' names by index."""
-        try:
-            self._spec: ExperimentSpec | None = parse_admitted(spec)
-        except InvalidInputError:
-            self._spec = None
+    def __init__(self, spec: ExperimentSpec | None, names: Sequence[str]) -> None:
+        """`spec`: None where the stored one cannot be read. `names`: the subjects' by index."""
+        self._spec = spec
         self._names = tuple(names)
         self._inputs: MechanismParameters | None = None
         self._plan: SpendingPlan | _UncheckedError | None = None

@@ -127,12 +127,15 @@ def verify(
     )
     declared = is_declared(evidence.spec)
     read = _read_declared if declared else _read_run
-    of_ledger, of_report = read(evidence, audit, keyring)
+    of_ledger, of_report = read(evidence, audit)
     checks = [*faulty_parts(evidence), *_ledger_checks(audit, erased=erasure is not None)]
     if erasure is not None:
         checks += erasure_checks(erasure, audit, keyring)
     checks += of_ledger
     checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
+    if evidence.report is not None:
+        with_checkpoints = bool(evidence.checkpoints)
+        checks.append(signature_check(evidence.report, keyring, with_checkpoints=with_checkpoints))
     checks += of_report
     sign_offs = read_chained(evidence.sign_offs, SignOff)
     later = read_chained(evidence.later_attacks, LaterStatement)
@@ -166,44 +169,34 @@ def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -
     return replace(found, subject="audit", beyond=NOT_VERIFIED)
 
 
-def _read_run(
-    evidence: Evidence, audit: LedgerAudit, keyring: Keyring
-) -> tuple[list[Check], list[Check]]:
+def _read_run(evidence: Evidence, audit: LedgerAudit) -> tuple[list[Check], list[Check]]:
     """The checks of a run's entries, which are read here, and of its report."""
     best = value_at(evidence.report, "utility", "best_round")
     totals = LedgerTotals(len(evidence.names), best_round=best if type(best) is int else 0)
-    epsilons = EntryEpsilons(evidence.spec, evidence.names)
-    charges = ReportCharges(evidence.spec)
+    spec: ExperimentSpec | None = None
+    with suppress(InvalidInputError):
+        spec = parse_admitted(evidence.spec)
+    epsilons = EntryEpsilons(spec, evidence.names)
+    charges = ReportCharges(spec)
     for rows in batches(evidence.rows):
         for found in audit.read(rows):
             totals.add(found)
             epsilons.read(found)
             charges.read(found)
-    of_ledger = [*epsilons.checks(), *charges.checks(evidence.report)]
-    report = evidence.report
+    of_ledger, report = [*epsilons.checks(), *charges.checks(evidence.report)], evidence.report
     if report is None:
         return of_ledger, []
-    spec: ExperimentSpec | None = None
-    with suppress(InvalidInputError):
-        spec = parse_admitted(evidence.spec)
     read = RunEvidence(evidence=evidence, report=report, audit=audit, totals=totals, spec=spec)
-    signed = signature_check(report, keyring, with_checkpoints=bool(evidence.checkpoints))
-    return of_ledger, [signed, *report_checks(read)]
+    return of_ledger, list(report_checks(read))
 
 
-def _read_declared(
-    evidence: Evidence, audit: LedgerAudit, keyring: Keyring
-) -> tuple[list[Check], list[Check]]:
+def _read_declared(evidence: Evidence, audit: LedgerAudit) -> tuple[list[Check], list[Check]]:
     entries = DeclaredEntries(evidence.spec, evidence.names)
     for rows in batches(evidence.rows):
         for found in audit.read(rows):
             for entry in found.entries():
                 entries.read(entry)
-    of_ledger, report = list(entries.checks(evidence, audit)), evidence.report
-    if report is None:
-        return of_ledger, []
-    signed = signature_check(report, keyring, with_checkpoints=bool(evidence.checkpoints))
-    return of_ledger, [signed]
+    return list(entries.checks(evidence, audit)), []
 
 
 def concluded(

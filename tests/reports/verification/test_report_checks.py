@@ -27,7 +27,7 @@ from fedaudit.reports.sections.guarantee import noise_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.provenance import sign_report
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.spec.privacy import LeakageTarget
 from tests.reports import signed_run as small_run
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
@@ -193,7 +193,7 @@ def done() -> LocalRun:
 
 
 def test_a_whole_run_charges_its_report(done: LocalRun) -> None:
-    charges = ReportCharges(PLAIN)
+    charges = ReportCharges(parse_admitted(PLAIN))
     for entry in done.ledger.entries:
         charges.read(EntryColumns.of_entries([entry]))
     assert [one.outcome for one in charges.checks(done.report)] == ["pass", "pass"]
@@ -216,7 +216,7 @@ def test_a_whole_run_charges_its_report(done: LocalRun) -> None:
 def test_where_rounds_are_lost_others_may_be_the_last(done, lost, charged, outcome):
     entries = done.ledger.entries
     held_out = [entry for entry in entries if charges_report(entry.observer)]
-    charges = ReportCharges(SPEC)
+    charges = ReportCharges(parse_admitted(SPEC))
     for entry in entries:
         if not charges_report(entry.observer):
             lost_or_not = replace(entry, interrupted=entry.round in lost)
@@ -228,7 +228,7 @@ def test_where_rounds_are_lost_others_may_be_the_last(done, lost, charged, outco
 
 def test_a_round_of_any_number_ends_in_a_verdict(done: LocalRun) -> None:
     """Nothing is counted up to it."""
-    charges = ReportCharges(SPEC)
+    charges = ReportCharges(parse_admitted(SPEC))
     first, *_ = done.ledger.entries
     for entry in (*done.ledger.entries, replace(first, round=2**63)):
         charges.read(EntryColumns.of_entries([entry]))
