@@ -54,7 +54,7 @@ class AuditRequest:
     started_at: datetime
     key_id: str | None = None
     withheld: Collection[str] = ()
-    """Attributes of which nothing may be said, because of earlier reports."""
+    """Attributes about which nothing may be shown, because of earlier reports."""
     rounding_key: bytes = b""
     """Secret; used where counts are rounded."""
     earlier_audits: int | None = None
@@ -300,8 +300,8 @@ def threshold_section(
 
 
 def _grid(scores: Floats) -> list[float]:
-    """Tenths of probabilities; of other scores their deciles to two digits, since a decile as it is
-    would be somebody's score."""
+    """Tenths for probabilities, for other scores their deciles to two digits: an exact decile would
+    be someone's score."""
     if scores.min() >= 0 and scores.max() <= 1:
         return list(_TENTHS)
     deciles = np.quantile(scores, _TENTHS).tolist()

@@ -283,7 +283,7 @@ _OF_A_ROW = 160
 """Its client, number, target and places, while it is loaded, and then for counting groups."""
 _OF_AN_ATTRIBUTE = 24
 _OF_A_CELL = 16
-"""Copies of data that are computed side by side: as loaded, in the order of clients, and padded."""
+"""Bytes of a cell of data computed side by side: as loaded, in the order of clients, and padded."""
 _OF_BLOCKS = 512 * 2**20
 """What is read at a time of data that are not: columns as they are read, rows of a cohort."""
 

@@ -58,7 +58,7 @@ class Spending:
         self.count_refused(subjects, outcomes)
         counted = Turns(subjects.ravel()).count(self.releases, released.ravel())
         after = counted.astype(np.int32).reshape(subjects.shape)
-        # By round, of how many subjects there are so many releases: [rounds, releases].
+        # For each round, how many subjects have so many releases: [rounds, releases].
         sizes = max(len(self._clients_with), int(after.max(initial=0)) + 1)
         of_round = np.nonzero(released)[0] * sizes
         moved = np.bincount(of_round + after[released], minlength=len(subjects) * sizes)

@@ -214,7 +214,7 @@ def _radii(run: Run, sink: RunSink, round_: int) -> Floats | None:
     inputs = run.ledger.inputs
     if inputs.radius_floor is None:
         return None
-    # Of a round that was interrupted and repeated, only the repeat has radii.
+    # If a round was interrupted and repeated, only the repeat has radii.
     found = [
         row.radii.reshape(len(row.subjects), len(inputs.noised_sizes))[
             row.outcomes == Outcome.RELEASED

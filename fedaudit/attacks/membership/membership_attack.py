@@ -192,7 +192,7 @@ def _train(
         # Cells that have stopped early count as done.
         played += _ROUNDS * len(active)
         progress(0.9 * min(1.0, played / rounds))
-    # Without the scores that take most of a result's time.
+    # The scores that take most of a result's time are left out.
     states = [CellState.decode(trainer.checkpoint(place)) for place in range(len(cells))]
     return [state.best_hypotheses for state in states]
 

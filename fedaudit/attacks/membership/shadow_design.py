@@ -204,7 +204,7 @@ def faults(
     held_out = int((~rows if left_out is None else ~rows & ~left_out).sum())
     trained = int(rows.sum())
     if min(trained, held_out) < MIN_ROWS:
-        # Without numbers: over many seeds they would give the sizes of clients.
+        # No numbers: over many seeds they would give the sizes of clients.
         which = "train" if trained < held_out else "are held out"
         message = (
             f"too few rows {which}; to distinguish members from others this attack needs "

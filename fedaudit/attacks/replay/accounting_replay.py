@@ -200,7 +200,7 @@ def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) 
         return
     training, lasts = replayed.spec.training, plan.rounds
     client, steps = client_rate(training.cohort), training.local.steps or 1
-    # Of every record, the largest chance that a step gave it.
+    # The largest chance that a step gave each record.
     rates = replayed.record_plan.rates.copy()
     for parts in replayed.base.passed.steps.values():
         for part in parts:

@@ -82,7 +82,7 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
 
     If the adjacency is a distance, or there is none, the unit has other values.
     """
-    # With fixed keys of records, so that other values keep their coins.
+    # Keys of records are fixed, so that other values keep their coins.
     keyed = replace(cell.federation, record_keys=record_keys(cell.federation))
     cell = replace(cell, federation=keyed)
     inputs = ledger_context.inputs

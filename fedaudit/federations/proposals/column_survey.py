@@ -273,8 +273,7 @@ class Column:
         return None
 
     def quantile(self, share: float, *, of_sizes: bool = False) -> float:
-        """Of a column of numbers, or of their absolute values, below which this share of its rows
-        is, of those that are kept."""
+        """The number, or absolute value, below which this share of the kept rows is."""
         numbers = ((number_in(text) or 0.0, rows) for text, rows in self.values.items())
         found = sorted((abs(one) if of_sizes else one, rows) for one, rows in numbers)
         left = sum(rows for _, rows in found) * share
@@ -363,8 +362,8 @@ def client_candidates(columns: Sequence[Column]) -> list[Column]:
 
 
 def possible_clients(columns: Sequence[Column]) -> list[Column]:
-    """Columns of texts that may name clients, though nothing in their names says so, of most values
-    first."""
+    """Columns of texts that may name clients, though their own names do not show it; those with
+    most values first."""
     texts = (column for column in columns if not (column.numeric or column.unread))
     found = [one for one in texts if _names_clients(one) and len(one.distinct) >= FEW_CODES]
     return sorted(found, key=lambda one: -len(one.distinct))
@@ -445,6 +444,6 @@ def _may_be_target(column: Column) -> bool:
 
 
 def spelled(concept: Concept, values: Sequence[str]) -> str | None:
-    """The only value that says yes, or no; None where there is none, or several."""
+    """The only value that means yes, or no; None where there is none, or several."""
     found = [value for value in values if _plain(value).casefold() in _RANKS[concept]]
     return found[0] if len(found) == 1 else None

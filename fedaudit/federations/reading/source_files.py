@@ -288,7 +288,7 @@ def _folder(sources_dir: Path | None, pointer: str) -> Path:
 
 def _open_below(files: Files, path: str, pointer: str) -> int:
     folder, may_read = _folder(files.sources_dir, pointer), files.may_read
-    # As it is written first, so that nothing is said of a link or a folder that is not theirs.
+    # The path as written comes first: a refusal must reveal no link or folder of others.
     if may_read is not None and not may_read(PurePosixPath(path)):
         raise FileNotFoundError(path)
     try:

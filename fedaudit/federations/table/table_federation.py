@@ -228,8 +228,8 @@ def is_classified(source: Table, table: TableFile, fairness: Groups) -> bool:
 
 
 def profiled_source(source: Table) -> Table:
-    """The source as it is profiled: by no statistics of the data, and rows that a seed deals out
-    unevenly dealt out evenly."""
+    """The source for a profile: without statistics of the data, and with rows dealt out evenly
+    where a seed deals them out unevenly."""
     partition = source.partition
     if isinstance(partition, Dirichlet | Shards):
         partition = Iid(method="iid", clients=partition.clients)

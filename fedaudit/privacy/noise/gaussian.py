@@ -68,7 +68,7 @@ def drawn_normals(
 ) -> Floats:
     """The noise of `unit_gaussian`, for a purpose."""
     words = source.wide_words(purpose=purpose, round_=round_, counters=counters, count=n + n % 2)
-    # Of a million parameters, fresh memory takes as long as the numbers in it.
+    # With a million parameters, fresh memory takes as long as the numbers in it.
     into = words.view(np.float64) if words.flags.writeable and words.flags.c_contiguous else None
     return wide_normals(words, into)[..., :n]
 

@@ -202,7 +202,7 @@ class GroupCounter:
         if kept is None or kept.rows != rows or not np.array_equal(kept.columns, columns):
             number = np.arange(rows)[:, np.newaxis, np.newaxis]
             index = np.where(number < self._counts[columns], self._first[columns] + number, -1)
-            # In the order in which predictions lie in memory, row by row: arithmetic between
+            # In the order of predictions in memory, row by row: arithmetic between
             # arrays that lie alike takes them from end to end.
             taken = _Taken(
                 np.moveaxis(self._places.take(index, axis=1, mode="wrap"), 1, -1),

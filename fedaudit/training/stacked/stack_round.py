@@ -255,7 +255,7 @@ class Engine(ABC):
         """A round whose hypotheses are averages, with those that the server makes of them."""
         if self._moves is None or moments is None:
             return found
-        # Of a trusted server's sums it is secret whether anybody is in them, and all were released.
+        # Whether anyone is in a trusted server's sum is secret, and all sums were released.
         moved = torch.ones_like(found.sizes) if found.sent is None else found.sizes
         hypotheses, moments = self._moves(
             found.before, found.hypotheses, moments, moved=moved > 0, relocated=found.relocated
