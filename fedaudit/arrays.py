@@ -39,11 +39,11 @@ class Turns:
         self._first = np.append(True, self._who[1:] != self._who[:-1])[: len(who)]
 
     def count(self, counts: NDArray[Any], more: Bools) -> Ints:
-        """Each one's count after the turn, [turns], to which it adds where `more` [turns] says so;
+        """Each one's count after the turn, [turns], to which it adds where `more` [turns];
         moves `counts` [everybody] on."""
         added = more[self._order]
         so_far = added.cumsum()
-        # A sum never falls, so the largest at the beginning of somebody's turns is of their own.
+        # A sum never falls, so the largest at the beginning of someone's turns is theirs.
         earlier = np.maximum.accumulate(np.where(self._first, so_far - added, 0))
         after = counts[self._who] + so_far - earlier
         counts[self._who] = after  # the last of the turns of one stays

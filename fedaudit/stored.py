@@ -42,7 +42,7 @@ class LedgerRow:
     digest: bytes
     link: bytes
     declaration: bytes | None = None
-    """Of a declared round, the keyed hash of what it declared beside its entries."""
+    """Keyed hash of what a declared round declared beside its entries."""
 
     @property
     def key(self) -> Key:

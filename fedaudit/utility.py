@@ -32,7 +32,7 @@ class MeasuredRows:
     """The row's client, from 0 and below `clients`; every client has a row."""
     clients: int
     target: Floats
-    """As the loss compares it: scaled, or the class index."""
+    """Target as the loss compares it: scaled, or the class index."""
     predicted: Floats
     """Likewise."""
     values: Floats
@@ -48,7 +48,7 @@ class MeasuredRows:
     two_outcomes: bool = False
     """Whether outcomes are 0 and 1, of which 1 is the favourable or the positive one."""
     scored: ScoredOutcomes | None = None
-    """Of the positive class; None where predictions have no scores."""
+    """Scored outcomes of the positive class; None where predictions have no scores."""
     threshold: float = 0.5
     """The probability of the positive class above which it was predicted."""
 
@@ -132,8 +132,8 @@ _TINY = np.finfo(np.float64).tiny
 
 
 def most_frequent(values: Ints, rows: MeasuredRows, weights: Floats | None = None) -> Ints:
-    """For each row, the most frequent of `values` [rows] over its hypothesis's rows, which count
-    by their `weights` [rows]: [rows]."""
+    """Return for each row the most frequent of `values` [rows] over its hypothesis's rows, which
+    count by their `weights` [rows]: [rows]."""
     counts = _counts(values, rows, weights, kinds=1 + int(values.max(initial=0)))
     return np.asarray(counts.argmax(-1)[rows.hypothesis], dtype=np.int64)
 
@@ -192,7 +192,7 @@ class _Parts:
 
 
 _SWEEPS = 100
-"""At most, over the constants of all hypotheses, each improved with the others as they are."""
+"""Most sweeps over the constants of all hypotheses, each improved with the others fixed."""
 _STEPS = 150
 _CLOSE = 1e-12
 _STILL = 1e-9
@@ -251,7 +251,7 @@ def _lowest(parts: _Parts, rest: Floats, scale: Floats, start: Floats) -> Floats
 NORMAL_95 = 1.959964
 """The quantile that leaves 2.5 % of the normal distribution above it."""
 Gain = Literal["accuracy", "loss", "outcome"]
-"""In right classifications, in the loss before any root, and in right outcomes."""
+"""A gain in right classifications, in the loss before any root, or in right outcomes."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class RowGains:
 
     @classmethod
     def of(cls, gains: Floats) -> "RowGains":
-        """Of the gains of single rows [rows]."""
+        """Sum up the gains of single rows [rows]."""
         return cls(float(gains.sum()), float((gains**2).sum()))
 
     @property
@@ -350,8 +350,8 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
 
 
 def _ranking(rows: MeasuredRows) -> Ranking | None:
-    """Of the judged rows, as `outcomes`: with the others in it, a difference of the two would give
-    the outcomes of these few."""
+    """Rank the judged rows only, as `outcomes`: with the others in it, a difference of the two
+    would give the outcomes of these few."""
     judged = np.ones(len(rows.client), dtype=np.bool_)
     if rows.outcome is not None:
         judged = rows.outcome >= 0
@@ -438,7 +438,7 @@ class OverConstant:
     predicted the row."""
     outcome_share: float | None
     intervals: dict[str, Interval]
-    """Of `accuracy_over_baseline` and `loss_under_baseline`, the constant as it is."""
+    """Intervals of `accuracy_over_baseline` and `loss_under_baseline`, for a fixed constant."""
 
 
 def over_constant(found: ConstantComparison, *, level: float | None) -> OverConstant:
@@ -502,7 +502,7 @@ def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Jud
 
 
 def _share(outcomes: Ints | None) -> float | None:
-    """Of counts [..., outcomes], what the most frequent of each line make of all."""
+    """The share of the most frequent outcome of each line in all counts [..., outcomes]."""
     if outcomes is None or not outcomes.sum():
         return None
     return int(outcomes.max(axis=-1).sum()) / int(outcomes.sum())
@@ -511,8 +511,8 @@ def _share(outcomes: Ints | None) -> float | None:
 def _intervals(
     found: ConstantComparison, level: float, *, decisions: Floats | None = None
 ) -> dict[str, Interval]:
-    """Of each of the gains; those that there are none of have no interval. `decisions`: the gain
-    [clients] in decisions in the place of that in accuracy."""
+    """Interval of each of the gains; missing gains have none. `decisions`: the gain [clients] in
+    decisions in the place of that in accuracy."""
     clients = len(found.rows)
     if clients < MIN_CLIENTS:
         reason = f"{clients} validation clients; an interval needs {MIN_CLIENTS}"

@@ -66,7 +66,7 @@ class Weighed:
         return Alarm(claim=claim, evidence=f"{evidence}; {evidence_words(self.evidence)}")
 
     def fields(self) -> dict[str, Any]:
-        """As fields of a section."""
+        """The values as fields of a section."""
         return asdict(self)
 
 
@@ -108,7 +108,7 @@ _LOSS_TOLERANCE = 1e-9
 
 
 class NotRepeatedError(Exception):
-    """The repeat differs from the run; the message says in what."""
+    """The repeat differs from the run; the message states in what."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class RecordedRun:
 
     ledger_hash: str
     chain_head: str
-    """Over the clusters too, which the ledger hash leaves out."""
+    """Covers the clusters too, which the ledger hash leaves out."""
     rounds: int
     best_round: int
     validation_loss: float | None
@@ -127,7 +127,7 @@ class RecordedRun:
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RecordedRun":
-        """Of a report's document. Raises KeyError if it lacks a section."""
+        """Read a report's document. Raises KeyError if it lacks a section."""
         integrity, utility = report["integrity"], report["utility"]
         fairness = report["spec"]["fairness"]
         coarse = fairness.get("noise") is not None or fairness.get("rounded_to") is not None

@@ -31,7 +31,7 @@ class AttackFile:
     """One file of an attack."""
 
     position: int
-    """Of the attack in its spec."""
+    """Position of the attack in its spec."""
     name: str
     size_bytes: int
 

@@ -98,8 +98,8 @@ class _Clients:
 
 
 def _advantage(scores: Floats, took_part: Bools) -> Advantage:
-    """Of the guess that those who score above 0 took part. Without shadow runs that is the mean
-    loss of those who did, which the limits take as given: they then are approximate."""
+    """Advantage of the guess that those who score above 0 took part. Without shadow runs a score of
+    0 is the mean loss of those who did; the limits take it as given and are then approximate."""
     guessed, each = scores > 0, 1 - (1 - CONFIDENCE) / 2
     shares, limits = [], []
     for side in (guessed[took_part], guessed[~took_part]):

@@ -36,7 +36,7 @@ from fedaudit.training.engine import build_engines
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 
 CONFIDENCE = 0.95
-"""Of intervals."""
+"""Confidence level of intervals."""
 MAX_CLIENTS = 20_000
 MAX_UPLOADED = 1 << 30
 """Numbers that the clients of one noise multiplier upload at most."""
@@ -221,7 +221,7 @@ def _disclosure(attacked: AttackedRun, seen: _Uploads) -> Disclosure:
 def _result(
     seen: _Uploads, shown: Disclosure, by_part: Floats, inputs: MechanismParameters
 ) -> ClusterMembershipResult:
-    """Of the noise multiplier of `inputs`; `by_part`: between the two nearest hypotheses."""
+    """The result at the noise of `inputs`; `by_part`: between the two nearest hypotheses."""
     reasons: dict[str, str] = {}
     rates = rates_of(inputs, radii=seen.radii)
     figures = pair_figures(by_part, rates, clip=None)

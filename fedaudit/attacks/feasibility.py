@@ -22,7 +22,7 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import training_records
 
 LEAST_CLIENTS = 5
-"""On either side of `client-inference`: among fewer an AUC is chance."""
+"""Fewest clients on either side of `client-inference`: among fewer an AUC is chance."""
 
 
 def check_attacks(cell: Cell) -> None:

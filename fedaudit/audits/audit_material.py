@@ -54,11 +54,11 @@ class AuditRequest:
     started_at: datetime
     key_id: str | None = None
     withheld: Collection[str] = ()
-    """Attributes of which nothing may be said, because of earlier reports."""
+    """Attributes about which nothing may be shown, because of earlier reports."""
     rounding_key: bytes = b""
     """Secret; used where counts are rounded."""
     earlier_audits: int | None = None
-    """How many audits there were of the same scores at other thresholds; None where nobody counts
+    """How many audits there were of the same scores at other thresholds; None where no one counts
     them."""
 
 
@@ -100,7 +100,7 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
 
 
 def _of_predictions(section: FairnessSection) -> FairnessSection:
-    """Without what predictions alone do not have, each with its reason."""
+    """Drop what predictions alone do not have, each with its reason."""
     no_loss = MetricSection(value=None, reason=NO_LOSS, interval=None, interval_reason=NO_LOSS)
     groups = [
         one.model_copy(update={"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}})
@@ -168,7 +168,7 @@ def _scored_material(
 
 
 def predicted_rows(rows: AuditedRows) -> dict[str, PredictedRows]:
-    """By attribute, the scored rows one by one, for the figures to be computed a second time."""
+    """The scored rows, keyed by attribute, for the figures to be computed a second time."""
     judged, favourable = rows.judged, rows.favourable
     predicts = rows.predicts_favourable(rows.predicted)
     found = {}
@@ -300,8 +300,8 @@ def threshold_section(
 
 
 def _grid(scores: Floats) -> list[float]:
-    """Tenths of probabilities; of other scores their deciles to two digits, since a decile as it is
-    would be somebody's score."""
+    """Tenths for probabilities, for other scores their deciles to two digits: an exact decile would
+    be someone's score."""
     if scores.min() >= 0 and scores.max() <= 1:
         return list(_TENTHS)
     deciles = np.quantile(scores, _TENTHS).tolist()

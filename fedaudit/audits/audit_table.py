@@ -123,7 +123,7 @@ class AuditedRows:
 
     audit: AuditSpec
     federation: Federation
-    """Of one client: truth, groups and the numbers of the rows, without features."""
+    """Federation of one client: truth, groups and the numbers of the rows, without features."""
     rules: OutcomeRules
     predicted: Ints
     """The predicted class, as the truth's."""
@@ -135,8 +135,8 @@ class AuditedRows:
     """None without a client key."""
     left_out: int
     contents: tuple[RowContents, ...] = ()
-    """By which the rows are known again in other files; none where that was not asked for, or the
-    rows are too much alike."""
+    """Contents by which the rows are recognised in other files; none where that was not asked for,
+    or the rows are too much alike."""
 
     @cached_property
     def spec(self) -> ExperimentSpec:
@@ -167,7 +167,7 @@ class AuditedRows:
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """By attribute, the names of its groups."""
+        """The names of each attribute's groups, keyed by attribute."""
         return {one.name: one.values for one in self.federation.attributes}
 
     def codes(self, attribute: str) -> Ints:

@@ -39,7 +39,7 @@ class Attribute:
     numbers: NDArray[np.float64] | None = None
     """[rows] what was cut at edges, NaN where it is missing; None where nothing was cut."""
     data: "Attribute | None" = None
-    """As the data have it, where values were joined or left out."""
+    """The attribute of the data, where values were joined or left out."""
 
     def of_rows(self, place: NDArray[np.int64] | NDArray[np.bool_]) -> "Attribute":
         """The attribute of some of the rows."""
@@ -75,7 +75,7 @@ class ClientRows:
 
 RowFeatures = NDArray[np.float32]
 Features = RowFeatures | ClientRows
-"""Of rows that are computed side by side, or client by client."""
+"""Features of rows that are computed side by side, or client by client."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +283,7 @@ _OF_A_ROW = 160
 """Its client, number, target and places, while it is loaded, and then for counting groups."""
 _OF_AN_ATTRIBUTE = 24
 _OF_A_CELL = 16
-"""Of data that are computed side by side: as loaded, in the order of clients, and padded."""
+"""Bytes of a cell of data computed side by side: as loaded, in the order of clients, and padded."""
 _OF_BLOCKS = 512 * 2**20
 """What is read at a time of data that are not: columns as they are read, rows of a cohort."""
 

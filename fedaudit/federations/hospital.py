@@ -96,7 +96,7 @@ class Coordinates:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Where both are known; 0,0 lies in the sea and marks a missing place."""
+        """Where both are known; 0,0 is in the sea and marks a missing place."""
         origin = (self.longitude == 0) & (self.latitude == 0)
         known: NDArray[np.bool_] = ~(np.isnan(self.longitude) | np.isnan(self.latitude) | origin)
         return known
@@ -158,7 +158,7 @@ class HospitalChargesKind(FileKind[HospitalCharges]):
             return _load(self._source, file, asked.fairness.sensitive, asked.files)
 
     def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64]:
-        """Of all columns of the charges."""
+        """Hashes of all columns of the charges."""
         with open_source(self._source, files=asked.files) as file:
             return smallest_row_hashes(file, asked, header=True, keep=keep)
 

@@ -25,7 +25,7 @@ class LoadRequest:
     classification: bool = False
     """Whether the target is a class."""
     seed: int = 0
-    """Of the experiment; profiles are those of seed 0."""
+    """Seed of the experiment; profiles are those of seed 0."""
     budgets: str | None = None
     """The column with every row's privacy budget."""
     keyed: bool = False

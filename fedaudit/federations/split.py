@@ -94,7 +94,7 @@ def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> Bo
     """Which records validate and do not train, by a coin for each: bool, of the shape of `keys`.
 
     Each is held out with chance `fraction`, whatever other records there are. The seed is public,
-    so whoever knows it and a record knows the record's coin. A client may be left with no row that
+    so knowing it and a record is knowing the record's coin. A client may be left with no row that
     trains, or with none that validates.
     """
     coins = keyed_words(seed, purpose=Purpose.HELD_OUT_RECORDS, keys=keys, count=1)[..., 0]

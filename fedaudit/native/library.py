@@ -161,8 +161,8 @@ def aes(keys: Keys, *, purpose: int, blocks: int) -> NDArray[np.uint64] | None:
 
 
 def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> Ints | None:
-    """Of pairs of words [..., 2 * draws] as numbers below `population`, the first `count` distinct
-    of each row, ascending: int64 [..., count].
+    """Read pairs of words [..., 2 * draws] as numbers below `population`, and return the first
+    `count` distinct ones of each row, ascending: int64 [..., count].
 
     None without kernels, and where a row has fewer.
     """

@@ -16,7 +16,7 @@ def _type_of(dtype: torch.dtype) -> np.dtype[Any]:
 
 
 def _address(tensor: Tensor, expected: Any) -> int:
-    """As `library.place_of`; also of a tensor on the host alone."""
+    """Address of a contiguous tensor on the host, for a kernel; as `library.place_of`."""
     if not (tensor.is_cpu and tensor.is_contiguous()):
         raise ValueError("a compiled kernel takes contiguous tensors of the host only")
     library.check_type(_type_of(tensor.dtype), expected)

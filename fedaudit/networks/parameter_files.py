@@ -112,7 +112,7 @@ def hypotheses_of(tensors: Tensors, shape: NetworkShape, *, hypotheses: int) -> 
 
 
 def _layout(shape: NetworkShape, j: int) -> dict[str, tuple[slice, tuple[int, ...]]]:
-    """Where each tensor of hypothesis j lies in its vector, and its sizes."""
+    """Where each tensor of hypothesis j is in its vector, and its sizes."""
     found: dict[str, tuple[slice, tuple[int, ...]]] = {}
     for place, layer in zip(shape.places, shape.layers, strict=True):
         found[f"hypotheses.{j}.{place}.weight"] = layer.weights, layer.weight_sizes

@@ -18,7 +18,7 @@ from fedaudit.native.tensors import call
 from fedaudit.networks.shape import Convolution, Operation, Pool
 
 _WIDE = 16
-"""As in the kernel: numbers of channels that it takes are multiples of it."""
+"""The kernel takes numbers of channels that are multiples of it."""
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class LayerOfSilos:
     """[silos]: how many rows of each are computed."""
 
     def outputs(self, inputs: Tensor) -> Tensor:
-        """Of inputs [silos, rows, inputs], float32 [silos, rows, outputs].
+        """Outputs, float32 [silos, rows, outputs], of inputs [silos, rows, inputs].
 
         A row that is not finite gives one that is NaN, and weights that are not finite give
         nothing else; rows beyond a silo's size become what no result depends on.
@@ -184,9 +184,8 @@ def _sums(left: Floats, right: Floats) -> Floats:
 
 
 def _odd(values: Floats, *, bits: int, axis: int | None) -> tuple[Floats, Floats]:
-    """As the kernels: numbers divided by powers of two to be below 2^bits, or as they are where it
-    is 0, with the last bit set, and what they were divided by along the axis: [rows, 1] or [1, 1].
-    """
+    """Divide numbers by powers of two to be below 2^bits (not where `bits` is 0) and set the last
+    bit, as the kernels do; return them and their divisors along the axis: [rows, 1] or [1, 1]."""
     power = np.ones((1, 1), dtype=np.float32)
     units = np.ones((1, 1))
     if bits:
@@ -240,8 +239,8 @@ def exact_product(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _integers(values: Tensor, largest: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Of float32 values integers of at most 2^bits in size, and the power of two that multiplies
-    each. Products with powers of two are exact, whichever way round."""
+    """Turn float32 values into integers of at most 2^bits in size, and the power of two that
+    multiplies each. Products with powers of two are exact, whichever way round."""
     exponent = torch.frexp(largest)[1] - bits
     one = torch.ones_like(largest, dtype=torch.float64)
     return values.double().mul_(torch.ldexp(one, -exponent)).round_(), torch.ldexp(one, exponent)
@@ -346,7 +345,7 @@ class SmallDenseClippedGradients:
     def _inputs_and_slopes(
         self, theta: Tensor, features: Tensor, target: Tensor
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Of each layer its inputs, a 1 for the bias included, and the slopes of its outputs.
+        """The inputs of each layer, a 1 for the bias included, and the slopes of its outputs.
 
         Each [silos, rows, width]; theta [silos or 1, n].
         """

@@ -26,7 +26,7 @@ from fedaudit.spec.models import (
 )
 
 _CNN_CHANNELS, _CNN_UNITS = (32, 64), 128
-"""Of `cnn-femnist`: outputs of its convolutions, and its hidden units."""
+"""Output channels of the convolutions of `cnn-femnist`, and its hidden units."""
 
 
 # -- operations -----------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class Convolution:
     inputs: int
     outputs: int
     size: int
-    """Of the square kernel."""
+    """Size of the square kernel."""
     weights: slice
     bias: slice
     stride: int = 1
@@ -132,7 +132,7 @@ class _Shape(ABC):
     @property
     @abstractmethod
     def operations(self) -> tuple[Operation, ...]:
-        """In order, as in the `torch.nn.Sequential` that computes the same."""
+        """The operations in the order of the `torch.nn.Sequential` that computes the same."""
 
     @property
     @abstractmethod

@@ -49,7 +49,7 @@ class Loss:
     kind: LossKind
     classes: int
     cutoff: float = 0.0
-    """Of two classes, the logit of the second above which it is predicted."""
+    """For two classes, the logit of the second above which it is predicted."""
 
     def __post_init__(self) -> None:
         if self.kind == "cross-entropy" and not self.classes:
@@ -80,7 +80,7 @@ class Loss:
         return self._slopes(*self._shares(outputs, target)[1:])
 
     def values_and_slopes(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """As `values` and `slopes`."""
+        """Return `values` and `slopes`."""
         if self.classes == 0:
             return self.values(outputs, target), self.slopes(outputs, target)
         log_share, share, hot = self._shares(outputs, target)
@@ -163,7 +163,7 @@ def traced_outputs(
     rows: Tensor,
     operations: Sequence[Operation | PooledConvolution] | None = None,
 ) -> tuple[Tensor, list[TracedLayer]]:
-    """As `layered_outputs`, and every layer that has parameters, in order.
+    """Return `layered_outputs`, and every layer that has parameters, in order.
 
     `operations`: what `pooled_together` makes of those of the shape; it has first derivatives only.
     """
@@ -422,7 +422,7 @@ class BatchedNetwork:
         self.n = shape.n
 
     def forward(self, theta: Tensor, features: Tensor) -> Tensor:
-        """As `SmallDenseNetwork.forward`."""
+        """Compute `SmallDenseNetwork.forward`."""
         clients = features.shape[3]
         cells = []
         for cell in range(theta.shape[0]):
@@ -446,7 +446,7 @@ class BatchedNetwork:
     def gradient(
         self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, loss: Loss
     ) -> Tensor:
-        """As `SmallDenseNetwork.gradient`."""
+        """Compute `SmallDenseNetwork.gradient`."""
         clients = theta.shape[2]
         cells = []
         for cell in range(theta.shape[1]):

@@ -125,7 +125,7 @@ def _words(source: Source, purpose: Purpose, round_: int) -> Iterator[int]:
 Tail = Literal["discrete-laplace", "gaussian"]
 ADJACENCY: Adjacency = "add-or-remove-one"
 BOOKED_DELTA = 1e-9
-"""The delta under which an epsilon without one is booked: budgets compose Renyi divergences, which
+"""The delta under which an epsilon without one is charged: budgets compose Renyi divergences, which
 need a delta, and epsilon holds at every delta."""
 _MARGIN = 1 + 1e-12
 
@@ -138,7 +138,7 @@ class CountRelease:
     unit: HeldOutUnit
     attributes: int
     max_rows: int
-    """Of one unit that count towards an attribute."""
+    """Largest number of rows of one unit that count towards an attribute."""
     event: Event
     delta: float
     """0 for discrete Laplace noise."""

@@ -47,7 +47,7 @@ def epsilon(*, n: int, noise_multiplier: float, radius: float) -> float:
 def release_epsilons(sizes: ArrayLike, *, noise_multiplier: float, radii: ArrayLike) -> Floats:
     """`epsilon` of many releases: float64, of the shape that `sizes` and `radii` make together.
 
-    `sizes`: parameters of the parts that have noise of their own.
+    `sizes`: parameters of the parts that have their own noise.
     """
     return np.asarray(sizes) / (noise_multiplier * np.asarray(radii, dtype=np.float64))
 
@@ -92,7 +92,7 @@ def worst_log_ratio(
 ) -> float:
     """The theorem's sum over a run, between any two datasets that choose alike in every round.
 
-    `sizes`: parameters of each layer with noise of its own, or of the whole vector. Two updates of
+    `sizes`: parameters of each layer with its own noise, or of the whole vector. Two updates of
     one hypothesis, each clipped, lie within 2 * clip; over layers the sum of epsilon_l * d_l is at
     most that times the norm of the rates n_l / (nu * radius) (Cauchy and Schwarz).
     """
@@ -118,7 +118,7 @@ class LeakageSummary:
     median: float
     maximum: float
     quantiles: dict[str, float]
-    """By name: p05, p25, p50, p75, p95."""
+    """Quantiles keyed by name: p05, p25, p50, p75, p95."""
 
 
 QUANTILES = (5, 25, 50, 75, 95)
@@ -232,8 +232,8 @@ class ClusterCounts:
 
 
 def _priced(history: Ints, price: Callable[[ArrayLike], Floats]) -> list[list[ClusterLeakage]]:
-    """By round, the leakage of each cluster that has a client, from numbers of clients [rounds,
-    clusters, releases]."""
+    """Return for each round the leakage of each cluster that has a client, from numbers of clients
+    [rounds, clusters, releases]."""
     totals = history.cumsum(axis=2)
     sizes = totals[..., -1]
     low = (totals > (sizes[..., np.newaxis] - 1) // 2).argmax(axis=2)
@@ -254,7 +254,7 @@ def _priced(history: Ints, price: Callable[[ArrayLike], Floats]) -> list[list[Cl
 MAX_LISTED = 6
 """Hypotheses up to which every pair is listed."""
 MIN_RELEASES = 5
-"""With fewer releases a median would nearly reveal the norm of one client's update."""
+"""A median of fewer releases would nearly reveal the norm of one client's update."""
 
 
 def listed_pairs(distances: Floats) -> list[tuple[int, int]]:

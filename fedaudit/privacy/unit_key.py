@@ -1,4 +1,4 @@
-"""Whose client a budget counts: figures of clients who are told apart otherwise do not compose.
+"""Whose client a budget counts: figures of clients who are distinguished otherwise do not compose.
 
 The same rows can be one client's under one key and many clients' under another. A person whose six
 rows lie with six made-up clients is in six of them, so that what
@@ -19,13 +19,13 @@ PATTERN = rf"^({KEY}=[^\x00-\x1f\x7f]{{1,200}}|{PARTITION}=[0-9a-f]{{16}}|{ROW}|
 """What is a key."""
 
 _PARTITION_DIGITS = 16
-# Neither where the file lies nor what becomes of the numbers in it, or what its codes are called,
+# Neither where the file is nor what becomes of the numbers in it, or what its codes are called,
 # decides who gets a row.
 _NOT_DEALING = {"path", "id", "scale", "standardise", "validation_fraction", "labels", "join"}
 
 
 def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:
-    """How the units of a guarantee are told apart, in at most 255 characters; equal only where
+    """How the units of a guarantee are distinguished, in at most 255 characters; equal only where
     they are the same.
 
     `client_key=COLUMN` for clients whom the data name; `partition=HASH` for clients to whom rows

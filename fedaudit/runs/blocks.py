@@ -61,7 +61,7 @@ def noised_counts(
     """Counts with noise from `source`, one draw for every count.
 
     `client_counts`: attribute -> [clients, groups, 4]; with the unit `record` all clients may
-    be one. `round_`: whose counts they are, since each release has noise of its own.
+    be one. `round_`: whose counts they are, since each release has its own noise.
     """
     draws = IntegerDraws(source, purpose=Purpose.COUNT_NOISE, round_=round_)
     gaussian = release.mechanism == "gaussian"

@@ -72,11 +72,11 @@ class PlanLimits:
     """The most that a spec may ask for."""
 
     model_bytes: int
-    """Of all hypotheses together, before any update: training takes a multiple of it."""
+    """Bytes of all hypotheses together, before any update: training takes a multiple of it."""
     planned_records: int
     """Rows of a mechanism that plans record by record: about 20 s of one core for a million."""
     data_bytes: int
-    """Of the features of such a mechanism, which has all rows in memory."""
+    """Bytes of the features of such a mechanism, which has all rows in memory."""
 
 
 def check_limits(cell: Cell, limits: PlanLimits) -> None:
@@ -187,15 +187,15 @@ class ExperimentPlan:
     """A spec that can be run, and what it would cost."""
 
     spec: ExperimentSpec
-    """With the noise multiplier that its target asks for."""
+    """Spec with the noise multiplier that its target asks for."""
     federation: Federation
     parameters: int
-    """Of the network."""
+    """Number of parameters of the network."""
     training_clients: int
     ledger_context: LedgerContext
     projection: Projection
     profile: dict[str, Any]
-    """Of the data, as the service shows it."""
+    """Profile of the data, as the service shows it."""
 
     @property
     def doubts(self) -> list[str]:
@@ -270,7 +270,7 @@ def plan_experiment(
 
 
 _PROFILES: WeakKeyDictionary[Federation, dict[str, Any]] = WeakKeyDictionary()
-"""Of loaded data, which never change: cells and submissions share them."""
+"""Profiles of loaded data, which never change: cells and submissions share them."""
 
 
 def _profile(federation: Federation) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def _plain(text: str) -> str:
 
 
 def _mixed(one: Keys, other: Keys) -> Keys:
-    """Of two words one, by the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Mix two words into one by the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     found = one * _GOLDEN + other
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
@@ -142,10 +142,10 @@ def _counted_through(keys: Keys, targets: Floats) -> Keys:
 _CLIENT = ""
 """No attribute has this name."""
 _MAX_NUMBERS = 2**26 // 5
-"""Of rows that are numbered client by client."""
+"""Largest count of rows that are numbered client by client."""
 NUMBERS = 1 << 20
-"""Of rows that are numbered by their cells. Rows may share one: two sets then look nearer than they
-are, never farther."""
+"""Numbers for rows that are numbered by their cells. Rows may share one: two sets then look nearer
+than they are, never farther."""
 
 
 def held_out_groups(cell: Cell) -> Population:
@@ -188,8 +188,8 @@ def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[st
 def decide_clients(
     cell: Cell, scores: ClientScores, disclosures: Mapping[str, Disclosure]
 ) -> Disclosure:
-    """Of which clients with scored rows, [clients of `scores`], those who may read the ledger see
-    the accuracy, beside what the report discloses: `disclosures` by attribute."""
+    """Clients with scored rows, [clients of `scores`], whose accuracy readers of the ledger see,
+    beside what the report discloses: `disclosures`, keyed by attribute."""
     federation, held_out = cell.federation, cell.validation_rows
     place = held_out.place[held_out.scored]
     rules = outcome_rules(federation, cell.spec.fairness)
@@ -208,7 +208,7 @@ def decide_clients(
 def is_remembered(cell: Cell) -> bool:
     """Whether what a run discloses is compared with earlier reports, and remembered.
 
-    Generated data are nobody's, and what counts with noise disclose is within their epsilon.
+    Generated data are no one's, and what counts with noise disclose is within their epsilon.
     """
     if cell.spec.fairness.noise is not None:
         return False
@@ -226,7 +226,7 @@ def scored_groups(cell: Cell) -> ScoredGroups:
 
 
 def rows_of_file(cell: Cell) -> Numbered:
-    """By their places in the file."""
+    """Number rows by their places in the file."""
     numbers = cell.federation.row_numbers
     if numbers is None:
         raise ValueError("generated rows are not remembered")
@@ -240,7 +240,7 @@ def _clients(cell: Cell, name: Hashable, numbers: Ints) -> RowClients:
 
 
 def rows_of_clients(cell: Cell) -> Numbered:
-    """As rows of images were numbered once: client by client, as if each had as many as the
+    """Number rows as those of images were once: client by client, as if each had as many as the
     longest."""
     federation, (place, _) = cell.federation, _scored(cell)
     client = federation.client_of
@@ -252,7 +252,7 @@ def rows_of_clients(cell: Cell) -> Numbered:
 
 
 def rows_by_cells(cell: Cell, *, secret: bytes) -> Numbered:
-    """By keyed hashes of the cells that put people into groups; see `cell_keys`."""
+    """Number rows by keyed hashes of the cells that put people into groups; see `cell_keys`."""
     (place, _), everybody, found = _scored(cell), held_out_groups(cell), []
     for name in everybody.codes:
         keys = cell_keys(cell, name, secret=secret)

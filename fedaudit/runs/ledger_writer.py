@@ -58,7 +58,7 @@ class Spending:
         self.count_refused(subjects, outcomes)
         counted = Turns(subjects.ravel()).count(self.releases, released.ravel())
         after = counted.astype(np.int32).reshape(subjects.shape)
-        # By round, of how many subjects there are so many releases: [rounds, releases].
+        # For each round, how many subjects have so many releases: [rounds, releases].
         sizes = max(len(self._clients_with), int(after.max(initial=0)) + 1)
         of_round = np.nonzero(released)[0] * sizes
         moved = np.bincount(of_round + after[released], minlength=len(subjects) * sizes)
@@ -159,7 +159,7 @@ class LedgerWriter:
 
     @property
     def spending(self) -> Spending:
-        """Against the first observer: all who take part in a round are charged against it."""
+        """Spending against the first observer: all who take part are charged against it."""
         return self.spendings[0]
 
     @property

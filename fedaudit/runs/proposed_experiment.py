@@ -45,7 +45,7 @@ _RECORD_STEPS = 5
 _EVEN = 0.5
 """The evenness below which the largest client would take far longer steps."""
 _LARGE = 0.25
-"""Of all rows, those of a client beside which held-out others say little."""
+"""Share of all rows of a client beside which held-out others show little."""
 _NOISE_IN_ALL, _NOISE_OF_RECORDS = {"class": 1.25, "number": 0.15}, 3.0
 """Length of the noise of all rounds. More steps of records pull a model back to where it fits."""
 _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
@@ -70,9 +70,9 @@ class DeclaredFacts:
     clients: int
     rows: int
     median_rows: float | None = None
-    """Of a client; None where the seed decides it; the mean is then used."""
+    """Median rows of a client; None where the seed decides it; the mean is then used."""
     most_rows: int | None = None
-    """Of a client, likewise."""
+    """Most rows of a client, likewise."""
     features: int
     """Numbers that a row has for the model."""
     classes: int
@@ -97,7 +97,7 @@ class DeclaredFacts:
 
     @property
     def mean_rows(self) -> float:
-        """Of a client."""
+        """Mean rows of a client."""
         return self.rows / self.clients
 
     @property
@@ -107,12 +107,12 @@ class DeclaredFacts:
 
     @property
     def largest_share(self) -> float:
-        """Of all rows, those of the largest client."""
+        """The largest client's share of all rows."""
         return min(1.0, (self.most_rows or self.mean_rows) / self.rows)
 
 
 def nearest_power_of_two(rows: float) -> int:
-    """Of a number of rows, which one row more or less hardly ever changes; at least 1."""
+    """The nearest power of two, at least 1; one row more or less hardly ever changes it."""
     return int(2 ** max(0, round(math.log2(max(1.0, rows)))))
 
 
@@ -129,7 +129,7 @@ class ProposalAim:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a field of the spec says what it says."""
+    """Why a field of the spec has its value."""
 
     pointer: str
     reason: str
@@ -140,7 +140,7 @@ class ProposedExperiment:
     """A spec that can be submitted as it is."""
 
     spec: dict[str, Any]
-    """As a person would write it: what it leaves out follows from the registration."""
+    """The spec as a person would write it: what it leaves out follows from the registration."""
     reasons: tuple[Reason, ...]
     projection: Projection
     ratio: float
@@ -176,7 +176,7 @@ class _Draft:
             self.say(pointer, reason)
 
     def say(self, pointer: str, reason: str) -> None:
-        """Why a field says what it says."""
+        """Why a field has its value."""
         self.reasons.append(Reason(pointer, reason))
 
     def parsed(self) -> ExperimentSpec:
@@ -192,7 +192,7 @@ class _Draft:
 
     @property
     def share_of_rows(self) -> float:
-        """Of a client that trains, how many of its rows do."""
+        """The share of a client's rows that train, if it trains."""
         source = self.spec["federation"]
         held_out = float(source["validation_fraction"])
         return 1.0 if source["validation_unit"] == "client" else 1 - held_out
@@ -558,7 +558,7 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
 
 
 def _undeclared(draft: _Draft) -> str | None:
-    """What the registration has to say first; None where it says enough."""
+    """What the registration must state first; None where it states enough."""
     facts = draft.facts
     groups = facts.registration.get("fairness", {})
     if facts.classes > 2 and groups.get("sensitive") and not groups.get("favourable"):

@@ -155,7 +155,7 @@ _GUARANTEED = (
     *("label", "in_force", "mechanism", "unit", "adjacency", "delta"),
     *("observers", "conditions", "statement"),
 )
-"""Of the guarantee, what the file says of itself."""
+"""What the file states of the guarantee."""
 
 
 def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> ModelFile | str:
@@ -210,11 +210,11 @@ def _card(
 
 
 def _radii(run: Run, sink: RunSink, round_: int) -> Floats | None:
-    """Of the releases of a round, [releases, parts]; None where no radius is secret."""
+    """Radii of the releases of a round, [releases, parts]; None where no radius is secret."""
     inputs = run.ledger.inputs
     if inputs.radius_floor is None:
         return None
-    # Of a round that was interrupted and repeated, only the repeat has radii.
+    # If a round was interrupted and repeated, only the repeat has radii.
     found = [
         row.radii.reshape(len(row.subjects), len(inputs.noised_sizes))[
             row.outcomes == Outcome.RELEASED

@@ -100,14 +100,14 @@ class Run:
 
     @cached_property
     def disclosures(self) -> Mapping[str, Disclosure]:
-        """By attribute, which groups are disclosed: decided once, for its rounds and report."""
+        """Which groups of each attribute are disclosed: decided once, for its rounds and report."""
         # Only now: it brings pyarrow along, which would double the time that the API starts in.
         from fedaudit.runs.held_out_groups import decide_disclosures
 
         return decide_disclosures(self.cell, withheld=self.withheld)
 
     def disclosures_of(self, rounds: Sequence[int]) -> Mapping[str, Disclosure]:
-        """By attribute, which groups are disclosed in validated rounds: [rounds, groups]."""
+        """Which groups are disclosed in validated rounds, keyed by attribute: [rounds, groups]."""
         sampled = self._sampled_rounds
         if sampled is None:
             return {name: one.repeated(len(rounds)) for name, one in self.disclosures.items()}

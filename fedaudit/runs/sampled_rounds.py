@@ -1,6 +1,6 @@
 """Which groups are disclosed in rounds that score a sample of the held-out clients.
 
-Every such round has a population of its own. Who is drawn follows from the experiment's seed, so
+Every such round has its own population. Who is drawn follows from the experiment's seed, so
 its groups are decided from the rows of those drawn, and a group is shown in no round that leaves
 out so little of it that the round's counts and the report's would give the few away, nor in one
 whose sample of it differs so little from an earlier round's: models of two rounds mostly decide
@@ -52,7 +52,7 @@ class EarlierSamples:
     def near(
         self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: Bools
     ) -> Bools:
-        """Whether a group lies too near that of an earlier round: [rounds, groups].
+        """Whether a group is too near that of an earlier round: [rounds, groups].
 
         Too near: other rows, but fewer than the rule's minimum, or of fewer clients. Every earlier
         round counts in which the group is large enough, also where it was not shown in the end, so
@@ -102,7 +102,7 @@ def _any_near(
 
 
 def _near(drawn: Bools, earlier: Bools, rows: Ints, rule: DisclosureRule) -> Bools:
-    """Of all pairs [drawn, earlier], whether they are near and the earlier one is large enough.
+    """Whether pairs [drawn, earlier] are near and the earlier one is large enough.
 
     `drawn` [drawn, clients] and `earlier` [clients, earlier] are of the clients that have `rows`.
     """
@@ -178,7 +178,7 @@ class SampledRounds:
         return self._newest[1]
 
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
-        """By attribute, of each round: [rounds, groups]."""
+        """The disclosure of each round, keyed by attribute: [rounds, groups]."""
         sets = self._sets(rounds).astype(self._number)
         found: dict[str, Disclosure] = {}
         clients: dict[str, Ints] = {}

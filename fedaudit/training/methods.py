@@ -1,7 +1,7 @@
 """The methods of `training.method`: what clients send, and which model they keep.
 
 The engines know no method: they ask it whether clients weight what they send, and whether a
-held-out client makes a model of its own.
+held-out client makes its own model.
 """
 
 from dataclasses import dataclass

@@ -198,7 +198,7 @@ class ClientScorer:
         of the selection loss and the validation loss, [1] each.
 
         `largest`: the hypothesis for clients with one row; `scored`: by client, which of its rows
-        are [rows]. `tune`: where clients are scored by models of their own.
+        are [rows]. `tune`: where clients are scored by their own models.
         """
         losses: list[list[float]] = []
         answers, of_rows, hypotheses = [], [], []
@@ -241,7 +241,7 @@ class ClientScorer:
         return rows, selection, validation
 
     def _tables(self, theta: Tensor, clients: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-        """By client, on the host: values of its rows, float64 [k, rows], and their answers."""
+        """For each client, on the host: float64 values [k, rows] of its rows, and answers."""
         found = []
         for client in clients:
             shape = len(theta), self._data.rows(client)

@@ -240,7 +240,7 @@ class Stack:
         return self._admit(uses, clients)
 
     def _charged(self, block: Block, step: int, uses: Ints32) -> list[Ints32]:
-        """By cell, the ledger's subjects that a round is charged to."""
+        """Return for each cell the ledger's subjects that a round is charged to."""
         if self._records is not None:
             return [self._records.subjects(self._records.cohort(block, step).clients[0])]
         clients = block.cohort[step]
@@ -316,7 +316,7 @@ class Stack:
     def _scored(self, position: int, state: CellState, *, per_client: bool, tuned: bool) -> Figures:
         """Figures of a state's best hypotheses on all validation clients of a cell.
 
-        `tuned`: by those that make models of their own.
+        `tuned`: by those that make their own models.
         """
         with torch.no_grad():
             theta = torch.from_numpy(state.best_hypotheses)[None].to(self._device)

@@ -86,7 +86,7 @@ class CanaryClaim:
     """A promise, and what it implies for a canary's releases."""
 
     law: ReleaseLaw
-    """As many releases as are expected before the run."""
+    """Law of as many releases as are expected before the run."""
     delta: float
     observer: Observer
     epsilon_of: Callable[[int], float]
@@ -207,7 +207,7 @@ class PlannedBounds:
     claim: CanaryClaim
     significance: float
     claimed_ratio: float
-    """Of a canary's share of a release to the deviation of the noise, at most, by the claim."""
+    """Claimed limit of a canary's share of a release over the deviation of the noise."""
     known_noise: float
     """Power."""
     f_dp: GuessTest
@@ -335,7 +335,7 @@ def _e_values(
     *,
     law: ReleaseLaw,
 ) -> Mapping[BoundName, float]:
-    """Against the claim for the releases that were planned; `law`: of those that were made."""
+    """E-values against the claim for the planned releases; `law` is that of the releases made."""
     claim = planned.claim
     epsilon, delta = claim.epsilon, claim.delta
     curve = claim.law.with_ratio(planned.claimed_ratio * claim.law.reach).curve()

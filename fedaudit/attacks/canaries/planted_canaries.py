@@ -56,7 +56,7 @@ class Directions:
     """[canaries, n]; None with axes."""
 
     def vectors(self, numbers: Ints) -> Floats32:
-        """Of the canaries of these numbers: [numbers, n]."""
+        """The vectors of the canaries of these numbers: [numbers, n]."""
         if self.matrix is not None:
             return self.matrix[numbers]
         found = np.zeros((len(numbers), self.n), dtype=np.float32)
@@ -213,8 +213,8 @@ class KeptNumbers:
     def __init__(self, canaries: CanarySet) -> None:
         self._canaries = canaries
         self._series = defaultdict[int, list[Floats]](list)
-        """By group of canaries that share releases: [2, numbers] of each release, the rest of it
-        and its signal."""
+        """For each group of canaries that share releases: [2, numbers] of each release, the rest of
+        it and its signal."""
         self._columns: dict[int, Ints] = {}
         self._groups = len(np.unique(canaries.release))
         self._model: tuple[Floats, int] | None = None

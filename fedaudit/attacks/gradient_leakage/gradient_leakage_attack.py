@@ -43,7 +43,7 @@ from fedaudit.training.one_by_one import ClientData, ClientScorer, ClientUpdate
 from fedaudit.training.stacked.stack_round import build_loss
 
 _NUMBERS_AT_ONCE = 1 << 23
-"""Of all updates that are attacked side by side: 64 MiB in double precision."""
+"""Numbers of all updates that are attacked side by side: 64 MiB in double precision."""
 _NOISE = (1 << 32) - 1
 """The counter of the seed of the attacked clients' noise, which is none of an update's."""
 _SHOWN = 64

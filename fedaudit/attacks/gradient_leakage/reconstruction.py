@@ -39,7 +39,7 @@ _ROUNDNESS = 1e-4
 """Below about its root, differences of pixels count by their squares: L-BFGS needs slopes that do
 not jump."""
 _SPREAD = 0.3
-"""Of the starting points of a search by features, around grey."""
+"""Spread of the starting points of a search by features, around grey."""
 
 Share = Callable[[float], None]
 

@@ -92,14 +92,14 @@ def _windowed(values: Image, side: int) -> Image:
 
 @dataclass(frozen=True)
 class Quality:
-    """Of each image; arrays are [images]."""
+    """Quality of each image; arrays are [images]."""
 
     mse: Floats
     ssim: Floats
 
 
 def quality(images: Images, originals: Images) -> Quality:
-    """Of each image beside its original."""
+    """Compare each image with its original."""
     pairs = list(zip(images, originals, strict=True))
     return Quality(
         np.array([float(np.square(image - original).mean()) for image, original in pairs]),
@@ -120,13 +120,13 @@ class Baselines:
 
     @cached_property
     def mean_image(self) -> Quality:
-        """Of the mean of the other images."""
+        """Quality of the mean of the other images."""
         others = len(self.originals) - 1
         return quality((self.originals.sum(0) - self.originals) / others, self.originals)
 
     @cached_property
     def nearest_other(self) -> Quality:
-        """Of the other image with the smallest error."""
+        """Quality of the other image with the smallest error."""
         flat = self.originals.reshape(len(self.originals), -1)
         errors = cdist(flat, flat, "sqeuclidean")
         np.fill_diagonal(errors, np.inf)
@@ -139,7 +139,7 @@ class Baselines:
 
 
 def share_interval(hits: Bools) -> ShareInterval:
-    """Of the share of images, from hits [images], by exact limits (Clopper and Pearson 1934)."""
+    """Interval of the share of hits [images], by exact limits (Clopper and Pearson 1934)."""
     found = binomtest(int(hits.sum()), len(hits)).proportion_ci(LEVEL, method="exact")
     return ShareInterval(level=LEVEL, low=float(found.low), high=float(found.high))
 
@@ -203,7 +203,7 @@ def layered_view(shape: NetworkShape) -> LayeredShape:
 
 @dataclass(frozen=True)
 class Products:
-    """Of the updates of some guesses with the updates that were sent; each [guesses]."""
+    """Products of the updates of some guesses with the updates that were sent; each [guesses]."""
 
     inner: Tensor
     squared: Tensor
@@ -245,7 +245,7 @@ class UpdateMatch:
         return self.sent if len(which) == len(self.sent) else self.sent[list(which)]
 
     def products(self, images: Tensor, labels: Tensor, which: Tensor) -> Products:
-        """Of guesses with the updates `which` [guesses], differentiable by both of the others.
+        """Products of guesses with the updates `which` [guesses], differentiable by both others.
 
         `images` [guesses, pixels]; `labels` [guesses, classes], a share each.
         """

@@ -86,7 +86,7 @@ def effective_trials(hits: Bools, clusters: Ints, *, confidence: float) -> float
 
 
 CONFIDENCE = 0.95
-"""Of intervals."""
+"""Confidence level of intervals."""
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 MIN_FALSE_POSITIVES = 10
 """A rate of false positives is evaluated if it makes at least so many of them."""
@@ -111,14 +111,14 @@ _UNIT_DIFFERS = (
     "outside of it together; hold out records (`federation.validation_unit: record`) to compare"
 )
 _LARGEST_EXPONENT = 700.0
-"""Beyond it the exponential overflows, and the bound says nothing anyway."""
+"""Above it the exponential overflows, and the bound shows nothing anyway."""
 _LEVELS = 0.5 ** np.arange(41)
-"""Among which the p-value is searched; it is the next larger one."""
+"""Levels among which the p-value is searched; it is the next larger one."""
 
 
 @dataclass(frozen=True)
 class FoundMembers:
-    """At one threshold on scores."""
+    """The members found at one threshold on scores."""
 
     rate: RateAtFpr
     threshold: float | None
@@ -131,7 +131,7 @@ def area_under_curve(scores: Floats, member: Bools) -> float:
 
 
 def found_members(scores: Floats, rows: AttackedRows) -> list[FoundMembers]:
-    """At each of FALSE_POSITIVE_RATES, the threshold that keeps it and finds most members.
+    """Find at each of FALSE_POSITIVE_RATES the threshold that keeps it and finds most members.
 
     `scores` [rows], finite. The interval counts as many independent rows as the clients' rows are
     worth.
@@ -181,7 +181,7 @@ def group_exposure(
 
 
 def shown_groups_of(run: Run, rows: AttackedRows) -> Mapping[str, Bools]:
-    """By attribute, which groups are shown: bool [groups]."""
+    """Which groups are shown, keyed by attribute: bool [groups]."""
     shown = {name: one.shown for name, one in run.disclosures.items()}
     rules = {name: one.rule for name, one in run.disclosures.items()}
     attributes = run.federation.attributes
@@ -227,12 +227,12 @@ class Claim:
 
     @property
     def epsilon(self) -> float:
-        """Over all steps."""
+        """Epsilon over all steps."""
         return self.steps * self.claimed.value
 
     @property
     def delta(self) -> float:
-        """Over all steps."""
+        """Delta over all steps."""
         epsilon = self.claimed.value
         # Of the geometric sum 1 + e^epsilon + ...
         factors = [math.exp(min(step * epsilon, _LARGEST_EXPONENT)) for step in range(self.steps)]
@@ -313,7 +313,7 @@ class Contradiction:
     p_value: float
     claim: str
     evidence: str
-    """For an alarm."""
+    """The evidence in words for an alarm."""
 
     @property
     def e_value(self) -> float:

@@ -58,7 +58,7 @@ STACK_BYTES = 1 << 32
 """About what shadow runs that are trained together may take, by an estimate for runs that validate
 every held-out client at once: 256 runs of the hospital task take a tenth of it."""
 _ROUNDS = 4
-"""Between two reports of progress."""
+"""Rounds between two reports of progress."""
 _FLOOR = 1e-6
 """A row's variance is at least so much of the average one: a few equal statistics are no proof."""
 _TINY = float(np.finfo(np.float64).tiny)
@@ -66,7 +66,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Of the attacked rows; both [rows]. Not finite where a model has overflowed."""
+    """Observations of the attacked rows; both [rows]. Not finite where a model has overflowed."""
 
     loss: Floats
     """The row's loss, as training has it."""
@@ -94,7 +94,7 @@ class RowObserver:
         self._alone = counts[self._client] == 1
 
     def observe(self, hypotheses: Floats32) -> Observations:
-        """Of a model of hypotheses [k, n]."""
+        """Observe a model of hypotheses [k, n]."""
         with one_thread(), torch.no_grad():
             found = [self._of_hypothesis(theta) for theta in torch.from_numpy(hypotheses)]
         losses, statistics = (np.stack(part) for part in zip(*found, strict=True))
@@ -127,8 +127,8 @@ class RowObserver:
 
 
 def _statistic(outputs: Tensor, target: Tensor, classes: int) -> Tensor:
-    """As in `Observations`, from float64 outputs [out, rows] and targets [rows]; from outputs,
-    since a probability would have been rounded to 1."""
+    """The statistic of `Observations`, from float64 outputs [out, rows] and targets [rows]; from
+    outputs, since a probability would have been rounded to 1."""
     if classes == 0:
         return outputs[0] - target
     if classes == 2:
@@ -192,7 +192,7 @@ def _train(
         # Cells that have stopped early count as done.
         played += _ROUNDS * len(active)
         progress(0.9 * min(1.0, played / rounds))
-    # Without the scores that take most of a result's time.
+    # The scores that take most of a result's time are left out.
     states = [CellState.decode(trainer.checkpoint(place)) for place in range(len(cells))]
     return [state.best_hypotheses for state in states]
 
@@ -205,8 +205,8 @@ def likelihood_ratios(target: Floats, shadows: ShadowObservations) -> Floats:
 
 
 def _log_density(target: Floats, statistic: Floats, of: Bools) -> Floats:
-    """Of normal laws, one for each row, fitted to statistics [shadows, rows]; `of`, of that shape,
-    says which of them count. Less a constant."""
+    """Log density, less a constant, of normal laws, one for each row, fitted to those statistics
+    [shadows, rows] that `of`, of that shape, selects."""
     counted = of & np.isfinite(statistic)
     count = counted.sum(0)
     mean = np.where(counted, statistic, 0.0).sum(0) / np.maximum(count, 1)

@@ -36,7 +36,7 @@ MAX_SCORES = 1 << 24
 MIN_ROWS = 30
 """Members, and non-members: with fewer an AUC is mostly chance."""
 MIN_CLIENTS = 10
-"""Of which shadow runs draw halves: fewer have hardly different halves."""
+"""Fewest clients of which shadow runs draw halves: fewer have hardly different halves."""
 HALF = 0.5
 _ATTEMPTS = 50
 _BUDGETS = "budget"
@@ -105,7 +105,7 @@ def choose_rows(
 
 
 def _share_of_each(rows: Ints, cell: Cell, source: Source, *, share: float) -> Ints:
-    """Of each client a random share of these rows, at least one; the first of each come first."""
+    """Draw a random share of each client's rows, at least one; the first of each come first."""
     clients = cell.federation.client_of[rows]
     words = source.wide_words(purpose=Purpose.ATTACK, round_=5, counters=rows, count=1)
     order = np.lexsort((words[..., 0].reshape(-1), clients))
@@ -204,7 +204,7 @@ def faults(
     held_out = int((~rows if left_out is None else ~rows & ~left_out).sum())
     trained = int(rows.sum())
     if min(trained, held_out) < MIN_ROWS:
-        # Without numbers: over many seeds they would give the sizes of clients.
+        # No numbers: over many seeds they would give the sizes of clients.
         which = "train" if trained < held_out else "are held out"
         message = (
             f"too few rows {which}; to distinguish members from others this attack needs "

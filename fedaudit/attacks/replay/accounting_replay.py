@@ -111,7 +111,7 @@ def _check_counts(replayed: Replayed, findings: Findings) -> None:
 
 def _released(replayed: Replayed, round_: int) -> Ints:
     """The subjects of which something was released in a round, by what passed."""
-    base, nobody = replayed.base, np.zeros(0, dtype=np.int64)
+    base, none = replayed.base, np.zeros(0, dtype=np.int64)
     if replayed.role == "server":
         return np.arange(1)
     if replayed.role == "local-steps":
@@ -124,7 +124,7 @@ def _released(replayed: Replayed, round_: int) -> Ints:
         clients[part.finite.numpy() & ~np.isin(clients, out)]
         for clients, part in replayed.uploads(round_)
     ]
-    return np.sort(np.concatenate([nobody, *found]))
+    return np.sort(np.concatenate([none, *found]))
 
 
 def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findings) -> None:
@@ -200,7 +200,7 @@ def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) 
         return
     training, lasts = replayed.spec.training, plan.rounds
     client, steps = client_rate(training.cohort), training.local.steps or 1
-    # Of every record, the largest chance that a step gave it.
+    # The largest chance that a step gave each record.
     rates = replayed.record_plan.rates.copy()
     for parts in replayed.base.passed.steps.values():
         for part in parts:

@@ -82,7 +82,7 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
 
     If the adjacency is a distance, or there is none, the unit has other values.
     """
-    # With fixed keys of records, so that other values keep their coins.
+    # Keys of records are fixed, so that other values keep their coins.
     keyed = replace(cell.federation, record_keys=record_keys(cell.federation))
     cell = replace(cell, federation=keyed)
     inputs = ledger_context.inputs
@@ -321,11 +321,11 @@ class ChangedUnit:
     trains: bool
 
     def kept(self, mine: Bools) -> Bools:
-        """Of rows in a file, given which are the unit's, those that stay."""
+        """Which rows of a file stay, given which are the unit's."""
         return ~mine if self.change == "gone" else mine | True
 
     def by_client(self, federation: Federation) -> dict[str, Ints]:
-        """By name of a client: the places of these rows among its rows, as the file has them."""
+        """The places of these rows among those of their client in the file, by client name."""
         rows, first = np.flatnonzero(self.rows), federation.first
         of = federation.client_of[rows]
         return {federation.client_names[one]: rows[of == one] - first[one] for one in np.unique(of)}
@@ -334,7 +334,7 @@ class ChangedUnit:
 def check_loading(cell: Cell, findings: Findings, *, sources_dir: Path | None) -> None:
     """Loads neighbours of the spec's file: a unit that trains, and one that is held out."""
     if cell.spec.federation.traits.made_up:
-        return  # nobody's data are loaded
+        return  # no one's data are loaded
     with TemporaryDirectory() as folder:
         for unit in units(cell):
             moved = moved_by(cell.spec, cell.federation, unit, sources_dir, Path(folder))
@@ -357,8 +357,8 @@ def moved_by(
     source, named = spec.federation, spec
     if isinstance(source, Table):  # a copy names its columns
         named = spec.model_copy(update={"federation": source.model_copy(update={"header": True})})
-    nobody = ChangedUnit(unit.rows & False, "other values", trains=False)
-    for name, changed in (("base", nobody), ("neighbour", unit)):
+    unchanged = ChangedUnit(unit.rows & False, "other values", trains=False)
+    for name, changed in (("base", unchanged), ("neighbour", unit)):
         _copy(spec, federation, changed, Files(sources_dir), folder / name)
     base, neighbour = (
         load_federation(named, sources_dir=folder / name) for name in ("base", "neighbour")
@@ -462,7 +462,7 @@ def _copy(
 def _copy_table(
     table: TableFile, cells: dict[str, str], federation: Federation, unit: ChangedUnit, place: Path
 ) -> None:
-    """As Parquet, whatever the file is, with every cell of the others as it is."""
+    """Write Parquet, whatever the file is, with every cell of the others unchanged."""
     assert federation.row_numbers is not None
     numbers, writer = federation.row_numbers[unit.rows], None
     for rows in table.batches(table.names):

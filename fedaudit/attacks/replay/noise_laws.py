@@ -47,7 +47,7 @@ _FEW = 30
 _COORDINATES = 256
 """So many coordinates of a longer vector are tested for dependence, half of them at each end."""
 _ALL_WINDOWS = 64
-"""Of more rounds, windows are those of a binary tree."""
+"""For more rounds, windows are those of a binary tree."""
 _WINDOW_ROUNDS = (16, 8, 4, 2)
 _MOST_COLUMNS = 512
 _MOST_PAIRED = 1 << 10
@@ -57,7 +57,7 @@ Tests = Iterator[tuple[str, float]]
 
 
 def gaussian_law(noise: Floats) -> Tests:
-    """Of vectors [vectors, n] of independent standard normal numbers, in the order drawn."""
+    """Tests of vectors [vectors, n] of independent standard normal numbers, in the order drawn."""
     if noise.size < _FEW:
         return
     flat = noise.ravel()
@@ -70,7 +70,7 @@ def gaussian_law(noise: Floats) -> Tests:
 
 
 def laplace_law(noise: Floats, sizes: Sequence[int]) -> Tests:
-    """Of vectors [vectors, n] with density K exp(-||x||) in each of the layers of these sizes."""
+    """Tests of vectors [vectors, n] with density K exp(-||x||) in each layer of these sizes."""
     if len(noise) < _FEW:
         return
     scores = []
@@ -163,8 +163,8 @@ def as_normal(noise: Floats, sizes: Sequence[int] | None) -> Floats:
 
 
 def dependence_law(noise: Floats) -> Tests:
-    """Of normal numbers [rounds, units, n]: a unit is a hypothesis, a client or a silo, in the same
-    place in every round, and NaN where it had no noise."""
+    """Tests of normal numbers [rounds, units, n]: a unit is a hypothesis, client or silo, in the
+    same place in every round, and NaN where it had no noise."""
     there = ~np.isnan(noise)
     vectors = np.where(there, noise, 0.0).reshape(-1, noise.shape[-1])
     # Normal numbers that measure how large these are; 0 stays 0.
@@ -299,8 +299,8 @@ _SHORT_BLOCKS, _SHORT_DRAWS = 1 << 14, 1 << 10
 
 
 def check_never_twice(replayed: Replayed, findings: Findings) -> None:
-    """Of float64 numbers made of 64 random bits two are alike up to their sign by chance once in
-    about 2^52 pairs: below one in a million for as many numbers as are compared."""
+    """Check that no noise repeats. Two float64 numbers made of 64 random bits are alike up to their
+    sign by chance once in about 2^52 pairs: below one in a million for as many as are compared."""
     found = [*_used(replayed.base.passed)]
     if not found:
         return

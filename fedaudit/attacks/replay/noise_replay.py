@@ -57,7 +57,7 @@ def check_noise(replayed: Replayed, findings: Findings) -> None:
 def _check_noise_of_uploads(replayed: Replayed, findings: Findings) -> None:
     for round_ in replayed.rounds:
         at, record = findings.at("noise", round_), replayed.base.records[round_ - 1]
-        # By client, the radii of its release by the ledger, [layers]; NaN without a release.
+        # For each client, the radii of its release by the ledger, [layers]; NaN without a release.
         rows = record.radii.reshape(len(record.subjects), -1)
         released = (record.outcomes == Outcome.RELEASED)[:, None]
         charged = dict(zip(record.subjects.tolist(), np.where(released, rows, np.nan), strict=True))
@@ -252,7 +252,7 @@ def _check_noise_of_steps(replayed: Replayed, findings: Findings) -> None:
     if plan.runs is None:
         return
     assert clip is not None
-    # By client of the federation, its noise over the clip, as its records are charged.
+    # For each client of the federation, its noise over the clip, as its records are charged.
     clients = training_records(replayed.spec, replayed.base.cell.federation).clients.tolist()
     multipliers = dict(zip(clients, (run.noise_multiplier for run in plan.runs), strict=True))
     for round_ in replayed.rounds:
@@ -380,7 +380,7 @@ def _played(replayed: Replayed) -> Iterator[tuple[tuple[int, int], Floats]]:
 def _in_place(
     played: Sequence[tuple[tuple[int, int], Floats]], sizes: Sequence[int] | None
 ) -> Floats:
-    """As normal numbers [rounds, units, n], every unit in the same place in all rounds."""
+    """Return normal numbers [rounds, units, n], every unit in the same place in all rounds."""
     rounds, units = (np.array([where[axis] for where, _ in played]) for axis in (0, 1))
     normal = [as_normal(noise, sizes) for _, noise in played]
     different, places = np.unique(units, return_inverse=True)

@@ -48,7 +48,7 @@ def replay(
 def replay_cell(
     cell: Cell, *, rounds: int = DEFAULT_ROUNDS, findings: Findings | None = None
 ) -> ReplayReport:
-    """As `replay`, of data that are loaded. `findings`: of loading them."""
+    """Do what `replay` does with loaded data. `findings`: those of loading them."""
     findings, spec = findings or Findings(), cell.spec
     if draws_in_secret(cell):
         check_secrecy(cell, findings)
@@ -92,7 +92,7 @@ def replay_cell(
 
 
 def _noting_silent(base: WatchedRun) -> WatchedRun:
-    """Notes which uploads of each round the ledger charges nobody for."""
+    """Notes which uploads of each round the ledger charges no one for."""
     for record in base.records:
         parts = base.passed.uploads.get(record.round, [])
         if len(parts) == 1 and len(parts[0].uploads) == len(record.subjects):

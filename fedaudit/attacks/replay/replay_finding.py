@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 Stage = Literal["loading", "sampling", "clip", "sum", "noise", "release", "accounting"]
-"""In the order in which a round passes them; what breaks one often shows in later ones, too."""
+"""The stages in the order of a round; what breaks one often shows in later ones, too."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
 DEFAULT_ROUNDS = 12
 """Rounds that are played unless asked otherwise."""
@@ -37,13 +37,13 @@ class ReplayReport:
     """The outcome of a replay."""
 
     findings: tuple[ReplayFinding, ...]
-    """In the order of `STAGES`."""
+    """Findings in the order of `STAGES`."""
     mechanism: str
     neighbours: str
     """What differs between the two runs."""
     rounds: int
     checks: dict[str, int]
-    """By name of a check, how many things it examined; a check without any is absent."""
+    """How many things each check examined, keyed by its name; a check without any is absent."""
     unprotected: tuple[str, ...]
     """What observers see without noise: that it follows the neighbour is known and documented."""
     tests: int

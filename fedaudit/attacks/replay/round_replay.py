@@ -70,7 +70,7 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
 
 
 def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
-    """Of many more rounds than were played."""
+    """Check the law of cohorts in many more rounds than were played."""
     cell = replayed.base.cell
     cohort, clients = cell.spec.training.drawn_cohort, split_cells([cell]).training[0]
     probed = max(_PROBED_ROUNDS, 3 * cell.spec.training.block)
@@ -216,7 +216,7 @@ def _check_removed_record(replayed: Replayed, findings: Findings) -> None:
 
 
 def _chances(cell: Cell) -> dict[int, tuple[float, int]]:
-    """By key of a record that trains: its rate, and for how many rounds it stays."""
+    """Rate, and rounds for which it stays, of each record that trains, keyed by its key."""
     records = training_records(cell.spec, cell.federation)
     use = record_use_of(cell.spec, cell.federation)
     assert use is not None
@@ -442,7 +442,7 @@ def _check_divisor_of_gradients(replayed: Replayed, findings: Findings) -> None:
 def _check_transcript(replayed: Replayed, findings: Findings) -> None:
     """Given the same releases, all that is observed is the same for both neighbours.
 
-    For uploads for which the ledger charges nobody, the neighbour's run sent others, which must
+    For uploads for which the ledger charges no one, the neighbour's run sent others, which must
     change nothing.
     """
     base, other = replayed.base, replayed.neighbour

@@ -36,10 +36,10 @@ from fedaudit.training.stacked.stack_state import CellState
 T = TypeVar("T")
 Applied = TypeVar("Applied", ClientProtection, TrustedServer)
 _ROUNDING_KEY = bytes(32)
-"""Of counts that are rounded: the same in both runs, as coins and noise are."""
+"""Key of counts that are rounded: the same in both runs, as coins and noise are."""
 _SOMETHING_ELSE = 1000.0
 _SINGLE_STEPS, _SINGLE_ROWS = 2, 64
-"""In so many steps of a round, so many records of each batch are also observed one by one."""
+"""Steps of a round, and records of each batch in them, that are also observed one by one."""
 
 
 def wide(values: Tensor) -> Floats:
@@ -127,7 +127,7 @@ class StepsPassed:
     """float64 [silos, n], of clipped gradients."""
     clips: list[float] = field(default_factory=list)
     single_norms: list[Floats] = field(default_factory=list)
-    """Of the contributions of records one by one, in the steps in which these were observed."""
+    """Norms of the contributions of single records, in the steps in which these were observed."""
     gradients: list[Tensor] = field(default_factory=list)
     """float32 [silos, n], as the optimiser was given them."""
     taken: list[Bools] = field(default_factory=list)
@@ -150,7 +150,7 @@ class PassedThrough:
     drawn: dict[int, Floats] = field(default_factory=dict)
     """The noise drawn ahead for a round: [vectors, n]."""
     silent: dict[int, Bools] = field(default_factory=dict)
-    """[clients], by round: uploads for which the ledger charges nobody. A run that follows this one
+    """[clients], by round: uploads for which the ledger charges no one. A run that follows this one
     sends something else there, which must change nothing."""
     draws: Draws | None = None
     source: Source | None = None
@@ -388,7 +388,7 @@ class WatchedRun:
     hypotheses: list[Floats32]
     """[k, n] before the first round and after each."""
     clips: list[float | None]
-    """Of a trusted server, likewise."""
+    """Clips of a trusted server, likewise."""
     moments: list[Floats32]
     """[moments, k, n]: what the server remembers of averages, likewise; empty for nothing."""
     ledger_context: LedgerContext

@@ -454,7 +454,7 @@ class _ImageKind(FileKind[Pictured]):
         return [] if self._source.rotate is None else [_TURNED]
 
     def rotated(self, federation: Federation, asked: LoadRequest) -> Federation:
-        """With some clients' images rotated, in place; attributes in the order of the spec."""
+        """Rotate some clients' images in place; attributes in the order of the spec."""
         if (rotation := self._source.rotate) is None:
             return federation
         turned = rotated_clients(

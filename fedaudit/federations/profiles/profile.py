@@ -42,7 +42,7 @@ _LARGE_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class RowSample:
-    """At most some thousand rows of a table, chosen by their numbers alone; memory for no more."""
+    """A sample of at most some thousand rows of a table, chosen by their numbers alone."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(dict.fromkeys(names))
@@ -136,8 +136,8 @@ def _levels(texts: list[str], values: Floats, *, numeric: bool) -> Ints | None:
 
 
 def _learnt(levels: Ints, outcome: Floats, halves: Bools) -> Floats:
-    """For each row the mean outcome of its level in the other half; of a level that is not there,
-    of the whole half."""
+    """Return for each row the mean outcome of its level in the other half, or of that whole half
+    where it lacks the level."""
     found = np.zeros(len(levels))
     for half in (halves, ~halves):
         other = ~half
@@ -150,14 +150,14 @@ def _learnt(levels: Ints, outcome: Floats, halves: Bools) -> Floats:
 
 
 def _ranks(values: NDArray[np.generic]) -> Floats:
-    """From 0; equal values share the mean of their ranks."""
+    """Rank values from 0; equal values share the mean of their ranks."""
     _, codes, rows = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Floats = (np.cumsum(rows) - (rows + 1) / 2)[codes]
     return ranks
 
 
 def _area(scores: Floats, positive: Bools) -> float:
-    """Under the ROC curve: the chance that a positive row scores above another (Hanley, McNeil)."""
+    """Area under the ROC curve: how often a positive row scores above another (Hanley, McNeil)."""
     ones, others = int(positive.sum()), int((~positive).sum())
     above = _ranks(scores)[positive].sum() - ones * (ones - 1) / 2
     return float(above / (ones * others))
@@ -338,7 +338,7 @@ def _outcomes(federation: Federation, fairness: Groups) -> _Outcomes:
 
 
 Cuts = dict[str, Any]
-"""By attribute: {rows, edges, favourable}, by which its groups were made, as JSON."""
+"""{rows, edges, favourable} of each attribute, by which its groups were made, as JSON."""
 
 _OTHER_CUT = (
     "suppressed: an earlier profile of these data showed this attribute by other edges, by another "
@@ -348,7 +348,7 @@ _OTHER_CUT = (
 
 
 def cuts_of(profile: Mapping[str, Any], fairness: Groups) -> Cuts:
-    """By what the attributes of a profile were cut and judged."""
+    """The cuts and rules of a profile's attributes."""
     judged = fairness.model_copy(update={"favourable": without_label(fairness.favourable)})
     rules = judged.model_dump(mode="json", include={"favourable"})
     return {

@@ -132,7 +132,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 def _plain(text: str) -> str:
-    """Without accents."""
+    """Remove accents."""
     parts = unicodedata.normalize("NFKD", text.translate(_SPELLINGS))
     return "".join(one for one in parts if not unicodedata.combining(one))
 
@@ -180,7 +180,7 @@ if TYPE_CHECKING:
 
 FEW_CODES = 10
 MAX_VALUES = 1000
-"""Distinct values of a column beyond which they are no longer told apart."""
+"""Distinct values of a column beyond which they are no longer distinguished."""
 _SEVERAL = 20
 """Rows from which on a different value in each is no accident."""
 _DATE = re.compile(r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})([ T].*)?")
@@ -273,8 +273,7 @@ class Column:
         return None
 
     def quantile(self, share: float, *, of_sizes: bool = False) -> float:
-        """Of a column of numbers, or of their absolute values, below which this share of its rows
-        is, of those that are kept."""
+        """The number, or absolute value, below which this share of the kept rows is."""
         numbers = ((number_in(text) or 0.0, rows) for text, rows in self.values.items())
         found = sorted((abs(one) if of_sizes else one, rows) for one, rows in numbers)
         left = sum(rows for _, rows in found) * share
@@ -363,8 +362,8 @@ def client_candidates(columns: Sequence[Column]) -> list[Column]:
 
 
 def possible_clients(columns: Sequence[Column]) -> list[Column]:
-    """Columns of texts that may name clients, though nothing in their names says so, of most values
-    first."""
+    """Columns of texts that may name clients, though their own names do not show it; those with
+    most values first."""
     texts = (column for column in columns if not (column.numeric or column.unread))
     found = [one for one in texts if _names_clients(one) and len(one.distinct) >= FEW_CODES]
     return sorted(found, key=lambda one: -len(one.distinct))
@@ -413,7 +412,7 @@ def _ages_a_thing(words: tuple[str, str]) -> bool:
 
 
 def good_class(column: Column) -> tuple[str, str]:
-    """Of a target's two classes the one that seems good for people, and why."""
+    """The one of a target's two classes that seems good for people, and why."""
     first, last = column.distinct
     yes = spelled("yes", (first, last)) or last
     no = spelled("no", (first, last)) or (first if yes == last else last)
@@ -434,7 +433,7 @@ def alike(classes: Sequence[str]) -> str:
 
 
 def _names_clients(column: Column) -> bool:
-    """At least two, and on average two rows to each, of those that are kept."""
+    """Whether there are at least two values kept, and on average two rows to each."""
     kept = [column.values[value] for value in column.distinct]
     return not column.fractions and 2 <= len(kept) <= sum(kept) / 2
 
@@ -445,6 +444,6 @@ def _may_be_target(column: Column) -> bool:
 
 
 def spelled(concept: Concept, values: Sequence[str]) -> str | None:
-    """The only value that says yes, or no; None where there is none, or several."""
+    """The only value that means yes, or no; None where there is none, or several."""
     found = [value for value in values if _plain(value).casefold() in _RANKS[concept]]
     return found[0] if len(found) == 1 else None

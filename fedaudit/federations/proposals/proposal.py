@@ -165,7 +165,7 @@ def _joined(*reasons: str) -> str:
 
 
 def _identifies(column: Column) -> bool:
-    """Whether nearly every row has a value of its own that is no measurement."""
+    """Whether nearly every row has its own value that is no measurement."""
     named_so = named(column.name, "identifier") is not None
     present = column.rows - column.missing
     many = column.many or len(column.distinct) > max(MAX_CATEGORIES, present / 2)
@@ -173,7 +173,7 @@ def _identifies(column: Column) -> bool:
 
 
 _FEW_ROWS = 150
-"""Of which a fifth, as many as are held out by default, is no group that reports show."""
+"""Rows of which a fifth, as many as are held out by default, is no group that reports show."""
 _AGES = (30.0, 50.0)
 _CODES = 20
 _BITS = frozenset({"0", "1", "0.0", "1.0"})
@@ -249,17 +249,17 @@ class Proposal:
 
     registration: dict[str, Any]
     guesses: dict[str, str] = field(default_factory=dict)
-    """Why each field says what it says, by the field's pointer."""
+    """Why each field has its value, by the field's pointer."""
     candidates: dict[str, list[str]] = field(default_factory=dict)
     """Columns that may be `client_key`, `target` or `sensitive`, the likeliest first. The HTTP
     interface answers them."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Why a column is no feature."""
     codes: dict[str, list[str]] = field(default_factory=dict)
-    """By column, the codes of groups and classes that need labels."""
+    """Codes of groups and classes that need labels, keyed by column."""
     small: dict[str, list[str]] = field(default_factory=dict)
-    """By sensitive column, values that reports will hide, with a large one, unless they are joined
-    or left out."""
+    """Values that reports will hide, with a large one, unless they are joined or left out, keyed by
+    sensitive column."""
     joinable: dict[str, dict[str, str]]
     """Attributes that several columns seem to hold together: each column, and its group."""
     suggested: dict[str, Any] | None = None
@@ -491,7 +491,7 @@ def _put_features(
 def _leave_out_copies(
     draft: Proposal, guesses: Mapping[str, FeatureGuess], target: Column, survey: Survey
 ) -> None:
-    """Of the features that are left, those that alone predict the target."""
+    """Find those of the remaining features that alone predict the target."""
     from fedaudit.federations.profiles.profile import giveaways
 
     names = [name for name in guesses if name not in draft.left_out]
@@ -529,7 +529,7 @@ def propose_file(
     client_key: str | None = None,
     target: str | None = None,
 ) -> Proposal:
-    """From the first `most_rows` rows. Raises InvalidInputError for what is no usable table."""
+    """Propose from the first `most_rows` rows. Raises InvalidInputError without a usable table."""
     survey = survey_table(file, header=header, most_rows=most_rows)
     return propose(
         survey, name=name[:MAX_NAME_LENGTH], header=header, client_key=client_key, target=target

@@ -122,7 +122,7 @@ OpenUpload = Callable[[str], AbstractContextManager[Upload]]
 
 
 MayRead = Callable[[PurePosixPath], bool]
-"""Whether whoever asks may read a path, relative to the sources folder."""
+"""Whether the caller may read a path, relative to the sources folder."""
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,9 @@ def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
 
 @contextmanager
 def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
-    """A file that lies below the sources folder after links are resolved.
+    """A file below the sources folder after links are resolved.
 
-    Raises InvalidInputError at `pointer` where there is no such regular file, it lies outside the
+    Raises InvalidInputError at `pointer` where there is no such regular file, it is outside the
     folder, cannot be read, or changed in the meantime. One that `files` does not let be read is
     answered as if it were not there.
     """
@@ -288,7 +288,7 @@ def _folder(sources_dir: Path | None, pointer: str) -> Path:
 
 def _open_below(files: Files, path: str, pointer: str) -> int:
     folder, may_read = _folder(files.sources_dir, pointer), files.may_read
-    # As it is written first, so that nothing is said of a link or a folder that is not theirs.
+    # The path as written comes first: a refusal must reveal no link or folder of others.
     if may_read is not None and not may_read(PurePosixPath(path)):
         raise FileNotFoundError(path)
     try:

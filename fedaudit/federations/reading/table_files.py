@@ -84,7 +84,7 @@ class ColumnarFile(ABC):
         return batch
 
     def _plain(self, batch: Any) -> Any:
-        """Without dictionary encoding, so that only text and numbers remain."""
+        """Remove dictionary encoding, so that only text and numbers remain."""
         with self._faults():
             plain = [
                 column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

@@ -39,7 +39,7 @@ class TableRows:
         return replace(self, columns=columns, row_numbers=self.row_numbers[mask])
 
     def part(self, start: int, count: int) -> "TableRows":
-        """At most `count` rows from the one at `start`."""
+        """Return at most `count` rows from the one at `start`."""
         columns = {name: column.slice(start, count) for name, column in self.columns.items()}
         return replace(self, columns=columns, row_numbers=self.row_numbers[start : start + count])
 

@@ -285,7 +285,7 @@ class GatheredRows:
     clients: Levels
     standardise: Standardiser | None
     folder: Path
-    """For what memory should not hold."""
+    """Folder for what memory should not hold."""
     progress: Callable[[], None]
 
 
@@ -314,12 +314,12 @@ class FeatureReading(ABC):
 
 
 class KeptFeatures(FeatureReading):
-    """As a run needs them: in memory, or laid out in a file where they are large."""
+    """Features as a run needs them: in memory, or laid out in a file where they are large."""
 
     is_outline = False
 
     def features(self, gathered: GatheredRows) -> Features:
-        """In the order of the rows, or of the clients where they are large."""
+        """The features in the order of the rows, or of the clients where they are large."""
         columns, standardise = self._columns.features, gathered.standardise
         rows, shape = len(gathered.rows), (len(gathered.rows), self._columns.width)
         order = place = None
@@ -351,7 +351,7 @@ class KeptFeatures(FeatureReading):
 
 
 class CheckedFeatures(FeatureReading):
-    """Column by column, or in the parts in which they would be laid out: what is wrong is told in
+    """Checks column by column, or in the parts in which they would be laid out; reports faults in
     the words, and in the order, of `KeptFeatures`."""
 
     in_memory = 16 * 2**20

@@ -183,9 +183,9 @@ class KeptRows:
         self._dropping = [column for column in columns.features if column.feature.drops_rows]
         self._clients: set[str] = set()
         self.rows = 0
-        """With a client and a target."""
+        """Rows with a client and a target."""
         self.left_out = 0
-        """Of these."""
+        """Rows left out of these."""
         self.missing: dict[str, int] = {}
         """Empty cells of each feature whose gaps leave rows out."""
 

@@ -228,8 +228,8 @@ def is_classified(source: Table, table: TableFile, fairness: Groups) -> bool:
 
 
 def profiled_source(source: Table) -> Table:
-    """The source as it is profiled: by no statistics of the data, and rows that a seed deals out
-    unevenly dealt out evenly."""
+    """The source for a profile: without statistics of the data, and with rows dealt out evenly
+    where a seed deals them out unevenly."""
     partition = source.partition
     if isinstance(partition, Dirichlet | Shards):
         partition = Iid(method="iid", clients=partition.clients)
@@ -317,7 +317,7 @@ Reading = Callable[[Table, Columns], FeatureReading]
 def _read_table(
     source: Table, file: SourceFile, asked: LoadRequest, *, folder: Path, reading: Reading
 ) -> Federation:
-    """As `loaded_table`, up to the first fault, with what memory should not hold in `folder`."""
+    """Run `loaded_table` up to the first fault; what memory should not hold goes to `folder`."""
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     check_table_scales(source, columns, classes=asked.classification)
@@ -477,7 +477,7 @@ class TableKind(FileKind[Table]):
             return loaded_table(self._source, file, asked)
 
     def outline(self, asked: LoadRequest) -> Federation:
-        """Without the cells of features. Raises InvalidInputError."""
+        """Load without the cells of features. Raises InvalidInputError."""
         with open_source(self._source, files=asked.files) as file:
             return loaded_table(self._source, file, asked, reading=CheckedFeatures)
 
@@ -503,6 +503,6 @@ class TableKind(FileKind[Table]):
         return figures
 
     def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64]:
-        """Of all columns, whichever the registration names."""
+        """Hash all columns, whichever the registration names."""
         with open_source(self._source, files=asked.files) as file:
             return smallest_row_hashes(file, asked, header=self._source.header, keep=keep)

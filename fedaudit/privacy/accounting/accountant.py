@@ -69,7 +69,7 @@ class UnsupportedEventError(ValueError):
 
 @dataclass(frozen=True)
 class Spending:
-    """An upper bound on epsilon, and what is to be said of it."""
+    """An upper bound on epsilon, and what a report must add about it."""
 
     epsilon: float
     """Infinite where something was released without a mechanism."""
@@ -85,7 +85,7 @@ class Accountant(ABC):
 
     def __init__(self, *, adjacency: Adjacency) -> None:
         self.adjacency: Adjacency = adjacency
-        """Of every figure of this accountant."""
+        """Adjacency of every figure of this accountant."""
         self._counts: dict[Event, int] = {}
 
     def unsupported(self, event: Event) -> str | None:

@@ -43,7 +43,7 @@ _AT_ONCE = 1 << 12  # compositions at a time
 _PLD_POINTS = 32
 _MAX_PLD_EPSILON = 30.0  # a larger epsilon takes long to compute and means little
 ROUGH_ORDERS = tuple(order for order in RDP_ORDERS if order.is_integer())
-"""Of sampled events far quicker than fractional ones, and little looser together."""
+"""With these, sampled events are far quicker than with fractional orders, and little looser."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ def renyi_epsilons(
     *,
     orders: tuple[float, ...] = RDP_ORDERS,
 ) -> Floats:
-    """By Renyi orders, for each number of compositions: float64, as `compositions`."""
+    """Epsilon by Renyi orders, for each number of compositions: float64, as `compositions`."""
     orders = TWO_STAGE_ORDERS if isinstance(event, TwoStage) else orders
     curve = shared_curve(event, adjacency=terms.adjacency, observer=terms.observer, orders=orders)
     added = added_epsilon(orders, terms.delta)

@@ -232,7 +232,7 @@ SingleEvent = (
 AnyEvent = SingleEvent | Composed
 """Every event there is: what accountants match to the end."""
 BLOCKS = RandomAllocated | Rotated
-"""Of which one composition is a block of rounds."""
+"""Events of which one composition is a block of rounds."""
 
 _KINDS: dict[str, type[Event]] = {event.kind: event for event in get_args(AnyEvent)}
 

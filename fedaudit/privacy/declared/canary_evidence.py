@@ -27,22 +27,22 @@ TOGETHER = 0.9
 
 @dataclass(frozen=True)
 class CanaryEvidence:
-    """After so many rounds; stored with each of them, and covered by the chain."""
+    """The evidence after so many rounds; stored with each round, and covered by the chain."""
 
     product: float = 0.0
     weight: float = 0.0
     squares: float = 0.0
     numbers: int = 0
-    """As in `SignalFit`, over all rounds with canaries."""
+    """Numbers as in `SignalFit`, over all rounds with canaries."""
     rounds: int = 0
-    """With canaries in every release."""
+    """Rounds with canaries in every release."""
     present: str = ""
     """The coins of the newest canaries."""
     scores: tuple[float, ...] = ()
     """[canaries]: logarithms of likelihood ratios, but for a factor."""
     releases: int = 0
     passes: int = 1
-    """Of the newest round."""
+    """Passes of the newest round."""
     squared_ratio: float = 0.0
     """Of these canaries: sums over the releases that they were in, a ratio being the clip over the
     deviation of the declared noise."""
@@ -51,19 +51,19 @@ class CanaryEvidence:
     looks: int = 0
     """Rounds with any canaries."""
     e_value: float = 1.0
-    """Of all releases together and of single rounds."""
+    """E-value of all releases together and of single rounds."""
     alarm_round: int | None = None
     """The first after which the evidence was enough."""
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Self:
-        """As it is stored; None is none."""
+        """Read what is stored; None is no evidence."""
         if stored is None:
             return cls()
         return cls(**{**stored, "scores": tuple(stored["scores"])})
 
     def as_dict(self) -> dict[str, Any]:
-        """To be stored; one pass as versions store it that know no others."""
+        """Return what is stored; one pass is stored as by versions that know no others."""
         found = {**asdict(self), "scores": list(self.scores)}
         if self.passes == 1:
             del found["passes"]
@@ -80,8 +80,8 @@ class CanaryEvidence:
         return np.array([one == "1" for one in self.present])
 
     def after(self, found: CanaryScores, *, round_: int, multiplier: float, steps: int) -> Self:
-        """With one more round of noise with this multiplier. Canaries with other coins are new
-        ones: each of them is scored by its own releases alone."""
+        """Add one more round of noise with this multiplier. Canaries with other coins are new ones:
+        each of them is scored by its own releases alone."""
         variance = multiplier * multiplier
         same = found.present == self.present
         before = np.array(self.scores) if same else 0.0
@@ -123,7 +123,7 @@ class RoundEvidence:
     canaries: float
     """In each of its releases, as often as they went through copies of it."""
     squared_ratio: float
-    """Of a canary that is in all of them."""
+    """Squared ratio of a canary that is in all of them."""
     shown: tuple[str, ...]
     """Rounds with equal ones measured the same noise."""
 
@@ -131,7 +131,7 @@ class RoundEvidence:
 def by_round(
     stored: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
 ) -> Iterator[RoundEvidence]:
-    """Of the events of rounds with canaries and what is stored of these, in order."""
+    """Yield what each round with canaries added, from its event and what is stored of it."""
     before = CanaryEvidence()
     for event, found in stored:
         after, variance = CanaryEvidence.of(found), event["noise_multiplier"] ** 2

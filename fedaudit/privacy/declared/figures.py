@@ -54,7 +54,7 @@ class LedgerFigures:
 
     epsilon_max: float | None
     accountant: str | None
-    """Of the epsilon; where it differs from the terms, `reasons` says why."""
+    """Accountant of the epsilon; where it differs from the terms, `reasons` says why."""
     leakage_max: float | None
     leakage_median: float | None
     log_ratio_max: float | None
@@ -107,7 +107,7 @@ def has_unprotected(histories: Histories) -> bool:
 
 
 def _population(own: np.ndarray, terms: LedgerTerms) -> np.ndarray:
-    """With those who were never named, who spent nothing; as far as memory is worth it."""
+    """Add those who were never named, who spent nothing; as far as memory is worth it."""
     if terms.unit == "record":
         return own if len(own) else np.zeros(1)
     unnamed = min(max(terms.population - len(own), 0), len(own) + 1)
@@ -127,7 +127,7 @@ def clients_over(terms: LedgerTerms, histories: Histories) -> int:
 
 
 class Drawn:
-    """In how many rounds that charge everyone each client was named.
+    """For each client the number of rounds that charge everyone and named it.
 
     Kept apart from the subjects of a ledger, which bundles show: the cost of such rounds assumes
     that who was drawn is secret. The names are compared with the declared sampling, and not shown.
@@ -154,7 +154,7 @@ class Drawn:
 
     @property
     def names(self) -> list[str]:
-        """In the order in which `counts` has them."""
+        """The names in the order of `counts`."""
         return list(self._counts)
 
     @property
@@ -164,7 +164,7 @@ class Drawn:
 
 
 FALSE_ALARMS = 1e-9
-"""Of a ledger, over all its counts and all its rounds."""
+"""Chance of a false alarm for a ledger, over all its counts and all its rounds."""
 _EXPONENTS = np.geomspace(1e-5, 50.0, 100)
 _UNNAMED = (
     "participants of amplified rounds are not named, by the terms of the ledger, so nothing tests "
@@ -178,7 +178,7 @@ def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> li
     A sample that was larger than declared makes every epsilon too small. Who took part shows it:
     too many clients in all, or the same one too often, over all amplified rounds together, whatever
     rate and noise each of them declares. Too few in all show that the names are not those of the
-    sample, so that the first two tests saw nothing: naming nobody would pass them both. A trainer
+    sample, so that the first two tests saw nothing: naming no one would pass them both. A trainer
     that cannot name participants, as under secure aggregation, states so in its terms; nothing
     tests its sampling then, and its figures are conditional.
 
@@ -287,7 +287,7 @@ class _Posted(SpecPart):
 
 
 MAX_EVENTS = 256
-"""Distinct ones of a ledger: each has a curve of its own to compute, a count for every subject to
+"""Distinct ones of a ledger: each has its own curve to compute, a count for every subject to
 store, and a column in every history that is compared."""
 
 
@@ -366,7 +366,7 @@ class _Names:
         self._room = terms.population - (len(known) - 1)
 
     def faults(self, lists: dict[str, list[str]], at: str) -> Iterator[FieldError]:
-        """Of one round's lists."""
+        """The faults of one round's lists."""
         named = {name for values in lists.values() for name in values}
         size = sum(map(len, lists.values()))
         if len(named) == size and EVERYONE not in named and named <= self._known:
@@ -416,7 +416,7 @@ class _Events:
         self._leakage_terms = _leakage_terms(terms, histories)
 
     def faults(self, event: AnyRelease, asked: int, at: str) -> Iterator[FieldError]:
-        """Of the event of one round, which asked so many clients."""
+        """The faults of the event of one round, which asked so many clients."""
         charge, refused = charge_of(self._terms, event), refusal(self._terms, event)
         if refused is not None:
             yield FieldError(f"{at}/event/{refused[0]}", refused[1])

@@ -55,7 +55,7 @@ class Charge:
     event: Event
     everyone: bool
     clip: float | None = None
-    """Of metric privacy."""
+    """Clip of metric privacy."""
     _curves: dict[Adjacency, Floats] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -149,7 +149,7 @@ def _not_amplified(
 
 
 MAX_CELLS = 4e6
-"""Of all arrays that loss distributions make for one figure: seconds, and some hundred MiB."""
+"""Cells of all arrays of loss distributions for one figure: seconds, and some hundred MiB."""
 _CUT = 50.0
 _BEYOND_ONE = np.array(RDP_ORDERS) - 1
 
@@ -281,7 +281,7 @@ def keep_curves(charges: Iterable[Charge], adjacency: Adjacency) -> None:
 
 
 def renyi_epsilons(histories: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> Floats:
-    """By Renyi orders, for each history [histories, charges]; infinite where nothing bounds it.
+    """Epsilon by Renyi orders of each history [histories, charges]; infinite if nothing bounds it.
 
     Raises ValueError for terms without adjacency and delta.
     """
@@ -335,7 +335,7 @@ def exact_epsilon(
 
 
 def _exact(history: Ints, charges: Sequence[Charge], terms: LedgerTerms) -> float:
-    """By the ledger's accountant."""
+    """Epsilon by the ledger's accountant."""
     assert terms.adjacency is not None
     assert terms.delta is not None
     pairs = zip(charges, history.tolist(), strict=True)
@@ -365,8 +365,8 @@ class LargestEpsilon:
 
 
 def largest_epsilon(histories: Histories, terms: LedgerTerms) -> LargestEpsilon | None:
-    """By the ledger's accountant, or by Renyi orders where loss distributions would be too large;
-    None where the cost is not an epsilon."""
+    """Largest epsilon, by the ledger's accountant or, where loss distributions would be too large,
+    by Renyi orders; None where the cost is not an epsilon."""
     if terms.adjacency is None or terms.delta is None or not terms.counts_epsilon:
         return None
     accountant, rows, charges = terms.accountant or "rdp", histories.distinct(), histories.charges
@@ -441,7 +441,7 @@ def _over_epsilon(
 
 
 def largest_leakage(histories: Histories) -> float:
-    """By the paper's convention, n/nu a release; infinite where some release had no noise."""
+    """Largest leakage, by the paper's n/nu a release; infinite where some release had no noise."""
     return float(leakages(histories.distinct(), histories.charges).max(initial=0.0))
 
 

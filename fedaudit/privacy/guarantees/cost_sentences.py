@@ -97,7 +97,7 @@ def _percent(exponent: float, delta: float, *, less: int) -> str:
 
 
 def _cases(exponent: float, delta: float) -> str:
-    """Of how many guesses one is wrong, with two digits, rounded up: no claim is too strong."""
+    """Guesses of which one is wrong, with two digits, rounded up: no claim is too strong."""
     found = 1 / _wrong(exponent, delta)
     step = 10.0 ** max(0, math.floor(math.log10(found)) - 1)
     return f"{math.ceil(found / step - 1e-9) * step:,.0f}"

@@ -58,16 +58,16 @@ class Guarantee:
     label: GuaranteeLabel
     mechanism: str
     in_force: bool
-    """Whether this run's noise was secret. A guarantee that is not in force protects nobody."""
+    """Whether this run's noise was secret. A guarantee that is not in force protects no one."""
     conditions: Mapping[str, str]
-    """By figure of the report, why it bounds some datasets only; a figure without a condition
-    bounds every two datasets of the adjacency."""
+    """Why a figure bounds some datasets only, keyed by figure of the report; a figure without a
+    condition bounds every two datasets of the adjacency."""
     unit: str
     """Whose data the guarantee speaks of."""
     adjacency: str | None
     delta: float | None
     observers: tuple[str, ...]
-    """Against whom it holds; empty where there is no guarantee."""
+    """Observers against whom it holds; empty where there is no guarantee."""
     statement: str
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ _ADDED_ONLY = (
 
 
 def start_limit(start: Start) -> str | None:
-    """What nobody has counted of the parameters that training started from; None where they were
+    """What no one has counted of the parameters that training started from; None where they were
     drawn."""
     if not isinstance(start, ArtifactStart):
         return None
@@ -178,7 +178,7 @@ def what_follows_from_the_seed(spec: ExperimentSpec) -> list[str]:
 
 
 def what_the_server_sees(rate: float) -> str:
-    """Against the server too, for a client's chance in a round."""
+    """State how the server's figure differs, for a client's chance in a round."""
     if rate == 1:
         return (
             "All clients take part in every round, which is no secret, so both observers have the "
@@ -193,7 +193,7 @@ def what_the_server_sees(rate: float) -> str:
 
 
 def how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
-    """Against whom, and whether always. Raises ValueError without noise."""
+    """State against whom budgets are kept, and whether always. Raises ValueError without noise."""
     match privacy.baseline:
         case "uniform":
             return (
@@ -368,7 +368,7 @@ def within_the_radius(privacy: LaplaceL2, layers: Sequence[int]) -> str | None:
     radius, clip = float(privacy.radius), privacy.clip
     if clip is None:
         return "n/nu holds within the radius, and without a clip nothing keeps uploads there"
-    # A vector whose layers have no noise of their own is one part, whatever its size.
+    # A vector whose layers do not have their own noise is one part, whatever its size.
     sizes = layers if privacy.per_layer else (1,)
     if covers_every_pair(clip=clip, radius=radius, sizes=sizes):
         return None

@@ -66,7 +66,7 @@ class EValue:
 
 
 def e_values_of(sections: Iterable[Mapping[str, Any]]) -> list[EValue]:
-    """Of the attacks that have one, in their order; those of earlier versions have none.
+    """The e-values of attacks, in their order; attacks of earlier versions have none.
 
     Raises ValueError for a figure or basis that is none.
     """
@@ -83,7 +83,7 @@ def e_values_of(sections: Iterable[Mapping[str, Any]]) -> list[EValue]:
 
 
 def run_evidence(found: Sequence[EValue]) -> float:
-    """Against the run's claim, after these attacks on it, in their order; 1 is none."""
+    """Evidence against the run's claim, after these attacks on it, in their order; 1 is none."""
     of_run, chained = 0.0, 0.0
     shared = fresh = 0
     for one in found:
@@ -106,7 +106,7 @@ def is_alarm(evidence: float, e_value: float) -> bool:
 
 
 def evidence_words(evidence: float) -> str:
-    """For an alarm."""
+    """The evidence in words for an alarm."""
     return (
         f"all attacks on this run together make {evidence:.4g}, and {1 / ALARM_LEVEL:g} or more "
         f"ever comes in at most {ALARM_LEVEL:.0%} of all runs whose claim holds, however often "
@@ -126,7 +126,7 @@ claimed, somewhat less than that because a ledger's figure may be larger than th
 _GAINS = (0.0, 0.5, 1.0, 2.0, 4.0)
 """What guesses may be worth beyond the claimed epsilon, each with an equal stake."""
 _STEPS = np.linspace(-8.0, 8.0, 65)
-"""Of a quadrature, in standard deviations around the peak of what is integrated."""
+"""Steps of a quadrature, in standard deviations around the peak of the integrand."""
 _FEWEST_NUMBERS = 8
 _FARTHEST = 1e6
 """The largest statistic that a power is computed for."""
@@ -154,15 +154,15 @@ def calibrated(p_value: float) -> float:
 
 
 def guesses_e_value(*, right: int, guesses: int, epsilon: float) -> float:
-    """Of right guesses, each with a chance of at most e^epsilon / (1 + e^epsilon) given those
-    before it: a mixture of likelihood ratios, which grow with every right guess."""
+    """E-value of right guesses, each with a chance of at most e^epsilon / (1 + e^epsilon) given
+    those before it: a mixture of likelihood ratios, which grow with every right guess."""
     return float(_guess_ratios(guesses, epsilon)[right])
 
 
 def one_run_e_value(
     *, canaries: int, guesses: int, correct: int, epsilon: float, delta: float
 ) -> float:
-    """Of one run's guesses under (epsilon, delta), by the tails that `one_run_p_value` proves.
+    """E-value of one run's guesses under (epsilon, delta), by the tails of `one_run_p_value`.
 
     For g that does not fall, E g(V) = g(0) + sum over v of (g(v) - g(v - 1)) P[V >= v]: with the
     proven bounds in place of the chances the sum, by which g is divided, is no smaller.
@@ -178,7 +178,7 @@ def one_run_e_value(
 
 
 def _guess_ratios(guesses: int, epsilon: float) -> Floats:
-    """By how many of the guesses are right, [guesses + 1]; their mean under the claim is 1."""
+    """Ratio for each number of right guesses, [guesses + 1]; its mean under the claim is 1."""
     counts, claimed = np.arange(guesses + 1), scipy.special.expit(epsilon)
     honest = scipy.stats.binom.logpmf(counts, guesses, claimed)
     logs = []
@@ -223,8 +223,8 @@ def known_noise_e_value(fit: SignalFit, *, claimed: float) -> float:
 
 
 def known_noise_e_values(along: Floats, weight: Floats, *, numbers: int, claimed: float) -> Floats:
-    """Of fits of any shape with so many numbers: `along` is the product over the root of the
-    squares (`SignalFit`). Of fewer than eight numbers nothing is made."""
+    """E-values of fits of any shape with so many numbers: `along` is the product over the root of
+    the squares (`SignalFit`). Fewer than eight numbers give no evidence."""
     if numbers < _FEWEST_NUMBERS:
         return np.ones_like(along)
     claim = _log_likelihood(claimed, along, weight, numbers)
@@ -291,7 +291,7 @@ def _log_likelihood(ratio: float, along: Floats, weight: Floats, numbers: int) -
 
 
 LARGEST_LEAKAGE = 5.0
-"""Beyond it, right guesses would have to be more certain than some thousands can show."""
+"""Above it, right guesses would have to be more certain than some thousands can show."""
 
 _SHARES = (1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01)
 _THRESHOLDS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)

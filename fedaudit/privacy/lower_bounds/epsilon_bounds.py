@@ -43,7 +43,7 @@ is chosen in which the noise is smallest beside the most that a unit can add to 
 least squares, for a unit that is free to choose the sign of what it sends each time. The other half
 of the numbers shows how far a canary comes through and how large the noise in that one sum is.
 Noise is independent over the numbers of a release, so choosing the sum takes nothing from the
-significance; and where noise is as claimed, no sum of releases tells more than all of them.
+significance; and where noise is as claimed, no sum of releases reveals more than all of them.
 
 Coins of canaries guessed from their scores: how many are guessed, and what that refutes.
 """
@@ -114,11 +114,11 @@ class SignalFit:
     """Sums over all numbers that were released, from which the fit follows."""
 
     product: float = 0.0
-    """Of y and x."""
+    """Product of y and x."""
     weight: float = 0.0
-    """Of x and x."""
+    """Product of x and x."""
     squares: float = 0.0
-    """Of y and y."""
+    """Product of y and y."""
     numbers: int = 0
 
     def add(self, *, product: float, weight: float, squares: float, numbers: int) -> None:
@@ -130,7 +130,7 @@ class SignalFit:
 
     @property
     def deviation(self) -> float | None:
-        """Of the noise; None for fewer than two numbers."""
+        """Deviation of the noise; None for fewer than two numbers."""
         if self.numbers < 2:
             return None
         left = self.squares - (self.product**2 / self.weight if self.weight > 0 else 0.0)
@@ -245,7 +245,7 @@ _DRAWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class QuietSum:
-    """The sum of releases that tells most of a unit, by noise that was measured."""
+    """The sum of releases that reveals most of a unit, by noise that was measured."""
 
     weights: Floats
     """[releases]. A unit that chooses its signs adds its own length to the sum."""
@@ -329,7 +329,7 @@ def summed_epsilon(law: ReleaseLaw, lengths: Floats, delta: float) -> float:
 
 def _entered(lengths: Floats, law: ReleaseLaw) -> tuple[Floats, Floats]:
     """Logarithms of chances, and the sums that entering by the law makes of the lengths, each
-    rounded down, which tells less than there is."""
+    rounded down, which shows less than there is."""
     step = float(lengths.sum()) / _SUMMED_STEPS or 1.0
     chances = np.zeros(_SUMMED_STEPS + 1)
     chances[0] = 1.0

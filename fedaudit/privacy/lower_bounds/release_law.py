@@ -23,7 +23,7 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.privacy.accounting.random_allocation import allocation_loss
 
 _MOST = 1e6
-"""Beyond this mu there is no privacy that a figure could tell apart."""
+"""Largest mu: above it there is no privacy that a figure could show."""
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -58,14 +58,14 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 Curve = Callable[[float], float]
-"""From the power of a test to the least chance of a false alarm with which it can be had."""
+"""Maps the power of a test to the least chance of a false alarm with which it can be had."""
 
 _LOSSES = 4000
 """Steps that the losses of one release are rounded to, in the direction that keeps a bound."""
 _CURVE_POINTS = 150
 _LARGEST_LOSS = 60.0
 _LARGEST_EPSILON = 700.0
-"""Beyond about 709 the library's quotient overflows, and its epsilon is infinite: a smaller lower
+"""Above about 709 the library's quotient overflows, and its epsilon is infinite: a smaller lower
 bound still holds, and a report can state it."""
 _MOST_RATIO = 1e3
 _LEAST_RATIO = 1e-6
@@ -97,7 +97,7 @@ class ReleaseLaw:
 
     @property
     def mu(self) -> float:
-        """Of Gaussian differential privacy; of a law that is not sampled."""
+        """Parameter of Gaussian differential privacy; only for a law that is not sampled."""
         return self.ratio * math.sqrt(self.compositions)
 
     def with_ratio(self, ratio: float) -> "ReleaseLaw":

@@ -139,7 +139,7 @@ class PrivacyMechanism(ABC):
     @property
     @abstractmethod
     def uncovered_model(self) -> str | None:
-        """Why no theorem covers the trained model against whoever sees it, and what to change in
+        """Why no theorem covers the trained model against anyone who sees it, and what to change in
         the spec; None where one does."""
 
     @property
@@ -150,7 +150,7 @@ class PrivacyMechanism(ABC):
 
     @property
     def no_client_costs(self) -> str | None:
-        """Why clients have no costs of their own; None where they have."""
+        """Why clients do not have their own costs; None where they have."""
         return None
 
     @property
@@ -161,7 +161,7 @@ class PrivacyMechanism(ABC):
 
     @property
     def noise_is_secret(self) -> bool:
-        """Whether noise comes from the system's entropy, so that nobody can draw it again."""
+        """Whether noise comes from the system's entropy, so that no one can draw it again."""
         match self.spec.privacy.noise:
             case "release":
                 return True

@@ -122,12 +122,12 @@ class _GaussianMechanism(EpsilonMechanism):
         return self.privacy.epsilon_budget
 
     def noise_multiplier(self) -> float | str:
-        """Of one upload or of the sum; with an adaptive clip, of the sum and the count together."""
+        """Multiplier of one upload or the sum; with an adaptive clip, of the sum and the count."""
         return float(self.privacy.noise_multiplier)
 
     @property
     def accountant(self) -> PlanAccountant:
-        """As the spec asks."""
+        """The accountant that the spec asks for."""
         return self.privacy.accountant
 
     def spending_plan(
@@ -256,7 +256,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
         return float(self.privacy.noise_multiplier), clip
 
     def sentences(self) -> list[str]:
-        """Against an observer of the models; the server is trusted."""
+        """State the guarantee against an observer of the models; the server is trusted."""
         privacy = self.privacy
         neighbours, reach = self._neighbours()
         clip, noise = self._clip_and_noise()
@@ -392,7 +392,7 @@ class GaussianLocalMechanism(_GaussianMechanism):
         return projection
 
     def sentences(self) -> list[str]:
-        """Against the server and every later observer."""
+        """State the guarantee against the server and every later observer."""
         privacy = self.privacy
         return [
             "Formal. All that a client sends satisfies (epsilon, delta)-differential privacy, "
@@ -449,7 +449,7 @@ class GaussianDistanceMechanism(PrivacyMechanism):
     no_client_costs: ClassVar[str] = _WHY
 
     def noise_multiplier(self) -> float | str:
-        """Of the sum at a distance of 1."""
+        """Noise multiplier of the sum at a distance of 1."""
         return float(self.privacy.noise_multiplier)
 
     def inputs(

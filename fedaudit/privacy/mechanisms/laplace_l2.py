@@ -202,7 +202,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
     def guarantee(
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
-        """Against the server, between datasets whose uploads are a given distance apart."""
+        """The guarantee against the server, between datasets with uploads at a given distance."""
         privacy = self.privacy
         sentences = release_sentences(
             privacy,
@@ -233,7 +233,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         return of_the_run(found, self.spec)
 
     def stack_traits(self) -> tuple[object, ...]:
-        """Whether layers have noise of their own."""
+        """Whether each layer has its own noise."""
         return (self.privacy.per_layer,)
 
     def limits(self) -> list[str]:
@@ -255,14 +255,14 @@ class LaplaceL2Mechanism(PrivacyMechanism):
 
     @property
     def _label(self) -> GuaranteeLabel:
-        """With a fixed radius and no clip, nothing is proven beyond the radius."""
+        """The label: with a fixed radius and no clip, nothing is proven beyond the radius."""
         kind = self.guarantee_kind
         if kind == "formal" and self.privacy.clip is None:
             return "formal within the radius"
         return kind
 
     def _conditions(self, layers: Sizes) -> dict[str, str]:
-        """Of a proven figure, what the datasets must share for it to bound them."""
+        """What the datasets must share for a proven figure to bound them."""
         if self.guarantee_kind != "formal":
             return {}
         alike = _SAME_HYPOTHESIS if self.spec.training.hypotheses > 1 else None

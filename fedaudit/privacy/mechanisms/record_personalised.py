@@ -146,7 +146,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     @property
     def no_client_costs(self) -> str | None:
-        """Records pay, and clients do not; without noise nobody pays."""
+        """Records pay, and clients do not; without noise no one pays."""
         return _NO_COST_WITHOUT_NOISE if self._is_without_noise else _NO_COST_OF_GROUPS
 
     adjacency: ClassVar[Adjacency] = RECORD_ADJACENCY
@@ -214,7 +214,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
-        """From the plan, or else from public numbers alone as far as these suffice."""
+        """Project costs from the plan, or from public numbers alone as far as these suffice."""
         if self._is_without_noise:
             return unbounded_projection(NO_NOISE)
         projection = Projection(None, None, reasons=dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE))
@@ -250,14 +250,14 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def guarantee(
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
-        """For every record with an epsilon of its own; none for the baseline without noise."""
+        """The guarantee for records with their own epsilon; none for the baseline without noise."""
         if self._is_without_noise:
             name, unit = self.facts.name, self.facts.unit
             return no_guarantee(name, unit=unit, statement=_NOTHING_HIDDEN)
         return super().guarantee(n=n, epsilons=epsilons, planned=planned, layers=layers)
 
     def sentences(self) -> list[str]:
-        """Against the server too, because clients add the noise themselves."""
+        """State the guarantee, against the server too, because clients add the noise themselves."""
         privacy, rate = self.privacy, self._client_rate
         label = "Formal" if self.guarantee_kind == "formal" else "Heuristic"
         found = [

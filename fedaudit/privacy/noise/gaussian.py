@@ -66,9 +66,9 @@ def unit_gaussian(source: Source, *, n: int, round_: ArrayLike, counters: ArrayL
 def drawn_normals(
     source: Source, *, purpose: Purpose, n: int, round_: ArrayLike, counters: ArrayLike
 ) -> Floats:
-    """As `unit_gaussian`, for a purpose."""
+    """The noise of `unit_gaussian`, for a purpose."""
     words = source.wide_words(purpose=purpose, round_=round_, counters=counters, count=n + n % 2)
-    # Of a million parameters, fresh memory takes as long as the numbers in it.
+    # With a million parameters, fresh memory takes as long as the numbers in it.
     into = words.view(np.float64) if words.flags.writeable and words.flags.c_contiguous else None
     return wide_normals(words, into)[..., :n]
 
@@ -198,12 +198,12 @@ class LocalGaussian:
 
     @cached_property
     def deviation(self) -> Tensor:
-        """Of the noise on every component: float64 [cells, 1, 1]."""
+        """Deviation of the noise on every component: float64 [cells, 1, 1]."""
         return (self.noise_multiplier * self.clip)[..., None]
 
     @cached_property
     def spacing(self) -> Tensor:
-        """Of the grid that uploads lie on: float64 [cells, 1, 1]."""
+        """Spacing of the grid of uploads: float64 [cells, 1, 1]."""
         return grid_spacing(self.deviation)
 
     def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -225,7 +225,7 @@ class CentralGaussian:
 
     With k hypotheses a client's message is a vector of k * n numbers, zero but for the block of the
     hypothesis that it chose itself. Its norm is that of the one update, so the sensitivity stays
-    `clip`, and noise goes on all k blocks, those that nobody chose included.
+    `clip`, and noise goes on all k blocks, those that no one chose included.
     """
 
     clip: Tensor

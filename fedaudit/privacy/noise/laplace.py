@@ -74,7 +74,7 @@ def unit_laplace(source: Source, *, n: int, round_: ArrayLike, counters: ArrayLi
 def unit_layers(
     source: Source, *, sizes: Sequence[int], round_: ArrayLike, counters: ArrayLike
 ) -> Floats:
-    """As `unit_laplace`, with a draw of its own for each of the layers, which have these sizes.
+    """The noise of `unit_laplace`, drawn separately for each of the layers, which have these sizes.
 
     A single layer gets the noise of the whole vector.
     """
@@ -89,7 +89,7 @@ def unit_layers(
 
 
 def _squared_length(vectors: Floats) -> Floats:
-    """As `np.square(vectors).sum(-1)`, which adds by halves of these sizes; with little memory."""
+    """Compute `np.square(vectors).sum(-1)`, by halves of these sizes, with little memory."""
     size = vectors.shape[-1]
     if size <= _PART:
         found: Floats = np.square(vectors).sum(-1)
@@ -99,7 +99,7 @@ def _squared_length(vectors: Floats) -> Floats:
 
 
 def layer_slices(sizes: Sequence[int]) -> list[slice]:
-    """Where each of the layers lies in the vector that they make up end to end."""
+    """Where each of the layers is in the vector that they make up end to end."""
     ends = list(accumulate(sizes))
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
@@ -162,7 +162,7 @@ class Sanitiser:
     """SanitizeUpdate for a stack of cells; every tensor float64 [cells, 1]."""
 
     n: int
-    """Parameters of the vector that has noise of its own."""
+    """Parameters of a vector with its own noise."""
     noise_scale: Tensor
     """nu / n: times the radius it is 1/epsilon."""
     fixed_radius: Tensor | None
@@ -173,7 +173,7 @@ class Sanitiser:
 
     @cached_property
     def spacing(self) -> Tensor:
-        """Of the grid that uploads lie on: float64 [cells, 1, 1].
+        """Spacing of the grid of uploads: float64 [cells, 1, 1].
 
         By the standard deviation of a component, which is sqrt(n + 1) / epsilon, at the fixed
         radius. An adaptive one follows from the update, and so would its grid: there it is the
@@ -199,8 +199,8 @@ class Sanitiser:
     def compiled(
         self, start: Tensor, updated: Tensor, unit_noise: Floats
     ) -> tuple[Tensor, Tensor, Tensor] | None:
-        """As by a call, and whether an upload is finite, bool [cells, clients], by the compiled
-        kernel; None where there is none, or where vectors are too long for it."""
+        """Do what a call does, by the compiled kernel, and say whether an upload is finite, bool
+        [cells, clients]; None where there is no kernel, or where vectors are too long for it."""
         library = kernels()
         cells, clients, n = updated.shape
         if library is None or updated.device.type != "cpu" or n > SHORT:
@@ -335,7 +335,7 @@ def whole_norm(lengths: Tensor) -> Tensor:
 def release_layers_in_place(
     sanitise: LayerSanitiser, start: Tensor, updated: Tensor, unit_noise: Floats
 ) -> Tensor:
-    """As `release_in_place`, layer by layer. Returns the radii, float64 [1, 1, layers]."""
+    """Run `release_in_place` layer by layer. Returns the radii, float64 [1, 1, layers]."""
     slices = layer_slices(sanitise.sizes)
     lengths = torch.stack(
         [square_root(squared_distances(updated[None, own], start[own])) for own in slices], dim=-1

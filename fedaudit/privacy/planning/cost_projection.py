@@ -75,7 +75,7 @@ class TargetedFigure:
     name: Literal["epsilon", "leakage"]
     """Also the target's field below `privacy.target`."""
     terms: str
-    """Of what it is the figure, in words."""
+    """What the figure measures, in words."""
     figures: tuple[Figure, ...]
     """The last one counts. Each is a quicker approximation of the next: its result is where the
     search for the next begins."""
@@ -413,9 +413,9 @@ def mean_cohort(cohort: Cohort, training_clients: int) -> float:
 
 
 def _laplace_ratio(privacy: LaplaceL2, sizes: Sequence[int]) -> float | None:
-    """Of one release; None where nothing bounds an update. An adaptive radius is the norm of the
-    update, or of each layer's part of it, whose squares add up to that of the whole, so that the
-    smallest layer's factor bounds it; a fixed one holds for every layer."""
+    """Ratio of one release; None where nothing bounds an update. An adaptive radius is the norm of
+    the update, or of each layer's part of it, whose squares add up to that of the whole, so that
+    the smallest layer's factor bounds it; a fixed one holds for every layer."""
     nu = float(privacy.noise_multiplier)
     if privacy.radius == "adaptive":
         return nu * math.sqrt((min(sizes) + 1) / min(sizes))

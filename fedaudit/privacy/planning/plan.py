@@ -2,7 +2,7 @@
 
 A composition is one thing that leaves with noise on it: a round of `gaussian-central`, an upload
 of a `gaussian-local` client, a round of `record-personalised`. Everything is known before the run,
-so that training counts compositions only and whoever keeps the ledger looks epsilon up.
+so that training counts compositions only and the keeper of the ledger looks epsilon up.
 
 The plan's subjects, who are charged:
 
@@ -65,7 +65,7 @@ class SpendingPlan:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Against whom epsilon is counted, in a fixed order."""
+        """Observers against whom epsilon is counted, in a fixed order."""
         return tuple(self.lines)
 
     def line(self, observer: Observer, subject: int = 0) -> EpsilonCurve:

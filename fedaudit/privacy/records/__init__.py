@@ -1,1 +1,1 @@
-"""Records with budgets of their own: plans, sampling rates, spending."""
+"""Records with their own budgets: plans, sampling rates, spending."""

@@ -3,7 +3,7 @@
 The spending of a record grows with its rate, and the function is the same for all records of a
 run, made of public numbers. So it is tabulated, as densely as the answer needs, and every record
 gets the largest rate of the table whose spending does not pass its budget. The table is the
-accountant's own answer at these rates, not a fit: nobody overspends.
+accountant's own answer at these rates, not a fit: no record overspends.
 
 Rates are multiples of 2^-32 and exact in float32: a 32-bit random word against such a rate is a
 coin with exactly that chance.
@@ -50,7 +50,7 @@ _ROUNDING = 1 - 1e-11
 
 
 class SamplingRates(NamedTuple):
-    """Of every record; arrays [records]."""
+    """Rates of every record; arrays [records]."""
 
     rates: Floats
     """0 where the record is never sampled."""
@@ -90,7 +90,7 @@ def _table(run: TwoStageRun, wanted: Floats) -> tuple[Floats, Floats]:
 
     Neighbours around every wanted budget differ by at most `_RATIO`. The budgets only say which
     cells of a coarse table, the same for everybody, are refined, and a cell is refined by the
-    run's public numbers alone: a record more or less changes nobody else's rate.
+    run's public numbers alone: a record more or less changes no other record's rate.
     """
     coarse = np.unique(sampling_grid(np.geomspace(_GRID, 1, _COARSE_RATES)))
     rates, spends = coarse, run.epsilons(coarse)
@@ -173,7 +173,7 @@ class RecordPlan:
     rates: Floats
     """The chance of each record in each step; 0 where it is left out."""
     rounds: Ints
-    """For how many rounds the record stays, whether or not its client takes part in them."""
+    """Rounds for which the record stays, whether or not its client takes part in them."""
     spends: Floats
     """The epsilon of each record against the settings' observer; infinite without noise."""
     budgets: Floats

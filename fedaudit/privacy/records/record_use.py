@@ -1,7 +1,7 @@
 """How a spec uses the records of a federation: their budgets and their coins. No torch.
 
 Budgets are given in a column of the data, or drawn from a distribution of rPDP-FL (CCS 2024) and
-clipped to a range. Each record has random numbers of its own, by its key, so adding or removing a
+clipped to a range. Each record has its own random numbers, by its key, so adding or removing a
 record changes no other budget.
 
 Every record tosses its own coin in every step, so a batch may be empty; it still gets noise and
@@ -360,14 +360,14 @@ class RecordSpending:
         ]
 
     def lines(self) -> dict[Observer, tuple[EpsilonCurve, ...]]:
-        """By observer, one curve for each group: that of the record that spends most."""
+        """For each observer one curve for each group: that of the record that spends most."""
         groups = [self._lines(group) for group in range(len(self.groups))]
         return {
             observer: tuple(lines[observer] for lines in groups) for observer in RECORD_OBSERVERS
         }
 
     def _lines(self, group: int) -> dict[Observer, EpsilonCurve]:
-        """By observer; the events are the same against all, so one list of them is enough."""
+        """The curve for each observer; events are the same against all, so one list is enough."""
         repeated_events = self._repeated_events(group)
         counts = np.arange(self.rounds + 1)
         tables = {

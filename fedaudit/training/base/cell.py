@@ -42,7 +42,7 @@ class LengthClass:
     clients: NDArray[np.int64]
     """Indices in the federation, ascending."""
     rows: int
-    """Of the longest of them."""
+    """Rows of the longest of them."""
 
 
 def are_even(counts: NDArray[np.int64]) -> bool:
@@ -209,10 +209,10 @@ class Splits:
     validation: NDArray[np.int64]
     """[cells, clients]; where rows are held out, indices among the clients that have such rows."""
     _scored: tuple[NDArray[np.bool_], ...] | None
-    """By cell, the rows of its validation clients, client after client; None where every row is
-    scored, by a choice made without it."""
+    """For each cell, the rows of its validation clients, client after client; None where every row
+    is scored, by a choice made without it."""
     _first: tuple[NDArray[np.int64], ...]
-    """By cell, where the rows of each validation client begin: [clients + 1]."""
+    """For each cell, where the rows of each validation client begin: [clients + 1]."""
 
     def scored(
         self, clients: NDArray[np.int64], positions: Sequence[int], *, rows: int

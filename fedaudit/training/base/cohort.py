@@ -36,7 +36,7 @@ def client_coins(source: Source, *, round_: ArrayLike, clients: Ints, rate: floa
 _BLOCK_ROUNDS = 64
 _STRIDE_ROUNDS = 16
 _LEAST_ROUNDS = 8
-"""Of a stack however large, where they fit: what a call costs by itself is shared by so many."""
+"""Fewest rounds of a stack, where they fit: so many share the fixed cost of a call."""
 _BLOCK_ELEMENTS = 1 << 21
 
 
@@ -76,7 +76,7 @@ class Draws:
         return EntropySource(seed) if self.secret else CounterSource(seed)
 
     def public(self, *trailing: int) -> Source:
-        """As `source`, repeatable even where the rest is secret: for numbers that protect no
+        """Return `source`, repeatable even where the rest is secret: for numbers that protect no
         one."""
         return CounterSource(self.seeds.reshape(-1, *trailing))
 

@@ -405,14 +405,14 @@ class RecordSteps:
     def _noise(
         self, source: Source, numbers: Ints, records: SiloRecords
     ) -> Iterable[Tensor | None]:
-        """Of each step, float64 [silos, n] with standard deviation 1; None where none is added."""
+        """Noise of each step, float64 [silos, n] with deviation 1; None where none is added."""
         if not self._deviations(records).any():
             return [None] * len(numbers)
         noise = unit_gaussian(source, n=self.gradients.n, round_=numbers, counters=records.silos)
         return torch.from_numpy(noise).to(records.features.device)
 
     def _deviations(self, records: SiloRecords) -> Tensor:
-        """Of each silo's noise, float64 [silos, 1]; 0 is no privacy."""
+        """Deviation of each silo's noise, float64 [silos, 1]; 0 is no privacy."""
         noisy = records.noise_multipliers > 0
         deviations = np.zeros((len(noisy), 1))
         deviations[noisy, 0] = records.noise_multipliers[noisy] * self.clip

@@ -46,7 +46,7 @@ class TrainingRecords:
     row: NDArray[np.int64]
     """The record's place among its client's rows in the federation."""
     place: NDArray[np.int64]
-    """Where the record lies in the federation's arrays [rows]."""
+    """Where the record is in the federation's arrays [rows]."""
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -63,7 +63,7 @@ class ValidationRows:
     client_of: NDArray[np.int64]
     """[rows]: the place of the row's client among `clients`."""
     place: NDArray[np.int64]
-    """[rows]: where the row lies in the federation's arrays."""
+    """[rows]: where the row is in the federation's arrays."""
     scored: NDArray[np.bool_]
     """[rows]: those that count for figures other than the selection loss."""
     by_client: bool

@@ -95,7 +95,7 @@ class Followed:
     improved: Ints
     """The position of the round that is now the best; -1 where an earlier one still is."""
     ends: Mapping[int, RunEnd]
-    """Of runs that ended: why."""
+    """Why each run that ended did so."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ class RoundRecord:
     """One round of one experiment; arrays are aligned with `subjects`."""
 
     round: int
-    """From 1 to T."""
+    """Number of the round, from 1 to T."""
     release: int
     """0, unless a run with `release` noise repeated the round after an interruption."""
     subjects: Ints32
@@ -375,6 +375,6 @@ class FinalResult(ScoredFigures):
     predicted: Mapping[str, PredictedRows] = field(default_factory=dict)
     """Attribute -> the scored rows that `fairness` counts, one by one. Confidential."""
     records: RecordTable | None = None
-    """Of `record-personalised`: every record's own figures. Confidential."""
+    """Every record's own figures for `record-personalised`. Confidential."""
     by_client: ClientScores | None = None
     """The same rows by their clients; None for a run that has not been scored."""

@@ -28,7 +28,7 @@ from fedaudit.utility import (
 # given as true positives, false positives, true negatives, false negatives.
 _GIVEN = (3, 1, 0, 2)
 _DIRECTIONS = {"ge": 1.0, "le": -1.0}
-"""For rules about a number: on which side of the bound the outcome is favourable."""
+"""On which side of the bound the outcome of a rule about a number is favourable."""
 
 
 class GroupCounter:
@@ -129,7 +129,7 @@ class GroupCounter:
         return self._count(predictions, taken, slot, slots=slots, scored=scored)
 
     def nothing(self, slots: int) -> dict[str, Ints]:
-        """As `count` where no row is counted."""
+        """What `count` returns where no row is counted."""
         if not self.attributes:
             return {}
         sizes = zip(self.attributes, self._groups, strict=True)
@@ -158,7 +158,7 @@ class GroupCounter:
         return counts
 
     def _compiled(self, predictions: Floats32, columns: Ints) -> dict[str, Ints] | None:
-        """As `count`, by the compiled kernel; None without it."""
+        """Do what `count` does by the compiled kernel; None without it."""
         library = kernels()
         if library is None:
             return None
@@ -202,7 +202,7 @@ class GroupCounter:
         if kept is None or kept.rows != rows or not np.array_equal(kept.columns, columns):
             number = np.arange(rows)[:, np.newaxis, np.newaxis]
             index = np.where(number < self._counts[columns], self._first[columns] + number, -1)
-            # In the order in which predictions lie in memory, row by row: arithmetic between
+            # In the order of predictions in memory, row by row: arithmetic between
             # arrays that lie alike takes them from end to end.
             taken = _Taken(
                 np.moveaxis(self._places.take(index, axis=1, mode="wrap"), 1, -1),
@@ -231,7 +231,7 @@ class RowPlaces(NamedTuple):
     """Some clients' rows, client after client."""
 
     place: Ints
-    """[rows]: where each lies in the stack's data, all clients' rows end to end."""
+    """[rows]: where each is in the stack's data, all clients' rows end to end."""
     client: Ints
     """[rows], ascending: whose it is, as a place among these clients."""
     clients: int
@@ -307,7 +307,7 @@ class ScoredRows:
     predictions: NDArray[np.generic]
     """The predicted target (scaled), or the predicted class."""
     logits: Floats32 | None
-    """Of the second of two classes; None for other targets."""
+    """Logits of the second of two classes; None for other targets."""
     values: Floats
     """The training loss of each row, before any root."""
     hypotheses: Ints | None
@@ -318,7 +318,7 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class FinalGroups:
-    """By sensitive attribute; see `FinalResult`."""
+    """The final groups, keyed by sensitive attribute; see `FinalResult`."""
 
     scores: dict[str, GroupScores]
     rows: ScoredRows
@@ -408,7 +408,7 @@ def against_constant(cell: Cell, rows: ScoredRows) -> ConstantComparison:
     outcome, true_outcome = _outcomes(cell, rows, place, counted)
     hypothesis = np.zeros(len(client), dtype=np.int64)
     if cell.spec.training.method.personalises:
-        hypothesis = client.astype(np.int64)  # each client's model may be a constant of its own
+        hypothesis = client.astype(np.int64)  # each client's model may be its own constant
     elif rows.hypotheses is not None:
         hypothesis = rows.hypotheses[counted].astype(np.int64)
     # As everywhere in the report, a row that no rule judges is in no group.

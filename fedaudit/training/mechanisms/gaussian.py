@@ -61,8 +61,8 @@ class ServerNoise:
 
 @dataclass(frozen=True)
 class LargestDistance:
-    """Between two clients' models: the mean over layers of the Euclidean distances within each
-    (Sainz-Pardo Diaz et al. 2026, section 6), of what they sent before it is clipped."""
+    """Largest distance of two clients' models before clipping: the mean over layers of the
+    Euclidean distances within each (Sainz-Pardo Diaz et al. 2026, section 6)."""
 
     layers: tuple[int, ...]
     """Parameters of each layer."""
@@ -88,7 +88,7 @@ class TrustedServer:
     n: int
     k: int
     noise_multiplier: Tensor
-    """Of the updates alone, where an adaptive clip uses part of the whole."""
+    """Noise multiplier of the updates alone, where an adaptive clip uses part of the whole."""
     denominators: Tensor
     """Clients that fill a block on average, if all blocks were filled alike."""
     expected: float

@@ -55,7 +55,7 @@ def record_protection(
 
 
 def _noise_multipliers(plan: RecordPlan, clients: int) -> Floats:
-    """Of each client; zeros only where the plan says that there is no noise at all."""
+    """Multiplier of each client; zeros only where the plan has no noise at all."""
     if plan.runs is None:
         return np.zeros(clients)
     noise = np.array([run.noise_multiplier for run in plan.runs])

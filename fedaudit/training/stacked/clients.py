@@ -60,7 +60,7 @@ class StackData:
         self.federations = federations
         self.offsets = np.array([offsets[id(cell.federation)] for cell in cells], dtype=np.int64)
         self._rows_of = np.concatenate([part.counts for part in federations])
-        # Of clients that all need as many rows none has to be looked at.
+        # If all clients need as many rows, none has to be examined.
         ends = (self._rows_of.min(), self._rows_of.max())
         shortest, longest = (lane_rows(int(rows), trims=True) for rows in ends)
         self._trims = trims and shortest < longest
@@ -126,8 +126,8 @@ def _packed(federations: Sequence[Federation], trims: bool) -> Floats32:
 
 
 def lane_rows(longest: int, *, trims: bool) -> int:
-    """To how many rows clients are padded of whom the longest has so many: with `trims` to the
-    smallest power of two that is not below it."""
+    """Rows to which clients are padded of whom the longest has `longest`: with `trims` the smallest
+    power of two that is not below it."""
     return 1 << (longest - 1).bit_length() if trims else longest
 
 

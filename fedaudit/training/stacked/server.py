@@ -130,7 +130,7 @@ def _sums(uploads: Tensor, present: Tensor, assigned: Tensor, *, k: int) -> tupl
 def _sums_on_device(
     uploads: Tensor, present: Tensor, assigned: Tensor, *, k: int
 ) -> tuple[Tensor, Tensor]:
-    """As `_sums`, by masks."""
+    """Compute `_sums` by masks."""
     labels = torch.arange(k, device=assigned.device)
     member = (assigned[:, None] == labels[:, None]) & present[:, None]
     columns = torch.where(present[:, None], uploads.transpose(1, 2), 0.0).double()
@@ -308,7 +308,7 @@ def compiled_clusters(
 def compiled_separation(
     theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor
 ) -> Tensor | None:
-    """As `separation`; None where there is no kernel, or where vectors are too long for it."""
+    """Compute `separation`; None where there is no kernel, or where vectors are too long for it."""
     library = kernels()
     if library is None or theta.device.type != "cpu" or theta.shape[2] > SHORT:
         return None

@@ -123,7 +123,7 @@ class Sent:
     chosen: Tensor
     """int64: the hypothesis that the client started from."""
     uploads: Tensor
-    """As `Learned.updated`."""
+    """Uploads as in `Learned.updated`."""
     present: Tensor
     """bool: whether the upload was released."""
     radii: Tensor | None
@@ -166,7 +166,7 @@ class Scoring:
     sizes: Tensor
     """[rows, k]: uploads in each cluster."""
     tuned: bool = True
-    """As in `Measure`."""
+    """Same as in `Measure`."""
 
 
 class Learner:
@@ -183,7 +183,7 @@ class Learner:
     def learn(
         self, theta: Tensor, lanes: Lanes, *, batches: Source, rounds: Ints, clients: Ints
     ) -> Learned:
-        """From hypotheses theta [cells, k, n], for `clients` [cells, clients], whose data are
+        """Train from hypotheses theta [cells, k, n], for `clients` [cells, clients], whose data are
         `lanes`, in `rounds` [cells]; `batches` draws the order of their rows."""
         chosen = choose_hypotheses(self.network, theta, lanes, self.loss)
         start = own_hypotheses(theta, chosen)
@@ -255,7 +255,7 @@ class Engine(ABC):
         """A round whose hypotheses are averages, with those that the server makes of them."""
         if self._moves is None or moments is None:
             return found
-        # Of a trusted server's sums it is secret whether anybody is in them, and all were released.
+        # Whether anyone is in a trusted server's sum is secret, and all sums were released.
         moved = torch.ones_like(found.sizes) if found.sent is None else found.sizes
         hypotheses, moments = self._moves(
             found.before, found.hypotheses, moments, moved=moved > 0, relocated=found.relocated

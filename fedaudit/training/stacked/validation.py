@@ -242,7 +242,7 @@ class Figures:
     counts: dict[str, Ints]
     """Attribute -> [cells, groups, 4], or [cells, clients, groups, 4] per client."""
     final: FinalGroups | None = None
-    """Of the only cell, per client."""
+    """Final groups of the only cell, for each client."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class Measure:
     def __call__(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
         """Scores hypotheses theta [cells, k, n]; `largest` as in `evaluate`.
 
-        Where clients make models of their own: not `tuned` is before their first step.
+        Where clients make their own models: not `tuned` is before their first step.
         """
         if self.personal is None:
             return evaluate(self.network, theta, lanes, self.loss, largest)
@@ -270,7 +270,7 @@ def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
     within = lanes.mask[:, 0].T.cpu().numpy() > 0
 
     def flat(values: Tensor) -> NDArray[Any]:
-        """Of values [rows, 1, clients]: [the clients' rows]."""
+        """Flatten values [rows, 1, clients] to [the clients' rows]."""
         return values[:, 0].T.cpu().numpy()[within]
 
     chosen = evaluation.scores.chosen
