@@ -19,7 +19,7 @@ import httpx
 MAX_URL_CHARACTERS = 2000
 
 _GLOBAL_UNICAST = ip_network("2000::/3")
-"""All that is routed on the internet today; what maps or translates to IPv4 lies outside of it."""
+"""All that is routed on the internet today; what maps or translates to IPv4 is outside of it."""
 _WRAPPED = (ip_network("2002::/16"), ip_network("2001::/32"))
 """6to4 and Teredo wrap an IPv4 address that would not be checked."""
 _PRIVATE = tuple(
@@ -126,7 +126,7 @@ def _seconds(text: str, now: datetime) -> float | None:
 
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""From a host and a port to addresses. Raises OSError."""
+"""Maps a host and a port to addresses. Raises OSError."""
 
 _MAX_ANSWER_BYTES = 1024
 _MAX_ADDRESSES = 8

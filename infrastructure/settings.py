@@ -79,7 +79,7 @@ def read_sources_map(path: Path) -> SourcesMap:
     if not isinstance(root, yaml.MappingNode):
         raise SourcesMapError(
             f"{path} holds no mapping; write lines such as `folder: [project, other]`, or `{{}}` "
-            "for files that are nobody's"
+            "for files that no project owns"
         )
     found: dict[tuple[str, ...], _Entry] = {}
     for key, value in root.value:

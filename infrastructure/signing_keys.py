@@ -89,7 +89,7 @@ def rotate_key_file(path: Path) -> Path:
     try:
         if not retired.exists():
             write_through(retired, content, mode=0o600)
-        # First the public half: a process that is killed here leaves a key that nobody has.
+        # First the public half: a process that is killed here leaves a key that no one has.
         write_through(aside, new.public.pem.encode() + known, mode=0o644)
         aside.replace(public)
         # The key comes last: a file that was cut off anywhere holds none.
@@ -117,7 +117,7 @@ def ensure_key_file(path: Path) -> None:
 
 
 def public_file(path: Path) -> Path:
-    """Where the public half of a key stands."""
+    """Where the public half of a key is."""
     return path.with_name(f"{path.name}.pub")
 
 

@@ -112,7 +112,7 @@ class RunLoop:
         for position, result in self._held.items():
             self._succeed(position, result)
 
-    # -- noise that nobody can draw again ---------------------------------------------------------
+    # -- noise that no one can draw again ---------------------------------------------------------
 
     def _charge_interrupted(self, position: int) -> int:
         """Charges interrupted rounds, which run again under a new release number; returns the last

@@ -16,7 +16,7 @@ from api.http.observation import Middleware, on_start
 from api.http.problems import ProblemError, allowed_methods, problem_response
 
 RATE_LIMIT = "rate_limit_headers"
-"""In a request's state: headers that state what is left of its project's quota."""
+"""Name in a request's state of the headers that state what is left of its project's quota."""
 NAMES_PEOPLE = "names_people"
 """In a request's state: whether a proxy sent it whose headers say who people are."""
 _PATIENCE_SECONDS = 5.0
@@ -38,7 +38,7 @@ class Upload:
 
 class BodyLimit(Middleware):
     """Refuses bodies above a number of bytes: at once where their length is stated, else counted.
-    Uploads, which are the bodies of some paths that are no JSON, have limits of their own."""
+    Uploads, which are the bodies of some paths that are no JSON, have other limits."""
 
     def __init__(self, app: ASGIApp, *, largest_bytes: int, uploads: Mapping[str, Upload]) -> None:
         """`uploads`: by path."""

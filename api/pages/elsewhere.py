@@ -29,7 +29,7 @@ router = APIRouter()
 log = structlog.get_logger()
 
 _SECONDS = 600
-"""For so long a person may take at the provider."""
+"""How long a person may take at the provider."""
 
 
 @router.get("/sign-in/elsewhere")

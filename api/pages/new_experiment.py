@@ -35,7 +35,7 @@ _ROUTE = "POST /experiments/new"
 _MAX_FEDERATIONS = 200
 _BUSY = (429, 503)
 _SENT_BEFORE = (
-    "this form was submitted before with other values, and that experiment stands; press Submit "
+    "this form was submitted before with other values, and that experiment remains; press Submit "
     "again to queue the present values as another one"
 )
 

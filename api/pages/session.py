@@ -28,7 +28,7 @@ from models.vocabulary import Scope
 COOKIE = "fedaudit_session"
 SESSION_SECONDS = 12 * 3600
 ELSEWHERE_SECONDS = 8 * 3600
-"""Of people who signed in elsewhere: so long the groups hold that were stated for them."""
+"""How long the stated groups hold of people who signed in elsewhere."""
 CSRF_FIELD = "csrf"
 HOME = "/"
 

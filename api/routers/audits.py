@@ -116,7 +116,7 @@ def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
 
 @router.get("/{audit_id}")
 def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
-    """One audit: how it stands, and what is to be mended where it failed."""
+    """One audit: its status, and what to correct where it failed."""
     with call.reading() as session:
         return audit_body(_find_audit(session, call.caller, audit_id), caller=call.caller)
 

@@ -169,7 +169,7 @@ def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentP
 _BATCH = 500
 _PAUSE_SECONDS = 0.25
 _READS_A_SECOND = 80.0
-"""For all streams of this process together: with many streams each polls less often."""
+"""Polls of all streams of this process together: with many streams each polls less often."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class AlteredEntriesError(ProblemError):
 
 @dataclass(frozen=True, eq=False)
 class LedgerState:
-    """One ledger after so many entries. Nobody changes it: a round makes another."""
+    """One ledger after so many entries. It never changes: a round makes another."""
 
     project_id: str
     terms: LedgerTerms

@@ -121,7 +121,7 @@ class Resources:
             log.warning("storage not tidied", detail=str(error)[:200])
 
     def remove_expired_uploads(self) -> None:
-        """Remove tables that nobody registered in time. Raises StorageError."""
+        """Remove tables that no one registered in time. Raises StorageError."""
         with self.database.read() as session:
             expired = UploadRepository(session).expired(_EXPIRED_AT_ONCE)
         for upload in expired:

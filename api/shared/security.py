@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 _SECONDS = 60
 _READING = ("GET", "HEAD")
 SCHEMA_SECONDS = 2.0
-"""For so long a schema that was right is taken to be right."""
+"""How long a schema that was right is taken to be right."""
 
 
 def count_request(resources: Resources, project_id: str, scope: MutableMapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ class Caller:
     elsewhere: bool = False
     """Whether it is a person who signed in elsewhere; their groups give the scopes."""
     ends_at: float = math.inf
-    """Until when a token holds, in seconds since 1970."""
+    """When a token expires, in seconds since 1970."""
 
     @classmethod
     def of(cls, key: ApiKey, *, secret_hash: str | None = None) -> Self:

@@ -263,8 +263,8 @@ def _show(found: "ReplayReport", *, guaranteed: bool) -> None:
         table = Table("stage", "check", "round", "times", "allowed", "measured", box=None)
         for one in found.findings:
             round_ = "all" if one.round is None else str(one.round)
-            told = (one.stage, one.check, round_, str(one.times), one.allowed, one.measured)
-            table.add_row(*map(escape, told))
+            cells = (one.stage, one.check, round_, str(one.times), one.allowed, one.measured)
+            table.add_row(*map(escape, cells))
         console.print(table)
     elif not (guaranteed and found.rounds):
         console.print(

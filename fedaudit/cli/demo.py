@@ -123,7 +123,7 @@ def _report(client: Client, experiment: Json, out: Path) -> dict[str, Any]:
 
 @contextmanager
 def _service(data_dir: Path) -> Iterator[dict[str, str]]:
-    """`fedaudit up` as a process of its own: its address, its key and its data folder."""
+    """`fedaudit up` as a separate process: its address, its key and its data folder."""
     own = (DATABASE_URL, BROKER_URL)  # the demonstration keeps to its folder, whatever is set
     environment = {name: value for name, value in os.environ.items() if name not in own}
     command = python_module("fedaudit.cli.main", "up", "--json", "--data-dir", str(data_dir))

@@ -346,7 +346,7 @@ def federations_erase(
     federation_id: FederationId,
     *,
     reference: Annotated[
-        str | None, typer.Option(help="What you call the request; it stands in the receipt.")
+        str | None, typer.Option(help="What you call the request; the receipt shows it.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write the signed receipt, as JSON.")

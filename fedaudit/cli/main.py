@@ -33,7 +33,7 @@ def _places() -> dict[str, Place]:
 _OF_WORKERS = ("fairlearn", "sklearn", "torch")
 """Modules that the extra `worker` brings; all others are those of `service`."""
 PLACES = _places()
-"""By the name of the command or group."""
+"""Keyed by the name of the command or group."""
 
 
 class _Commands(TyperGroup):

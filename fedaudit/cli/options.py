@@ -116,7 +116,7 @@ def _read_text(source: str) -> str:
 
 
 def explain(errors: "Sequence[FieldError]") -> str:
-    """Every fault on a line of its own: the field as a JSON pointer, and the remedy."""
+    """Every fault on its own line: the field as a JSON pointer, and the remedy."""
     lines = [f"  {error.pointer or '(the whole)'}: {error.message}" for error in errors]
     return "\n".join(["what was given cannot be used:", *lines])
 

@@ -22,7 +22,7 @@ from fedaudit.publishing.publication import (
 )
 
 _MLFLOW_SETTINGS = {
-    # A mistyped address is told within seconds rather than minutes.
+    # A mistyped address is reported within seconds rather than minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     # Otherwise on standard output, in front of our JSON.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",

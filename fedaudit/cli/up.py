@@ -262,7 +262,7 @@ def _refuse_key(data_dir: Path) -> NoReturn:
 
 
 def _status(url: str, **headers: str) -> int | None:
-    """The status of an answer; None where nobody answers."""
+    """The status of an answer; None where no answer comes."""
     import httpx
 
     try:
@@ -344,7 +344,7 @@ def worker(
     installation = Installation.choose(data_dir, sources_dir=sources_dir)
     environment = {"OMP_NUM_THREADS": "1", **installation.environment}
     if len(devices) == 1:
-        # The worker takes this process's place, so that whoever supervises it sees it directly.
+        # The worker takes this process's place, so that its supervisor sees it directly.
         command = python_module("workers", "--device", devices[0])
         os.execve(command[0], command, environment)
     services = [
@@ -369,7 +369,7 @@ def migrate(*, data_dir: DataDir = None) -> None:
 
 
 def _check(supervisor: Supervisor, services: Sequence[Service]) -> None:
-    """Whoever supervises this process starts all devices again, rather than each its own."""
+    """The supervisor of this process starts all devices again, rather than each its own."""
     for service in services:
         if (code := supervisor.exit_code(service.name)) is not None:
             raise CommandError(f"the {service.name} ended with exit code {code}; the others stop")

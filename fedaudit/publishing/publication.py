@@ -163,7 +163,7 @@ class Publication:
     times: tuple[str | None, str | None]
     """When it began and ended."""
     gates: Sequence[Mapping[str, Any]] = ()
-    """As evaluated for the report; a declared ledger has none."""
+    """Gates as evaluated for the report; a declared ledger has none."""
     gate_outcome: GateOutcome | None = None
     """After later attacks too; None without gates."""
     figures: Figures

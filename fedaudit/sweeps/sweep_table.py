@@ -119,7 +119,7 @@ class SweepRow(TypedDict):
     """How many cells the row has; figures come from those that have ended well."""
     succeeded: int
     degenerate: int
-    """Of these, how many models decide no better than a constant."""
+    """Number of succeeded cells whose models decide no better than a constant."""
     figures: dict[str, FigureSpread]
     unbounded: bool
     """Whether nothing bounds what a cell of it reveals: its costs are then null."""
@@ -272,7 +272,7 @@ def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def value_words(value: Any) -> str:
-    """As a spec would say it: `k-means`, `3`, `null`."""
+    """Write a value as a spec does: `k-means`, `3`, `null`."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

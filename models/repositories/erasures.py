@@ -118,7 +118,7 @@ class ErasureRepository(ScopedRepository):
             Report.experiment_id.in_(experiments), sha256.is_not(None)
         )
         models = {id_: str(found) for id_, found in self.session.execute(stored)}
-        # Locked, so that whoever admits an experiment that starts from one is seen by `in_use`.
+        # Locked, so that `in_use` sees the admission of an experiment that starts from one.
         brought = self._select(Artifact).where(Artifact.sha256.in_(models.values()))
         brought = brought.order_by(Artifact.sha256).with_for_update()
         same_content = PendingUpload.fingerprint == federation.fingerprint
@@ -234,7 +234,7 @@ class ErasureRepository(ScopedRepository):
         return self._own(PredictionAudit), same_content
 
     def _forget_declared(self, ledgers: Sequence[str]) -> int:
-        # Without its secret nobody can try guesses on what the chain holds of declarations.
+        # Without its secret no one can try guesses on what the chain holds of declarations.
         forgotten = dict.fromkeys(("drawn_names", "drawn_counts", "secret"))
         self._set(DeclaredLedger, DeclaredLedger.id.in_(ledgers), **forgotten)
         reserved = DeclaredReservation.ledger_id.in_(ledgers)

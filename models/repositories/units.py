@@ -118,7 +118,7 @@ class UnitRepository(Repository):
 
     def hold(self, unit_id: str, fence: int) -> bool:
         """Locks the unit until the transaction ends; every write for it begins here. False if the
-        lease was lost, and the caller must roll back; an expired lease that nobody else has taken
+        lease was lost, and the caller must roll back; an expired lease that no one else has taken
         is still held."""
         return self._fenced(unit_id, fence, worker=Unit.worker)
 

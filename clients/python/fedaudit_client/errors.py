@@ -58,7 +58,7 @@ class ProblemError(ClientError):
         """A URI; its last part names the kind of problem, as `budget-exhausted`."""
         self.detail = detail
         self.errors = tuple(errors)
-        """For invalid input: each field and its fault."""
+        """Each field and its fault, for invalid input."""
         self.retry_after_seconds = retry_after_seconds
         """The pause that the service asks for; None if it asks for none."""
         self.request_id = request_id

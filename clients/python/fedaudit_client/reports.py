@@ -100,7 +100,7 @@ class ExportedTable:
     """A complete Parquet file."""
 
     def to_arrow(self) -> "pyarrow.Table":
-        """As a table of pyarrow. Raises MissingLibraryError if that is not installed.
+        """Return a table of pyarrow. Raises MissingLibraryError if that is not installed.
 
         In a ledger `epsilon` is null where it has no delta: that of metric privacy is another
         figure, and is `metric_epsilon` here.
@@ -123,7 +123,7 @@ class ExportedTable:
         return table.add_column(place + 1, "metric_epsilon", metric)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """As a data frame. Raises MissingLibraryError if pandas or pyarrow is not installed."""
+        """Return a data frame. Raises MissingLibraryError if pandas or pyarrow is not installed."""
         try:
             import pandas  # noqa: F401 reported here, rather than by pyarrow
         except ImportError as error:

@@ -251,7 +251,7 @@ class Connection:
 
     @property
     def options(self) -> dict[str, Any]:
-        """As httpx takes them."""
+        """The parameters in the form that httpx takes."""
         # The service reads names as UTF-8.
         named = {"Fedaudit-Project": self.project.encode()} if self.project else {}
         return {

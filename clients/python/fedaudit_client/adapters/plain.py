@@ -108,7 +108,7 @@ class Ledger:
         self.alarm_round: int | None = self.terms.get("alarm_round")
         """The round in which canaries contradicted the declared noise."""
         self.events: list[Event] = []
-        """Of the rounds that were declared by this object."""
+        """Events of the rounds that were declared by this object."""
 
     @classmethod
     def open(cls, client: Client, terms: Event) -> Self:
