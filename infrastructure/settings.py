@@ -216,17 +216,17 @@ class Settings(BaseSettings):
     stack_cells: Annotated[int, Field(ge=1, le=1000)] = 32
     """Experiments of one shape that a worker claims and trains together; 1 takes each alone."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
-    """Of a request that is no upload."""
+    """Size of a request that is no upload."""
     max_upload_bytes: Annotated[int, Field(ge=1024)] = 16 << 30
-    """Of an uploaded file, as it is sent and after decompression."""
+    """Size of an uploaded file, both as it is sent and after decompression."""
     max_connections: Annotated[int, Field(ge=1)] = 1000
-    """Of one API process; fewer where it may not open so many files."""
+    """Connections of one API process; fewer where it may not open so many files."""
     load_threads: Annotated[int, Field(ge=1, le=64)] = 3
     """Specs whose data one API process loads at a time; a project has one of them."""
     max_model_bytes: Annotated[int, Field(ge=1)] = 4 << 30
-    """Of a spec's hypotheses together, in 32-bit numbers."""
+    """Size of a spec's hypotheses together, in 32-bit numbers."""
     max_artifact_bytes: Annotated[int, Field(ge=1024)] = 64 << 20
-    """Of an uploaded file of parameters, which is held in memory."""
+    """Size of an uploaded file of parameters, which is held in memory."""
     max_data_memory_bytes: Annotated[int, Field(ge=1)] = 4 << 30
     """That the data of one run may take, by an estimate from its rows, features and attributes."""
     max_planned_records: Annotated[int, Field(ge=1)] = 1_000_000
@@ -238,17 +238,17 @@ class Settings(BaseSettings):
     keep_results_days: Annotated[int | None, Field(ge=1, le=36500)] = None
     """How long a run's trained model and record table are kept after its end; null for ever."""
     keep_checkpoints_days: Annotated[int, Field(ge=0, le=36500)] = 7
-    """Of runs that ended without their worker; those of others go with their end."""
+    """How long checkpoints are kept if a run ended without its worker; others go at the end."""
     keep_deliveries_days: Annotated[int, Field(ge=7, le=36500)] = 30
-    """Of webhooks, whatever became of them."""
+    """How long deliveries of webhooks are kept, whether they succeeded or not."""
     keep_idempotency_days: Annotated[int, Field(ge=1, le=36500)] = 30
     """How long a request that is repeated under its Idempotency-Key has its first answer."""
     quota_running: Annotated[int | None, Field(ge=1)] = None
     """Experiments of one project that are queued or have not ended; null sets no bound."""
     quota_stored_bytes: Annotated[int | None, Field(ge=1)] = None
-    """Of the uploaded files that one project keeps together."""
+    """Size of the uploaded files that one project keeps together."""
     quota_requests_per_minute: Annotated[int | None, Field(ge=1)] = None
-    """Of one project's keys together, counted by all API processes."""
+    """Requests of one project's keys together, counted by all API processes."""
     log_format: Literal["text", "json"] = "text"
     metrics_token_file: Path | None = None
     """The file with the token that a scraper of `/metrics` sends, beside keys with the scope
@@ -261,7 +261,7 @@ class Settings(BaseSettings):
     oidc_issuer: str = ""
     """The OpenID provider by which people sign in, as it calls itself."""
     oidc_client_id: str = ""
-    """As which the pages are registered there."""
+    """Name under which the pages are registered there."""
     oidc_client_secret_file: Path | None = None
     """The file with the client's secret; none for a public client."""
     oidc_audience: str = ""
@@ -270,9 +270,9 @@ class Settings(BaseSettings):
     oidc_scopes: str = "openid profile email"
     """What the pages ask the provider for; some give groups by a scope only."""
     proxy_user_header: str = ""
-    """In which a proxy that signs people in names them, by what never changes."""
+    """Header in which a proxy that signs people in names them by what never changes."""
     proxy_groups_header: str = ""
-    """In which it names their groups, separated by commas."""
+    """Header in which it names their groups, separated by commas."""
     proxy_name_header: str = ""
     proxy_addresses: str = ""
     """Comma-separated addresses and networks: whatever connects from one is whom these headers say.

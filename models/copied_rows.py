@@ -63,7 +63,7 @@ def _bound(values: list[Any], type_: TypeEngine[Any], dialect: Dialect) -> list[
 def copy_rows(
     cursor: Cursor[Any], statement: str, rows: Sequence[Any], context: DefaultExecutionContext
 ) -> bool:
-    """For SQLAlchemy's event `do_executemany`: whether the rows were copied."""
+    """Whether the rows were copied, for SQLAlchemy's event `do_executemany`."""
     types = context.execution_options.get(_COPIED)
     if not types:
         return False

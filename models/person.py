@@ -34,7 +34,7 @@ class Person:
         return None if value is None else cls(**value)
 
     def as_dict(self) -> dict[str, str | None]:
-        """As it is stored."""
+        """Return the form that is stored."""
         return asdict(self)
 
 
@@ -47,7 +47,7 @@ class Identity:
     """Unique at the issuer, and never given to anyone else."""
 
     def as_dict(self) -> dict[str, str]:
-        """As it is stored."""
+        """Return the form that is stored."""
         return asdict(self)
 
     def key_name(self) -> str:
@@ -70,7 +70,7 @@ class Actor:
     """None for a key without a person."""
 
     def as_dict(self) -> dict[str, str | None]:
-        """As it is stored."""
+        """Return the form that is stored."""
         return asdict(self)
 
 

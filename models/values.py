@@ -26,7 +26,7 @@ class LeakageTerms:
 
     @classmethod
     def of(cls, *, radius: float | None, clip: float | None) -> Self:
-        """Of a mechanism's parameters, where a radius of None is adaptive."""
+        """Return the terms of a mechanism's parameters, where a radius of None is adaptive."""
         return cls(_ADAPTIVE if radius is None else radius, clip)
 
     @property
@@ -203,11 +203,11 @@ class Budget:
     reserved: float
     spent: float
     unit: str | None = None
-    """Of an epsilon: `client` or `record`, whom what is counted is about; None of nothing."""
+    """Whom an epsilon is about, `client` or `record`; None for any other figure."""
     uncounted: tuple[Uncounted, ...] = ()
     """What ran, or is to run, in the same book and is not in these figures."""
     terms: LeakageTerms | None = None
-    """Of leakage: None of a total that was set before radius and clip were recorded."""
+    """Terms of leakage; None for a total that was set before radius and clip were recorded."""
     unit_key: str | None = None
     """How the counted clients are distinguished; None if nothing was counted or this was not
     recorded."""
@@ -222,9 +222,9 @@ class Budget:
     is_owner: bool = True
     """Whether no other project's totals hold for this one."""
     others_reserved: float = 0.0
-    """Of `reserved`, by other projects; of an epsilon, theirs by themselves."""
+    """Other projects' part of `reserved`; an epsilon is that of those projects alone."""
     others_spent: float = 0.0
-    """Of `spent`, as with `others_reserved`."""
+    """Other projects' part of `spent`, as with `others_reserved`."""
     declared: float = 0.0
     """Of `spent`, what is declared by trainers elsewhere, unobserved; of an epsilon, theirs
     alone."""

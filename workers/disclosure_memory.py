@@ -57,7 +57,7 @@ class Memory:
     """The sets of rows that were disclosed under one numbering of the rows."""
 
     key: str
-    """Of the data: a fingerprint, or what stands for data with equal rows or columns."""
+    """Key of the data: a fingerprint, or what stands for data with equal rows or columns."""
     numbered_by: str
     rows: Numbered
     anchors: Sequence[str] = ()
@@ -70,7 +70,7 @@ class Memory:
 
     @property
     def numbering(self) -> str:
-        """As it is stored."""
+        """Return the form that is stored."""
         return hashlib.sha256(self.numbered_by.encode()).hexdigest()
 
 

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 _LOST = 500
 _SECONDS = 5.0
-"""Of one turn; an erasure of many ledgers continues in the next."""
+"""Length of one turn; an erasure of many ledgers continues in the next."""
 _PAUSE_SECONDS = 60.0
 """After a step that failed."""
 

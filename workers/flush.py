@@ -59,7 +59,7 @@ class RunningExperiment:
     """A run that is stored."""
 
     row: Experiment
-    """As it was when its worker took it up."""
+    """The row at the time when its worker took it up."""
     run: Run
     witness: str
     """What its signatures witness: DATABASE if its ledger began with rows that no verified worker's
@@ -211,7 +211,7 @@ class Loaded:
     fingerprints: dict[str, str | None] = field(default_factory=dict)
     """By the id of the content: as it was admitted."""
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the id of the set."""
+    """Keyed by the id of the set."""
 
 
 def load_cell(

@@ -23,7 +23,7 @@ class Turns:
         self._devices = devices
         self._numbers = count()
         self._served: dict[str, int] = {}
-        """By project: the number of its last turn."""
+        """Number of each project's last turn, keyed by project."""
 
     def choose(self) -> str | None:
         """The id of the unit whose turn it is; None where no unit of these devices waits."""

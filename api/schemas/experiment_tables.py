@@ -67,7 +67,7 @@ class LedgerBody(StatedLedger):
     """Empty where the cost is not an epsilon."""
     leakage_max: float | None
     log_ratio_max: float | None
-    """By the theorem, for the client that released most; fixed radius and clip only."""
+    """The theorem's bound for the client that released most; fixed radius and clip only."""
     over_budget: int
     """Clients that have spent more than the budget of a client."""
     entries: int
@@ -161,7 +161,7 @@ class RoundBody(BaseModel):
     leakage_median: float | None
     leakage_max: float | None
     epsilon_max: float | None
-    """Of whoever has spent most so far, against the observer that learns most."""
+    """The largest of any client so far, against the observer that learns most."""
     demographic_parity_difference: float | None
     equalized_odds_difference: float | None
     equal_opportunity_difference: float | None
@@ -174,7 +174,7 @@ class RoundPage(Page[RoundBody]):
 
 
 class AccuracyInterval(BaseModel):
-    """By Clopper and Pearson, a client's rows taken for drawn one by one."""
+    """Clopper-Pearson interval, which takes a client's rows for independent draws."""
 
     low: float
     high: float
@@ -192,7 +192,7 @@ class ClientBody(BaseModel):
     spent: float | None
     """`figure` says of what; null of a client that did not train."""
     remaining: float | None
-    """Until its budget in this run is spent; null without one."""
+    """What remains of its budget in this run; null without one."""
     accuracy: float | None
     """On its scored rows; null where these are few, or few others would follow."""
     accuracy_interval: AccuracyInterval | None
@@ -221,8 +221,8 @@ class LedgerLine(BaseModel):
     """`all`, or the layer that the figures are of: `layer-1` and so on."""
     outcome: OutcomeName
     epsilon: float | None
-    """With a `delta`: what the subject has spent in all. Without: per unit of distance, under
-    metric privacy."""
+    """What the subject has spent in all, where there is a `delta`; else epsilon per unit of
+    distance, under metric privacy."""
     delta: float | None
     adjacency: str | None
     radius: float | None
@@ -237,8 +237,8 @@ class LedgerPage(Page[LedgerLine]):
     """Some lines of the ledger, by round and subject."""
 
     salt: str | None
-    """In hexadecimal, what the digests of the entries are keyed with: confidential, because with it
-    guesses of who took part can be tried on the hashes of the report."""
+    """Key of the entries' digests, in hexadecimal. It is confidential: anyone who has it can test
+    guesses of who took part against the hashes of the report."""
     reasons: Reasons
     """Why `salt` is null; why `delta` and `adjacency` are, where they are: the same of all
     lines."""

@@ -97,7 +97,7 @@ class ExperimentBody(BaseModel):
     """Who submitted it, or retried another one; null where that was before it was recorded."""
     cancel_requested_at: datetime | None
     cancelled_by: ActorBody | None
-    """Who asked first for its end; null as with `created_by`, and where nobody did."""
+    """Who asked first for its end; null as with `created_by`, and where no one did."""
 
     @classmethod
     def of(cls, row: Experiment, *, status_detail: str | None, **more: Any) -> Self:
@@ -132,11 +132,11 @@ class ProjectedEpsilon(BaseModel):
     delta: float
     adjacency: str
     value: float
-    """For the client, or record, that pays most."""
+    """The figure of the client, or record, that pays most."""
     expected: float = 0.0
     """The mean over clients, where that is less; left out otherwise."""
     unit: str = "client"
-    """Of what fairness figures may reveal; left out otherwise."""
+    """Unit of what fairness figures may reveal; left out otherwise."""
 
 
 class ProjectionBody(BaseModel):
@@ -150,7 +150,7 @@ class ProjectionBody(BaseModel):
     epsilon: list[Annotated[dict[str, Any], stands_for(ProjectedEpsilon)]]
     budget_ends_in_round: int | None
     noise_multiplier: float | None
-    """As the spec sets it, or calibrated from public numbers."""
+    """The spec's value, or one that is calibrated from public numbers."""
     fairness_epsilon: Annotated[dict[str, Any], stands_for(ProjectedEpsilon)] | None
     """Observer, delta, adjacency, unit and value of what the fairness figures may reveal of the
     people held out; null without `fairness.noise`."""
@@ -233,7 +233,7 @@ class AttacksRequest(Body):
     """Attacks on an experiment that has succeeded."""
 
     attacks: Annotated[list[AttackSpec], Field(min_length=1, max_length=20)]
-    """As in a spec."""
+    """Attacks in the form that a spec has them."""
 
 
 class AttackFileBody(BaseModel):
@@ -248,7 +248,7 @@ class AttackBody(BaseModel):
     """One attack: its section of the report, and its files."""
 
     position: int
-    """In the spec, from 0."""
+    """Position in the spec, from 0."""
     section: ReportedAttack
     files: list[AttackFileBody]
     files_reason: str | None
@@ -267,7 +267,7 @@ class LaterAttacksBody(BaseModel):
     id: str
     experiment_id: str
     number: int
-    """From 1, within the experiment."""
+    """Counts from 1 within the experiment."""
     status: LaterAttacksStatus
     """`succeeded`: each was tried, and its section says what became of it; `failed`: none was."""
     status_reason: str | None
@@ -275,9 +275,9 @@ class LaterAttacksBody(BaseModel):
     or `cancelled-by-caller`."""
     status_detail: str | None
     asked: list[dict[str, Any]]
-    """With every default explicit."""
+    """What was asked for, with every default explicit."""
     report_hash: str
-    """Of the report that they are about."""
+    """Hash of the report that they are about."""
     ledger_hash: str
     basis: Basis | None
     """What was attacked: the run, repeated to the same ledger; its stored hypotheses; or runs
@@ -314,9 +314,9 @@ class ArtifactBody(BaseModel):
     """The SHA-256 of its content, by which a spec names it in `model.start.artifact`."""
     size_bytes: int
     hypotheses: int
-    """Of how many hypotheses it has the parameters."""
+    """Number of hypotheses whose parameters it has."""
     parameters: int
-    """Of each hypothesis."""
+    """Number of parameters of each hypothesis."""
     tensors: list[TensorBody]
 
 
@@ -334,7 +334,7 @@ class ListedArtifact(RowBody):
     id: str
     """The SHA-256 of its content."""
     name: str | None
-    """What whoever sent it called it."""
+    """The name that its sender gave it."""
     size_bytes: int
     hypotheses: int
     parameters: int
@@ -360,7 +360,7 @@ class SweepProgress(BaseModel):
     """Cells by status."""
     rounds: int
     rounds_total: int
-    """Of all cells: the most that there can be."""
+    """The most rounds that all cells together can have."""
 
 
 class SweepCellBody(BaseModel):
@@ -369,7 +369,7 @@ class SweepCellBody(BaseModel):
     position: int
     experiment_id: str
     values: dict[str, Any]
-    """By field, what distinguishes it from the others."""
+    """Values that distinguish it from the others, keyed by field."""
     status: Status
     status_reason: str | None
     gate_outcome: str | None
@@ -395,10 +395,10 @@ class SweepBody(ListedSweepBody):
     asked: Annotated[dict[str, Any], stands_for(SweepSpec)]
     """The request: base, grid, zip and repeats."""
     costs: SweepCosts
-    """Of all cells together, as they have booked it: what each may spend while it runs, and what it
-    spent once it has ended. It covers choosing the best of them."""
+    """Costs of all cells together: what each may spend while it runs, and what it spent once it has
+    ended. They cover choosing the best of them."""
     facts: SweepFacts
-    """What the costs are worth: under the noise `simulation` they protect nobody."""
+    """What the costs are worth: under the noise `simulation` they protect no one."""
     cells: list[SweepCellBody]
 
 
@@ -412,10 +412,10 @@ class SweepTableBody(BaseModel):
     """A row for each combination, over its seeds."""
 
     figures: list[str]
-    """By name; those of an attribute as name[attribute]."""
+    """Names of the figures; those of an attribute are name[attribute]."""
     rows: list[SweepRow]
     front_figures: list[str]
-    """By the means of which rows are on the front; as far as every row has them."""
+    """Figures that every row has, and whose means decide which rows are on the front."""
     notes: list[str]
 
 
@@ -430,7 +430,7 @@ class SweepValidationBody(BaseModel):
     costs: SweepCosts | None
     """Null where a budget has no room, as `detail` says."""
     facts: SweepFacts
-    """What the costs are worth: under the noise `simulation` they protect nobody."""
+    """What the costs are worth: under the noise `simulation` they protect no one."""
     has_room: bool
     """Whether the budgets have room for the whole sweep just now."""
     detail: str | None

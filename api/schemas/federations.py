@@ -49,7 +49,7 @@ class Profile(BaseModel):
     class_balance: dict[str, int | None] | None = None
     missing: dict[str, int] = {}
     attributes: dict[str, dict[str, Any]] = {}
-    """Of each sensitive attribute the rows and base rates of its groups; what is hidden is null."""
+    """Rows and base rates of each sensitive attribute's groups; what is hidden is null."""
     warnings: list[ProblemFault] = []
     notes: list[str] = []
     reasons: Reasons = {}
@@ -70,9 +70,9 @@ class FederationBody(BaseModel):
     """SHA-256 of the file's content, gzip undone."""
     file_name: str | None
     size_bytes: int | None
-    """Of the file as it was sent, perhaps compressed."""
+    """Size of the file as it was sent, perhaps compressed."""
     registration: StoredRegistration | None
-    """Null where nobody registered it, and experiments named the file by its path."""
+    """Null where no one registered it, and experiments named the file by its path."""
     reasons: Annotated[list[ProblemFault], Field(json_schema_extra={"deprecated": True})]
     """Why it was rejected: what `errors` has, under its earlier name."""
     errors: list[ProblemFault]
@@ -87,8 +87,8 @@ class FederationBody(BaseModel):
     simulation: Simulation
     """Whether experiments are admitted whose noise anyone can draw again from the seed."""
     disclosure: Annotated[dict[str, Any], stands_for(DisclosurePolicy)] | None
-    """The fields of its disclosure policy that bind; null where everything is left to whoever
-    asks."""
+    """The fields of its disclosure policy that bind; null where each request
+    decides everything."""
     deleted_at: datetime | None
     warnings: list[str]
     """What is known of its rows: that most of them are those of other registered content, whose
@@ -197,7 +197,7 @@ class ProposalBody(BaseModel):
     left_out: dict[str, str]
     """Why a column is no feature."""
     codes: dict[str, list[str]]
-    """By column, the codes that want labels."""
+    """Codes that need labels, keyed by column."""
     joinable: dict[str, dict[str, str]]
     """Attributes that several columns seem to hold together: each column, and its group."""
     suggested: dict[str, Any] | None = None
@@ -218,11 +218,11 @@ class SpecProposalRequest(Body):
     delta: Delta | None = None
     """Left out: by the number of clients, or of rows."""
     leakage: Annotated[float, Field(gt=0, le=1e15)] | None = None
-    """Of metric privacy."""
+    """Leakage of metric privacy."""
     unit: Literal["client", "record"] | None = None
     """Whom the guarantee is for; left out: clients, where a useful model is expected so."""
     privacy: Literal["none"] | None = None
-    """Without any protection, to see what could be learnt."""
+    """`none` plans without any protection, to see what could be learnt."""
 
     @model_validator(mode="after")
     def _one_cost(self) -> Self:
@@ -258,11 +258,11 @@ class SpecProposalBody(BaseModel):
 
 
 class DisclosureBody(DisclosurePolicy):
-    """The policy, field by field; null is left to whoever asks."""
+    """The policy, field by field; each request decides what is null."""
 
     floor: DisclosureFloor
     set_at: datetime | None
-    """When it was changed last; null where nobody ever set one."""
+    """When it was changed last; null where no one ever set one."""
 
     @classmethod
     def of(
@@ -276,7 +276,7 @@ class ErasureRequest(Body):
     """An erasure to be made."""
 
     reference: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """What you call the request, such as its file number; it stands in the receipt."""
+    """What you call the request, such as its file number; the receipt shows it."""
 
 
 class ErasureBody(BaseModel):
@@ -284,7 +284,7 @@ class ErasureBody(BaseModel):
 
     federation_id: str
     number: int
-    """From 1; a federation that was registered anew may be erased again."""
+    """Counts from 1: a federation that was registered anew may be erased again."""
     status: Literal["erasing", "erased"]
     """`erasing` while names and files are still being removed."""
     reference: str | None
@@ -354,7 +354,7 @@ class OthersSpending(BaseModel):
 
 
 class BudgetBody(BaseModel):
-    """One budget on a content; `total` is null where nobody has set a bound.
+    """One budget on a content; `total` is null where no one has set a bound.
 
     An epsilon is composed over experiments and not added up: `reserved` is what all that is held
     adds to what is `spent`.
@@ -369,18 +369,18 @@ class BudgetBody(BaseModel):
     reserved: float
     spent: float
     declared: float
-    """Of `spent`, what is as declared by the trainer: by ledgers of trainings elsewhere, which
-    nobody here saw. Of an epsilon, theirs by themselves."""
+    """The part of `spent` that trainers declared in ledgers of trainings elsewhere, which this
+    service did not observe. An epsilon is that of those ledgers alone."""
     remaining: float | None
-    """Of what this budget can count. It is not all that was spent where `uncounted` has runs."""
+    """What remains of what this budget can count, which leaves out the runs in `uncounted`."""
     radius: LeakageRadius | None
-    """Of leakage, which adds up over runs of the same radius and clip only: `adaptive`, or the
-    distance of uploads within which n/nu holds. Null of leakage means that the total was set before
-    it was recorded: such a total refuses every run until one is set anew."""
+    """Radius of leakage, which adds up over runs of the same radius and clip only: `adaptive`, or
+    the distance of uploads within which n/nu holds. Null of leakage means that the total was set
+    before it was recorded: such a total refuses every run until one is set anew."""
     clip: float | None
-    """Of leakage: what updates are clipped to; null where they are not."""
+    """What updates are clipped to, for leakage; null where they are not clipped."""
     unit: str | None
-    """Of an epsilon: `client` or `record`, whom the figures are about; null of anything else, and
+    """Whom an epsilon is about, `client` or `record`; null for any other figure, and
     where nothing is counted."""
     uncounted: list[UncountedRuns]
     unit_key: str | None
@@ -399,7 +399,7 @@ class BudgetBody(BaseModel):
     is_owner: bool
     """Whether this project may raise the total: no other project owns the content."""
     others: OthersSpending
-    """Of `reserved` and `spent`, what is other projects'; of an epsilon, theirs by themselves."""
+    """Other projects' part of `reserved` and `spent`; an epsilon is of those projects alone."""
     reason: str | None
     """Why `total` and `remaining` are null."""
 
@@ -468,14 +468,14 @@ class BudgetSetting(Body):
     book: Literal["simulation", "release"]
     figure: CostFigure
     total: Annotated[float, Field(ge=0, le=_MAX_VALUE)] | None
-    """Null removes the bound; spending is booked all the same."""
+    """Null removes the bound; spending is still recorded."""
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     adjacency: Adjacency | None = None
     observer: AnyObserver | None = None
     radius: Literal["adaptive"] | Radius | None = None
-    """Of leakage: which radius the total is for; `adaptive` unless given, as in a spec."""
+    """Radius that a total of leakage is for; `adaptive` unless given, as in a spec."""
     clip: Clip | None = None
-    """Of leakage: which clip the total is for; none unless given, as in a spec."""
+    """Clip that a total of leakage is for; none unless given, as in a spec."""
 
     unit_key: Annotated[str, Field(pattern=PATTERN)] | None = None
     """Whose clients the total is for, worded as GET gives it; null for those that came first."""
@@ -498,7 +498,7 @@ class BudgetSetting(Body):
         return self
 
     def stored_fields(self) -> dict[str, Any]:
-        """What the repository of budgets is told."""
+        """The change in the form that the repository of budgets takes."""
         values = self.model_dump()
         radius, clip = values.pop("radius"), values.pop("clip")
         if self.figure == "leakage":

@@ -76,7 +76,7 @@ class ActorBody(BaseModel):
     key_id: str
     key_name: str
     person: str | None
-    """Null for a key that names nobody."""
+    """Null for a key that names no one."""
 
 
 class ChangeBody(RowBody):
@@ -114,7 +114,7 @@ class KeyBody(RowBody):
     rotated_at: datetime | None
     """When its secret was replaced last."""
     previous_until: datetime | None
-    """Until when the secret before it opens the key too; null where it ended at once, or there is
+    """When the previous secret stops opening the key; null where it stopped at once, or there is
     none."""
     revoked_at: datetime | None
 
@@ -164,9 +164,9 @@ class AuditEntryBody(BaseModel):
     """One deed, as its link covers it."""
 
     number: int
-    """From 1 within the project, without gaps."""
+    """Counts from 1 within the project, without gaps."""
     at: str
-    """By the service's clock, in UTC, to the microsecond as it is hashed."""
+    """Time by the service's clock, in UTC, to the microsecond that is hashed."""
     action: AuditAction
     subject: str
     """What it was done to, by id."""
@@ -175,7 +175,7 @@ class AuditEntryBody(BaseModel):
     """Null where no key was used: by the sweeper, or on the database itself."""
     key_name: str | None
     person: str | None
-    """As the key named them then; null for a key that names nobody."""
+    """The person that the key named then; null for a key that names no one."""
     details: dict[str, Any]
     link: str
 
@@ -196,7 +196,7 @@ class AuditLogVerification(BaseModel):
     entries: int
     """How many follow from the first."""
     link: str
-    """Of the last of them."""
+    """Link of the last of them."""
     valid: bool
     faults: list[str]
     signed_entries: int
@@ -219,9 +219,9 @@ class SignOffRequest(Body):
     note: Note = ""
     """Why; needed where the report's gates did not pass or its guarantee is not in force."""
     role: Line | None = None
-    """In what capacity; that of the key's person unless given."""
+    """Capacity of the signer; that of the key's person unless given."""
     report_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    """Of the report that was read: refused where it is another one."""
+    """Hash of the report that was read; the sign-off of any other report is refused."""
 
 
 class SignOffBody(BaseModel):
@@ -231,9 +231,9 @@ class SignOffBody(BaseModel):
     decision: Decision
     note: str
     role: str | None
-    """In what capacity, by the signer's own words."""
+    """Capacity in the signer's own words."""
     person: str
-    """As named by the key's administrator."""
+    """Name that the key's administrator gave."""
     key_id: str
     key_name: str
     by_submitter: bool | None
@@ -261,7 +261,7 @@ class SignOffList(Page[SignOffBody]):
 
     @classmethod
     def of(cls, rows: Sequence[SignOff]) -> Self:
-        """Of stored ones."""
+        """Return the body of stored sign-offs."""
         items = []
         for row in rows:
             with suppress(ValueError):
@@ -283,7 +283,7 @@ class NewestSignOff(BaseModel):
 
     @classmethod
     def of(cls, row: SignOff) -> Self:
-        """Of a stored one. Raises ValueError where the row is no sign-off."""
+        """Return the body of a stored one. Raises ValueError where the row is no sign-off."""
         fields = Statement.of_fields(row.statement).fields()
         return cls.model_validate({name: fields[name] for name in cls.model_fields})
 
@@ -301,7 +301,7 @@ Description = Annotated[
 
 
 class WebhookRequest(Body):
-    """An address to be told of events."""
+    """An address that is notified of events."""
 
     url: Url
     """https:// or http://; redirects from there are not followed."""
@@ -342,7 +342,7 @@ class WebhookBody(BaseModel):
     failing_since: datetime | None
     """The first failed attempt since the last that succeeded; null where the last one did."""
     previous_secret_until: datetime | None
-    """Until when deliveries are signed with the secret before as well; null where they are not."""
+    """When the previous secret stops signing deliveries too; null where it does not sign."""
     created_at: datetime
     created_by: ActorBody
     updated_at: datetime
@@ -376,13 +376,13 @@ class DeliveryBody(BaseModel):
     """The header `webhook-id`: the same in every attempt."""
     event: str
     data: dict[str, object]
-    """As it is sent: ids and outcomes."""
+    """The content that is sent: ids and outcomes."""
     state: DeliveryState
     attempts: int
     """How many were begun, those that ended with their process included."""
     attempted_at: datetime | None
     status_code: int | None
-    """Of the last attempt, as are the two below; null where nobody answered."""
+    """Status of the last attempt, as are the two below; null where no answer came."""
     duration_seconds: float | None
     error: str | None
     next_attempt_at: datetime | None

@@ -76,7 +76,7 @@ class ReportBody(BaseModel):
     guarantee: ComparedGuarantee | None
     gate_outcome: str | None
     sign_off: NewestSignOff | None
-    """Null where nobody has signed the report off."""
+    """Null where no one has signed the report off."""
     largest_gap: LargestGap | None
     figures: list[ListedFigure]
     report_hash: str
@@ -211,7 +211,7 @@ class AuditBody(BaseModel):
     name: str
     status: AuditStatus
     status_reason: str | None
-    """Of a failed audit: `invalid-data`, `figures-disagree`, `worker-error` or `worker-lost`."""
+    """Why an audit failed: `invalid-data`, `figures-disagree`, `worker-error` or `worker-lost`."""
     errors: list[ProblemFault]
     """What is to be mended, every fault at once."""
     spec: Annotated[dict[str, Any], stands_for(AuditSpec)]
@@ -257,8 +257,8 @@ class SigningKeyBody(RowBody):
     retired_at: datetime | None
     """When another key took its place; what it signed before stays signed."""
     compromised_at: datetime | None
-    """From when on others may have signed with it: what it signed proves nothing, since whoever
-    has it can state any time. Null for a key of which nobody said so."""
+    """Time since which others may have signed with it: what it signed proves nothing, since anyone
+    who has it can state any time. Null for a key that was not reported as compromised."""
     compromised_note: str | None
 
 

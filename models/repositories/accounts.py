@@ -159,7 +159,7 @@ class FoundSession:
     key: ApiKey
     project_name: str
     groups: list[str] | None
-    """Of a person who signed in elsewhere."""
+    """Groups of a person who signed in elsewhere."""
 
 
 class WebSessionRepository(Repository):
@@ -265,7 +265,7 @@ class ProjectUsageRepository(ScopedRepository):
         return found
 
     def stored_bytes(self) -> int:
-        """Of the files that the project uploaded and the service keeps."""
+        """Size of the files that the project uploaded and the service keeps."""
         total = 0
         for table in (Federation, Artifact, PendingUpload):
             columns = table_of(table).c

@@ -34,7 +34,7 @@ class AuditRepository(RowRepository[PredictionAudit]):
         return self._page(statement, PredictionAudit.id, cursor, limit)
 
     def degenerate(self, ids: Sequence[str]) -> dict[str, bool | None]:
-        """Of those with a report, whether the predictions are degenerate; None if unknown."""
+        """Whether the predictions of those with a report are degenerate; None if unknown."""
         degenerate = PredictionAudit.report["utility"]["degenerate"].as_boolean()
         found = self._select(PredictionAudit).with_only_columns(PredictionAudit.id, degenerate)
         ended = (PredictionAudit.id.in_(ids), PredictionAudit.status == "succeeded")
@@ -76,7 +76,7 @@ class AuditRepository(RowRepository[PredictionAudit]):
 
 
 def attacked_experiments() -> Select[tuple[str]]:
-    """For a query: the ids of experiments with open attacks, which need the training data again."""
+    """The query of experiments with open attacks, which need the training data again."""
     columns = table_of(LaterAttacks).c
     return select(columns.experiment_id).where(columns.status.in_(OPEN))
 

@@ -36,7 +36,7 @@ class Sketch:
 
     @classmethod
     def of(cls, hashes: NDArray[np.int64]) -> "Sketch":
-        """From the hashes of all rows, or from the smallest SKETCHED distinct ones of them."""
+        """Sketch the hashes of all rows, or the smallest SKETCHED distinct ones of them."""
         kept = np.unique(hashes)[:SKETCHED]
         if len(kept) < SKETCHED:
             return cls(kept, len(kept))
@@ -61,7 +61,7 @@ class DisclosureRepository(Repository):
     """Sets of rows by the fingerprint of the data. Confidential."""
 
     def lock(self, fingerprints: Iterable[str]) -> None:
-        """Until the end of the transaction no other adds to what was disclosed of these data."""
+        """Let no other transaction add to what was disclosed of these data until this one ends."""
         self._locked(*fingerprints)
 
     def profile_cuts(self, fingerprint: str) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class NearCopyOf:
     other_id: str
     other_project_id: str
     share: float
-    """Of the rows of `federation_id`, those that are the other's; estimated."""
+    """Estimated share of the rows of `federation_id` that are the other's."""
 
 
 class NearCopyRepository(Repository):

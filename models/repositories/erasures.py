@@ -39,7 +39,7 @@ class Leaving:
 
     experiments: Sequence[str]
     models: Mapping[str, str]
-    """By experiment, the hash of its stored model."""
+    """Hash of each stored model, keyed by experiment."""
     record_tables: Sequence[str]
     """Experiments with one."""
     attacked: Sequence[str]
@@ -52,7 +52,7 @@ class Leaving:
     uploads: Sequence[str]
     """Storage keys of the same content that waits to be registered."""
     ledgers: Sequence[str]
-    """Of trainings elsewhere."""
+    """Ledgers of trainings elsewhere."""
 
 
 class ErasureRepository(ScopedRepository):

@@ -52,7 +52,7 @@ class ArtifactRepository(ScopedRepository):
         return self._page(self._select(Artifact), Artifact.id, cursor, limit)
 
     def uses(self, hashes: Sequence[str]) -> Mapping[str, Sequence[Row[Any]]]:
-        """By hash, the experiments that start from the file, newest first: id, name and status."""
+        """Experiments that start from each file, by its hash, newest first: id, name and status."""
         columns = table_of(Experiment).c
         named = columns.spec["model"]["start"]["artifact"].as_string()
         found: dict[str, list[Row[Any]]] = defaultdict(list)

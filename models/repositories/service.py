@@ -100,9 +100,9 @@ class ServiceState:
     oldest_waiting_seconds: Mapping[str, float]
     """By device: how long the unit that has waited longest could have run already."""
     experiments: Mapping[str, int]
-    """By status."""
+    """Keyed by status."""
     rounds_recorded: int
-    """Of all experiments; it never falls, because experiments are never removed."""
+    """Rounds of all experiments; it never falls, because experiments are never removed."""
     outbox_messages: int
     """Waiting units whose message was not sent yet."""
     outbox_oldest_seconds: float

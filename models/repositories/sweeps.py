@@ -43,7 +43,7 @@ class SweepState:
     """Cells of each status."""
     rounds_done: int
     rounds_total: int
-    """Of all cells: the most that there can be."""
+    """The most rounds that all cells together can have."""
 
 
 class SweepRepository(RowRepository[Sweep]):
@@ -113,7 +113,7 @@ class SweepRepository(RowRepository[Sweep]):
         return set(self.session.scalars(found))
 
     def hold(self, sweep_id: str) -> None:
-        """Until the transaction ends no cell of it is tried again, nor does one get its report."""
+        """Let no cell of it be tried again, or get its report, until the transaction ends."""
         # The sweep rather than its cells: two would lock these in any order.
         mine = self._select(Sweep).where(Sweep.id == sweep_id).with_only_columns(Sweep.id)
         self.session.execute(mine.with_for_update(key_share=True))

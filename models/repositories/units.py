@@ -144,7 +144,7 @@ class UnitRepository(Repository):
         self.session.connection().execute(_PUBLISHED, {"ids": list(unit_ids)})
 
     def hold_waiting(self, unit_ids: Collection[str]) -> list[str]:
-        """Of these units those that wait: no worker claims them before the transaction ends."""
+        """Hold those units that wait: no worker claims them before the transaction ends."""
         waits = and_(Unit.id.in_(unit_ids), Unit.state == "waiting")
         these = select(Unit.id).where(waits).order_by(Unit.id).with_for_update()
         return list(self.session.scalars(these))

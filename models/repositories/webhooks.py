@@ -166,7 +166,7 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
         self.session.flush()
 
     def delete(self, id: str) -> bool:
-        """With everything on its way to it; False where the project has no such endpoint."""
+        """Delete it with all its deliveries; False where the project has no such endpoint."""
         if self.lock(id) is None:
             return False
         self._delete(WebhookDelivery, WebhookDelivery.endpoint_id == id)

@@ -34,7 +34,7 @@ class ApiKey(Base):
     """The key's first characters, to distinguish keys in a list."""
     hash: Mapped[str] = mapped_column(String(64), unique=True)
     previous_hash: Mapped[str | None] = mapped_column(String(64), unique=True)
-    """Of the secret that was replaced last; it opens until `previous_until`."""
+    """Hash of the secret that was replaced last; it opens until `previous_until`."""
     previous_until: Mapped[datetime | None]
     rotated_at: Mapped[datetime | None]
     """When the secret was replaced last."""
@@ -59,9 +59,9 @@ class WebSession(Base):
     api_key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     key_hash: Mapped[str | None] = mapped_column(String(64))
-    """Of the secret that it was begun with, and ends with; without one it is not in force."""
+    """Hash of the secret that it begins and ends with; without one it is not in force."""
     groups: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Of a person who signed in elsewhere, as they were then; null with a key."""
+    """Groups, at the sign-in, of a person who signed in elsewhere; null with a key."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
@@ -102,7 +102,7 @@ class AuditEntry(Base):
 
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    """From 1, without gaps."""
+    """Counts from 1, without gaps."""
     at: Mapped[datetime]
     action: Mapped[str] = mapped_column(Word)
     subject: Mapped[str] = mapped_column(Text)
@@ -112,7 +112,7 @@ class AuditEntry(Base):
     """Null where no key was used: by the sweeper, or on the database itself."""
     key_name: Mapped[str | None] = mapped_column(Text)
     person: Mapped[str | None] = mapped_column(Text)
-    """As the key named them then; null for a key without a person."""
+    """The person that the key named then; null for a key without a person."""
     details: Mapped[dict[str, Any]]
     """Ids, names and settings; never a secret, a spec or a value of a cell."""
     link: Mapped[str] = mapped_column(String(64))
@@ -131,7 +131,7 @@ class AuditHead(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     entries: Mapped[int] = mapped_column(Integer)
     link: Mapped[str] = mapped_column(String(64))
-    """Of the newest entry."""
+    """Link of the newest entry."""
     signed_entries: Mapped[int] = mapped_column(Integer)
     envelope: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """The newest signed head (DSSE); null until there is one."""
@@ -185,7 +185,7 @@ class WebhookEndpoint(Base):
     secret: Mapped[str] = mapped_column(Text)
     previous_secret: Mapped[str | None] = mapped_column(Text)
     previous_until: Mapped[datetime | None]
-    """Until when the secret before signs too."""
+    """When the previous secret stops signing."""
     disabled_at: Mapped[datetime | None]
     """Null: enabled."""
     disabled_reason: Mapped[str | None] = mapped_column(Text)

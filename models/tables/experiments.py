@@ -58,7 +58,7 @@ class Experiment(Base):
     parameters: Mapped[int] = mapped_column(BigInteger)
     """n, the number of the model's parameters."""
     noise_multiplier: Mapped[float | None] = mapped_column(Double)
-    """Of metric privacy."""
+    """Noise multiplier of metric privacy."""
     mechanism_inputs: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """What each ledger row states of a mechanism with an epsilon and a delta, so that it can be
     written without the data; else null."""
@@ -199,7 +199,7 @@ class Sweep(Base):
     """The body: base, grid, zip, repeats."""
     cells: Mapped[int] = mapped_column(Integer)
     facts: Mapped[dict[str, Any]]
-    """Of all cells, known beforehand: how costs are counted, and the guarantees."""
+    """What is known beforehand of all cells: how costs are counted, and the guarantees."""
     created_at: Mapped[datetime]
     created_by: Mapped[dict[str, Any]]
 
@@ -217,7 +217,7 @@ class SweepCell(Base):
     newest: Mapped[bool] = mapped_column(Boolean)
     """Whether it is the last try of its cell. What earlier ones spent counts all the same."""
     values: Mapped[dict[str, Any]]
-    """By field, what distinguishes the cell."""
+    """Values that distinguish the cell, keyed by field."""
 
 
 class Report(Base):
@@ -316,7 +316,7 @@ class LaterAttacks(Base):
     id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"))
     number: Mapped[int] = mapped_column(Integer)
-    """From 1, within the experiment."""
+    """Counts from 1 within the experiment."""
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     status: Mapped[LaterAttacksStatus] = mapped_column(Word)
     status_reason: Mapped[str | None] = mapped_column(Word)
@@ -326,9 +326,9 @@ class LaterAttacks(Base):
     asked: Mapped[list[Any]]
     """The attacks, with every default explicit."""
     report_hash: Mapped[str] = mapped_column(String(64))
-    """Of the report that they are about."""
+    """Hash of the report that they are about."""
     ledger_hash: Mapped[str] = mapped_column(String(64))
-    """Of the run, which has to come out again where it is repeated."""
+    """Ledger hash of the run, which a repetition has to reproduce."""
     unit_id: Mapped[str] = mapped_column(ForeignKey("units.id"))
     created_by: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
@@ -362,10 +362,10 @@ class PredictionAudit(Base):
     faults: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """Why it failed: {pointer, message}. May quote the data."""
     spec: Mapped[dict[str, Any]]
-    """With every default explicit."""
+    """The spec, with every default explicit."""
     spec_hash: Mapped[str] = mapped_column(String(64))
     fingerprint: Mapped[str] = mapped_column(String(64))
-    """Of the data when the audit was admitted."""
+    """Fingerprint of the data when the audit was admitted."""
     scored: Mapped[str] = mapped_column(Text)
     """Truth and score, by which audits of other thresholds are counted."""
     threshold: Mapped[float | None] = mapped_column(Double)
@@ -389,7 +389,7 @@ class DisclosureMemory(Base):
 
     fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
     profile_cuts: Mapped[dict[str, Any]]
-    """By attribute, how profiles cut it and judged its rows."""
+    """How profiles cut each attribute and judged its rows, keyed by attribute."""
 
 
 class DisclosureAnchor(Base):
@@ -413,7 +413,7 @@ class DisclosedSet(Base):
         ForeignKey("disclosure_memories.fingerprint"), primary_key=True
     )
     numbering: Mapped[str] = mapped_column(String(64), primary_key=True)
-    """By what rows are numbered: only sets of one numbering can be compared."""
+    """What numbers the rows: only sets of one numbering can be compared."""
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     """Equal sets are stored once."""
     favourable_digest: Mapped[str] = mapped_column(String(64), primary_key=True)

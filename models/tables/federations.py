@@ -33,10 +33,10 @@ class Federation(Base):
     unit_id: Mapped[str | None] = mapped_column(ForeignKey("units.id"), index=True)
     """The unit that profiled it last, or is to."""
     storage_key: Mapped[str | None] = mapped_column(String(255))
-    """Where the uploaded file is stored; null where it lies below the sources folder."""
+    """Where the uploaded file is stored; null where it is below the sources folder."""
     file_name: Mapped[str | None] = mapped_column(Text)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """Of the file as it was sent, perhaps compressed."""
+    """Size of the file as it was sent, perhaps compressed."""
     simulation: Mapped[Simulation] = mapped_column(Word, server_default="allowed")
     """Whether runs are admitted whose noise anyone can draw again from the seed."""
     disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -82,11 +82,11 @@ class NearCopy(Base):
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
     other_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
     share: Mapped[float] = mapped_column(Double)
-    """Of the rows of `federation_id`, those that are rows of the other; estimated."""
+    """Estimated share of the rows of `federation_id` that are rows of the other."""
 
 
 class Artifact(Base):
-    """One file of parameters of a project. The file itself lies in the storage, by its hash."""
+    """One file of parameters of a project. The file itself is in the storage, by its hash."""
 
     __tablename__ = "artifacts"
     __table_args__ = (UniqueConstraint("project_id", "sha256"),)
@@ -117,7 +117,7 @@ class PendingUpload(Base):
     """SHA-256 of its content, gzip undone."""
     file_name: Mapped[str] = mapped_column(Text)
     size_bytes: Mapped[int] = mapped_column(BigInteger)
-    """As it was sent, perhaps compressed."""
+    """Size of the file as it was sent, perhaps compressed."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
     """The file is removed then, unless it was registered."""
@@ -130,7 +130,7 @@ class Erasure(Base):
 
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    """From 1 within the federation."""
+    """Counts from 1 within the federation."""
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     fingerprint: Mapped[str] = mapped_column(String(64))
     reference: Mapped[str | None] = mapped_column(Text)

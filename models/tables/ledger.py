@@ -162,7 +162,7 @@ class SigningKey(Base):
     retired_at: Mapped[datetime | None]
     """When another key took its place; null while it is the key in use."""
     compromised_at: Mapped[datetime | None]
-    """From when others may have the key, as the operator states; else null."""
+    """Time since which others may have the key, by the operator's statement; else null."""
     compromised_note: Mapped[str | None] = mapped_column(Text)
     derived_from: Mapped[str | None] = mapped_column(String(64))
     """The key that it follows from, and is lost with; null for a key that was made."""
@@ -192,13 +192,13 @@ class RunLogEntry(Base):
 
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
     size: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    """Of the log with this entry."""
+    """Size of the log with this entry."""
     experiment_id: Mapped[str] = mapped_column(Identifier, index=True)
     run: Mapped[int] = mapped_column(Integer)
     kind: Mapped[str] = mapped_column(Word)
     digest: Mapped[str] = mapped_column(String(64))
     subtrees: Mapped[bytes] = mapped_column(LargeBinary)
-    """Of the tree of this size, 32 bytes each."""
+    """Hashes of the subtrees of the tree of this size, 32 bytes each."""
     checkpoint: Mapped[str] = mapped_column(Text)
     """The signed head of this size."""
 
@@ -260,7 +260,7 @@ class DeclaredRoundRow(Base):
     round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(Identifier)
     content_hash: Mapped[str] = mapped_column(String(64))
-    """Of all that was declared, participants included: the same again changes nothing."""
+    """Hash of all that was declared, participants included: the same again changes nothing."""
     event: Mapped[dict[str, Any]]
     participants: Mapped[int] = mapped_column(Integer)
     failures: Mapped[int] = mapped_column(Integer)

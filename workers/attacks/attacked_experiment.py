@@ -251,7 +251,7 @@ class FollowedRuns:
         self._runs, self._stack, self._context, self._lease = runs, stack, context, lease
         found = {run.experiment_id: audit_beside(run.cell, device=context.device) for run in runs}
         self.audits = {id_: audit for id_, audit in found.items() if audit is not None}
-        """By experiment."""
+        """Keyed by experiment."""
 
     def follow(self, rounds: int) -> None:
         """Trains the canaries as far as the next rounds go, and ends the runs that they stop. A run

@@ -53,7 +53,7 @@ from models.tables.ledger import FederationBudget, Reservation
 from models.values import Budget, LeakageTerms
 
 Price = Callable[[Curve, float], float]
-"""From a sum of curves and a delta to an epsilon."""
+"""Maps a sum of curves and a delta to an epsilon."""
 SUMS: tuple[CostFigure, ...] = ("leakage", "log_ratio")
 _BUDGET = table_of(FederationBudget)
 

@@ -43,7 +43,7 @@ class Sharing:
     owner_id: str | None
     """The federation whose totals hold for all; None where no project owns the content."""
     ids: tuple[str, ...]
-    """Of every project that has the content, the own one included."""
+    """Ids of every project that has the content, its own included."""
     across: BudgetsAcross
     """`project` of data that were made up, which are each project's own."""
     forbids_simulation: bool = False
