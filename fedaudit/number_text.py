@@ -39,7 +39,7 @@ def filled_columns(
 
 
 def interval_text(interval: Mapping[str, Any] | None) -> str:
-    """From its low end to its high one; a dash where there is none."""
+    """The interval from its low end to its high one; a dash where there is none."""
     if interval is None:
         return NO_FIGURE
     return f"{figure_text(interval['low'])} to {figure_text(interval['high'])}"

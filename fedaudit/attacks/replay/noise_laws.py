@@ -293,7 +293,7 @@ _LOOKED_AT = 1 << 16
 _SEEDS = 512
 _DRAWN = 1 << 20
 _WORDS, _WORDS_OF = 1 << 11, 1 << 20
-"""Of so many counters, in a round that no run reaches."""
+"""Number of counters whose words are drawn, and their round, which no run reaches."""
 _SHORT_BLOCKS, _SHORT_DRAWS = 1 << 14, 1 << 10
 """With b bits of entropy 2^(b/2 + 1) draws have two alike: the former find 26, the latter 18."""
 

@@ -19,10 +19,10 @@ from fedaudit.spec.sources import FileSource
 
 @dataclass(frozen=True)
 class DataRoom:
-    """As a service is set."""
+    """Memory and disk that a service gives to data."""
 
     memory_bytes: int = 4 * 2**30
-    """That the data of one run may take, by estimate."""
+    """Bytes that the data of one run may take, by estimate."""
     scratch_dir: Path | None = None
     """Where large data are laid out while they are used; None for the system's place for temporary
     files."""

@@ -339,7 +339,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
         ("noise_multiplier", "radius", "radius_floor", "clip", "delta"), (float, int, NoneType)
     ),
 }
-"""Of the stored fields besides components."""
+"""Types of the stored fields besides components."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class CanaryEvidence:
     passes: int = 1
     """Passes of the newest round."""
     squared_ratio: float = 0.0
-    """Of these canaries: sums over the releases that they were in, a ratio being the clip over the
+    """Sum for these canaries over the releases that they were in, a ratio being the clip over the
     deviation of the declared noise."""
     singly: float = 1.0
     """The e-value of single rounds, in each of which noise may be missing that others have."""
@@ -121,7 +121,7 @@ class RoundEvidence:
     """What one round added."""
 
     canaries: float
-    """In each of its releases, as often as they went through copies of it."""
+    """Canaries in each of its releases, as often as they went through copies of it."""
     squared_ratio: float
     """Squared ratio of a canary that is in all of them."""
     shown: tuple[str, ...]

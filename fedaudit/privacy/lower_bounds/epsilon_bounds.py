@@ -256,7 +256,7 @@ class QuietSum:
 
     @classmethod
     def of_noise(cls, noise: Floats, moments: Ints) -> Self:
-        """By `noise` [releases, numbers]; a unit sends the same to releases of one number in
+        """Read `noise` [releases, numbers]; a unit sends the same to releases of one number in
         `moments` [releases]."""
         covariance = noise @ noise.T / noise.shape[1]
         size = float(np.trace(covariance)) / len(noise) or 1.0

@@ -330,7 +330,7 @@ class EpsilonMechanism(PrivacyMechanism):
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> MechanismParameters:
-        """With the events of the plan."""
+        """The parameters, with the events of the plan."""
         if plan is None:
             raise ValueError(f"the ledger of {self.facts.name} records its spending plan")
         return replace(self.public_inputs(n=n), event=plan.events_json)

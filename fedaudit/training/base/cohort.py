@@ -52,7 +52,7 @@ def rounds_together(*, cells: int, elements: int) -> int:
 
 
 def _bounded(rounds: int, elements: int) -> int:
-    """As many of the rounds as hold so many elements in all, and at least one."""
+    """How many of the rounds, of so many elements each, a block holds; at least one."""
     return max(1, min(rounds, _BLOCK_ELEMENTS // max(1, elements)))
 
 
