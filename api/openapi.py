@@ -52,7 +52,7 @@ table has a path; by the header `Accept` the path without a suffix has them too.
 its request in `X-Request-ID`, by the client's own id where it sent one of 8 to 64 letters, digits
 and `.`, `_`, `~`, `-`."""
 API_VERSION = "1.0.0"
-"""Of the interface, whatever the software's: docs/versions.md says what changes which number."""
+"""Version of the interface, not of the software: docs/versions.md states what changes it."""
 _CONSTANT: dict[str, Any] = json.loads(Path(__file__).with_name("document.json").read_text("utf-8"))
 EXAMPLES: dict[type[BaseModel], Any] = {}
 """Every model of a body that is sent, with a body that can be sent as it is; routes add theirs."""
@@ -113,7 +113,7 @@ class Router(APIRouter):
     failure that follows from a path or body, or that every request may end in, is declared here."""
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """As FastAPI's, which reads bodies less strictly."""
+        """Add a route as FastAPI does, but read its body strictly."""
         given, body = inspect.signature(endpoint), options["openapi_extra"] or {}
         by_name = {
             name: one.replace(kind=one.KEYWORD_ONLY) for name, one in given.parameters.items()

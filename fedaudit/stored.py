@@ -96,7 +96,7 @@ CostFigure = Literal["leakage", "log_ratio", "epsilon"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BookedCost:
+class ReservedCost:
     """The cost of one run in one figure: reserved while it may go on, spent once it has ended."""
 
     experiment_id: str

@@ -325,7 +325,7 @@ def _failing() -> Iterator[None]:
         reason = error.strerror or type(error).__name__
         raise StorageError(f"the storage failed: {reason}") from error
     except Exception as error:
-        # Each object store's client has exceptions of its own.
+        # Each object store's client has its own exceptions.
         raise StorageError(f"the storage failed: {type(error).__name__}") from error
 
 

@@ -142,7 +142,7 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
 
 
 def _configure_sqlite(connection: Any, _record: object, *, foreign_keys: bool) -> None:
-    # sqlite3 would begin deferred transactions of its own, before writes only; `_begin_sqlite`
+    # sqlite3 would begin deferred transactions by itself, before writes only; `_begin_sqlite`
     # begins every transaction instead.
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}").close()

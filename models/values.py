@@ -1,4 +1,4 @@
-"""What goes into repositories and comes out of them, where that is not a row as it stands."""
+"""What goes into repositories and comes out of them, where that is not a plain row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -226,7 +226,7 @@ class Budget:
     others_spent: float = 0.0
     """Other projects' part of `spent`, as with `others_reserved`."""
     declared: float = 0.0
-    """Of `spent`, what is declared by trainers elsewhere, unobserved; of an epsilon, theirs
+    """The part of `spent` that trainers elsewhere declared, unobserved; for an epsilon, theirs
     alone."""
 
     @property

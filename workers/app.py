@@ -69,7 +69,7 @@ def serve(context: WorkerContext) -> int:
     )
     signals.worker_ready.connect(lambda **_: _ready(context), weak=False)
     if context.settings.embedded:
-        # Whoever runs the service on a folder of theirs chose the user; JSON alone is accepted.
+        # The operator who runs the service on a folder chose the user; only JSON is accepted.
         warnings.filterwarnings("ignore", category=SecurityWarning)
     worker: Worker = app.Worker(
         hostname=f"fedaudit@{context.name}",

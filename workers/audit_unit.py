@@ -106,7 +106,7 @@ def _registration(row: Federation) -> Registration:
 
 
 def _reason(fault: FieldError) -> dict[str, str]:
-    """As stored; the registration of an uploaded file has its name under `path`."""
+    """The stored form; the registration of an uploaded file has its name under `path`."""
     pointer = "/federation/path" if fault.pointer == "/federation/id" else fault.pointer
     return {"pointer": pointer, "message": fault.message}
 

@@ -124,7 +124,7 @@ class ProjectFiles:
 
     @property
     def files(self) -> Files:
-        """For the loaders. What the operator's map no longer opens to the project is not there."""
+        """Files for the loaders, without what the operator's map no longer opens to the project."""
         context = self._context
         return Files(context.settings.sources_dir, self.open, self._may_read, context.room)
 
@@ -163,7 +163,7 @@ class ProjectFiles:
             raise _unusable("is known by its file's path only; name the data by `path`")
         path, files = str(row.registration["federation"]["path"]), self.files
         with open_path(path, files=files, pointer=_POINTER):
-            # Opened to check that it exists and lies below the folder.
+            # Opened to check that it exists and is below the folder.
             return (files.sources_dir or Path()).joinpath(path).resolve()
 
 

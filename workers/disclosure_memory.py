@@ -57,7 +57,7 @@ class Memory:
     """The sets of rows that were disclosed under one numbering of the rows."""
 
     key: str
-    """Key of the data: a fingerprint, or what stands for data with equal rows or columns."""
+    """Key of the data: a fingerprint, or that of data with equal rows or columns."""
     numbered_by: str
     rows: Numbered
     anchors: Sequence[str] = ()
@@ -80,12 +80,12 @@ class Disclosed:
 
     def __init__(self) -> None:
         self._sets: dict[tuple[str, str], RememberedSets] = {}
-        """By the key and the numbering of a memory: those decided since as well."""
+        """Sets by the key and the numbering of a memory, including those decided since."""
         self._stored: dict[tuple[str, str], int] = {}
         """How many of them were stored: never fewer later."""
         self._anchors: set[str] = set()
         self._anchored: set[tuple[str, str]] = set()
-        """Of these anchors, each with the key of a memory that was stored for it."""
+        """Those anchors with the key of a memory that was stored for each."""
         self._locks: set[str] = set()
         self._new_sets: list[StoredSet] = []
         self._new_anchored: set[tuple[str, str]] = set()

@@ -275,7 +275,7 @@ def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | 
         return None
     sweep, cell = found
     tries = sweeps.tries(sweep.id)
-    costs = sweep_costs(sweeps.booked(sweep.id), runs=tries, facts=sweep.facts)
+    costs = sweep_costs(sweeps.reserved_costs(sweep.id), runs=tries, facts=sweep.facts)
     place = CellPlace(
         sweep_id=sweep.id,
         name=sweep.name,

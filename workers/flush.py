@@ -180,7 +180,7 @@ _GROWTH = 16
 
 
 class Pace:
-    """As many rounds as fit into 250 ms and a transaction, and at least one."""
+    """How many rounds fit into 250 ms and a transaction; at least one."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._most, self._rounds = _FLUSHED[dialect], 1
@@ -209,7 +209,7 @@ class Loaded:
 
     federations: dict[DataKey, Federation] = field(default_factory=dict)
     fingerprints: dict[str, str | None] = field(default_factory=dict)
-    """By the id of the content: as it was admitted."""
+    """Fingerprints of contents as admitted, by id."""
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Keyed by the id of the set."""
 

@@ -18,7 +18,7 @@ from api.http.problems import ProblemError, allowed_methods, problem_response
 RATE_LIMIT = "rate_limit_headers"
 """Name in a request's state of the headers that state what is left of its project's quota."""
 NAMES_PEOPLE = "names_people"
-"""In a request's state: whether a proxy sent it whose headers say who people are."""
+"""Name in a request's state of whether a proxy sent it whose headers identify people."""
 _PATIENCE_SECONDS = 5.0
 _QUIET_SECONDS = 20.0
 """A body may stop for so long."""

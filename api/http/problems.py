@@ -21,7 +21,7 @@ log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 _MOST_NAMED = 5
 MAX_FAULTS = 100
-"""Of an answer: a body may have as many faults as it has fields."""
+"""Most faults of an answer: a body may have as many as it has fields."""
 
 
 TITLES = {

@@ -36,6 +36,6 @@ class ChosenAxes(BaseModel):
 
 
 class ComparedAxes(ChosenAxes):
-    """With the experiments that are compared."""
+    """Axes with the experiments that are compared."""
 
     experiment_id: list[str] = []

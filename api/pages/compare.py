@@ -65,7 +65,7 @@ def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
 
 
 def _row_name(row: FigureRow) -> str:
-    """As `epsilon_max, formal, final_model, delta 1e-05`: what its values have in common."""
+    """What its values have in common, such as `epsilon_max, formal, final_model, delta 1e-05`."""
     by = [row.attribute and f"by {row.attribute}", row.guarantee, row.observer, row.adjacency]
     delta = None if row.delta is None else f"delta {row.delta:g}"
     return ", ".join(filter(None, (row.figure, *by, delta, row.loss)))

@@ -281,7 +281,7 @@ def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] |
 def _figures(
     row: Experiment, live: LiveFigures, report: dict[str, Any] | None
 ) -> tuple[list[FigureRow], list[GapReadings]]:
-    """Of the newest rounds; with a report those of its best round, which the report states."""
+    """Figures of the newest rounds; with a report those of its best round, as the report states."""
     newest = readings(row, live, mechanism_of(parse_admitted(row.spec)).guarantee_kind)
     if report is None:
         return newest, gap_readings(row, live)

@@ -35,7 +35,7 @@ class Place(NamedTuple):
     scope: Scope | None
     """What the key needs; None for every visitor."""
     unless: Scope | None = None
-    """With this scope another place leads here."""
+    """The scope with which another place leads here."""
     more: bool = False
     """Whether it is behind *More*."""
 

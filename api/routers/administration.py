@@ -201,7 +201,7 @@ def list_signing_keys(call: ReportsReader) -> SigningKeyList:
 router = Router(prefix="/webhooks", tags=["webhooks"])
 
 _MOST = 20
-"""Of one project."""
+"""Most webhooks of one project."""
 
 
 @router.get("")

@@ -93,7 +93,7 @@ async def attack_experiment(
 ) -> LaterAttacksBody:
     """Attack an experiment that has succeeded. Nothing is charged, and its report stays as it is.
 
-    Whatever is found counts like an attack of the report, whenever somebody judges the experiment.
+    Whatever is found counts like an attack of the report whenever the experiment is judged.
     """
     # The run's data are loaded, which may take long.
     asked = await call.run(partial(_queued, call, experiment_id, value, idempotency))

@@ -203,7 +203,7 @@ class ShownErasure:
     fault: str | None = None
     """Why the receipt proves nothing."""
     compromised_at: datetime | None = None
-    """From when the key may be in other hands."""
+    """The time from which others may have the key."""
 
 
 def shown_erasure(call: Call, federation_id: str, number: int) -> ShownErasure:

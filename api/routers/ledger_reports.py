@@ -194,7 +194,7 @@ _MOST_MADE = 16
 
 
 def _made_now(call: Call, ledger_id: str) -> LedgerReport:
-    """Of a ledger as it is; its lock keeps rounds out while what they overwrite is read, and most
+    """The report of a ledger now. Its lock keeps out rounds while what they overwrite is read; most
     entries are read before."""
     ledger_before(call, ledger_id)
     with call.writing() as session:

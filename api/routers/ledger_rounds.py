@@ -1,4 +1,4 @@
-"""Rounds of trainings that run elsewhere: declared, and reserved before anybody trains.
+"""Rounds of trainings that run elsewhere: declared, and reserved before anyone trains.
 
 A reservation says whether a declared ledger has room for a round, and for whom. It counts until its
 round is declared, it is released or replaced by another of the same round, or a day has passed.
@@ -91,7 +91,7 @@ def declare_rounds(ledger_id: str, call: ExperimentsWriter, value: JsonBody) -> 
 def reserve_declared_round(
     ledger_id: str, number: Number, call: ExperimentsWriter, value: JsonBody
 ) -> Response:
-    """Ask, before anybody trains, whether a round may run, and with whom.
+    """Ask, before anyone trains, whether a round may run, and with whom.
 
     What is admitted is held until the round is declared, for a day at most, and replaces what was
     held for the same round.
@@ -297,7 +297,7 @@ def _none(before: Histories, asked: ReservationRequest, reason: str) -> _Answer:
 
 
 def _reasons(terms: LedgerTerms, rows: NDArray[np.int64], trial: Histories) -> list[str]:
-    """Of each distinct history, what it would come to."""
+    """Why each distinct history is over the budget: what it would amount to."""
     budget = terms.budget
     assert budget is not None
     ((figure, total),) = budget.model_dump().items()

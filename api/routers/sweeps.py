@@ -52,7 +52,7 @@ from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.sweeps import SweepCell, SweepSpec, parse_cells, parse_sweep, placed
-from fedaudit.stored import BookedCost
+from fedaudit.stored import ReservedCost
 from fedaudit.sweeps.report_section import CellPlace, larger_sums, named_figures, sweep_section
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs, sweep_facts
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, as_csv, as_markdown, sweep_table
@@ -243,7 +243,7 @@ def listed_bodies(
 
 
 def _status_of(state: SweepState) -> Status:
-    """Of the sweep as one: `failed` only where every cell failed, `succeeded` where one did not."""
+    """Status of the whole sweep: `failed` only where every cell failed, else `succeeded`."""
     counts = state.statuses
     ended = sum(counts[one] for one in ENDED)
     if ended < sum(counts.values()):
@@ -258,7 +258,9 @@ def _status_of(state: SweepState) -> Status:
 def _costs_of(session: Session, caller: Caller, sweep: Sweep) -> SweepCosts:
     """What all tries of all cells have charged together, as it is now."""
     sweeps = SweepRepository(session, caller.project_id)
-    return sweep_costs(sweeps.booked(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts)
+    return sweep_costs(
+        sweeps.reserved_costs(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts
+    )
 
 
 def with_costs_of_now(
@@ -301,7 +303,7 @@ def table_of(sweep_id: str, call: Call) -> SweepTable:
         ids = [cell.experiment.id for cell in cells]
         figures = ReportListRepository(session, call.project_id).figures(ids)
         degenerate = sweeps.degenerate(ids)
-        terms = _cost_terms(sweeps.booked(sweep.id))
+        terms = _cost_terms(sweeps.reserved_costs(sweep.id))
     return sweep_table(
         [
             CellFigures(
@@ -325,10 +327,10 @@ def _meanings(experiment: Experiment, terms: Mapping[str, Collection[str]]) -> d
     return {name: f"{noise}: {said}" for name, said in stated.items()}
 
 
-def _cost_terms(booked: Sequence[BookedCost]) -> dict[str, dict[str, set[str]]]:
-    """By experiment and figure, the terms under which training was charged."""
+def _cost_terms(reserved: Sequence[ReservedCost]) -> dict[str, dict[str, set[str]]]:
+    """The terms under which training was charged, by experiment and figure."""
     found: dict[str, dict[str, set[str]]] = {}
-    for one in booked:
+    for one in reserved:
         # What a report reveals of the people held out is not in the figures of training.
         if one.observer != REPORT:
             term = f"{one.observer}, {one.terms}, {one.unit}, {one.delta}"

@@ -309,7 +309,7 @@ class CheckedReport(BaseModel):
     valid: bool
     """Whether no check failed."""
     verdict: Literal["valid", "consistent, signer untrusted", "altered"]
-    """Never `valid` here: take a bundle, and the key from somebody else than this service."""
+    """Never `valid` here: take a bundle, and the key from someone other than this service."""
     checks: list[Check]
     signature: str | None
     key_id: str | None

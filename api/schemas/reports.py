@@ -180,7 +180,7 @@ class GatesRequest(Body):
 
     experiment_id: Text | None = None
     ledger_id: Text | None = None
-    """A ledger of a training elsewhere; it has no gates of its own."""
+    """A ledger of a training elsewhere; it has no gates."""
     gates: Annotated[list[Gate], Field(max_length=100)] | None = None
     """Null takes those of the experiment's spec."""
 

@@ -11,7 +11,7 @@ from api.schemas.federations import BudgetBody
 from api.services.lookups import find_federation
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
-from fedaudit.privacy.count_release import BOOKED_DELTA
+from fedaudit.privacy.count_release import BUDGET_DELTA
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
@@ -32,7 +32,7 @@ def budgets_of(call: Call, federation_id: str) -> list[BudgetBody]:
 
 
 def bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
-    """With the runs that each budget does not count."""
+    """The bodies of budgets, with the runs that each does not count."""
     ids, found = budgets.sharing(federation_id).ids, budgets.budgets(federation_id)
     counted = [budgets.composed(federation_id, one) for one in found]
     return [BudgetBody.of(one) for one in with_gaps(budgets.session, counted, federation_ids=ids)]
@@ -104,7 +104,7 @@ def _other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemErr
 
 @dataclass(frozen=True)
 class CountedCost:
-    """As what the cost of an experiment, or of a training elsewhere, is counted."""
+    """How the cost of an experiment, or of a training elsewhere, is counted."""
 
     whose: str
     counts_epsilon: bool
@@ -174,7 +174,7 @@ def _take_back(budget: Budget, federation_id: str) -> str:
     return (
         f"{who}take this total back (`fedaudit budget {federation_id} --set "
         f"{budget.figure}=none{stated}`, or `total: null` in PUT .../budget); what was spent stays "
-        "booked, and the history has who did so"
+        "charged, and the history has who did so"
     )
 
 
@@ -315,7 +315,7 @@ def _report_costs(
             adjacency=release.adjacency,
             unit=release.unit,
             unit_key=unit_key(planned.spec, release.unit),
-            delta=release.delta or BOOKED_DELTA,
+            delta=release.delta or BUDGET_DELTA,
             amount=release.epsilon(1),
             curve=release.curve,
             step=release.curve,

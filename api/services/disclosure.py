@@ -196,15 +196,15 @@ def warnings_of(
 def near_copy_warnings(
     session: Session, project_id: str, federation_ids: Sequence[str]
 ) -> dict[str, list[str]]:
-    """By federation, the warnings that it has mostly the rows of other registered content; other
-    projects are not named."""
+    """The warnings of each federation that it has mostly the rows of other registered content;
+    other projects are not named."""
     found: dict[str, list[str]] = defaultdict(list)
     strangers: set[str] = set()
     for one in NearCopyRepository(session).of(federation_ids):
         if one.other_project_id == project_id:
             whose = f"federation {one.other_id} of this project"
         elif one.federation_id not in strangers:
-            # The closest one comes first, and stands for all.
+            # The closest one comes first, and represents all.
             strangers.add(one.federation_id)
             whose = "other registered content"
         else:

@@ -23,7 +23,7 @@ _FEW = 100
 
 
 def _type_of(annotation: Any) -> pa.DataType:
-    """Of a field of a body; null is allowed everywhere."""
+    """The type of a body's field; null is allowed everywhere."""
     kind, parts = get_origin(annotation), get_args(annotation)
     if kind is Literal:
         return _TEXT
@@ -58,7 +58,7 @@ class LedgerTables:
 
     def __init__(self) -> None:
         self._texts: dict[int, tuple[Sequence[str | None], pa.Array]] = {}
-        """By its identity, the newest list of subjects' names as a column: it may be long."""
+        """The newest list of subjects' names as a column, by its identity: it may be long."""
 
     def table(self, found: LedgerColumns) -> pa.Table:
         """The lines as a table; a figure that is not finite is null."""

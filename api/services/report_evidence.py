@@ -133,7 +133,7 @@ def _one_row(
 
 
 def leaked_keys(keys: Sequence[SigningKey]) -> dict[str, str]:
-    """By id, since when keys may be in other hands."""
+    """The time from which others may have each leaked key, by its id."""
     return {
         key.key_id: key.compromised_at.isoformat() for key in keys if key.compromised_at is not None
     }

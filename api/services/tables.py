@@ -52,7 +52,7 @@ MEDIA_TYPES: dict[Form, str] = {
 }
 _FIRST_ROWS, _MAX_ROWS = 16, 1024
 _LINES_A_BLOCK = 50_000
-"""Of an export, about, however many a row has: that bounds its memory."""
+"""Approximate lines of an export's block, however many a row has: that bounds its memory."""
 _LINES_AT_ONCE = 5000
 _MAX_ROWS_A_PAGE = 20_000
 """A page that finds little, as for a client that seldom took part, ends here and continues by
@@ -313,7 +313,7 @@ class LedgerTable:
 
     @property
     def lines_a_row(self) -> int | None:
-        """Of one client one, or one for each layer."""
+        """1 for a single client, else None: as many as there are."""
         return None if self._client is None else 1
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[LedgerRow]:

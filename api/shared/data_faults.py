@@ -31,7 +31,7 @@ def reads_data(caller: Caller) -> bool:
 @contextmanager
 def faults_for(caller: Caller, spec: ExperimentSpec) -> Iterator[None]:
     """Let faults of a spec's data pass to callers who may read them; redact them for any other.
-    Data that the spec itself makes up say nothing of anybody."""
+    Data that the spec itself makes up disclose nothing about anyone."""
     try:
         yield
     except InvalidInputError as error:

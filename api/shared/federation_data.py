@@ -47,7 +47,7 @@ class Uploads:
     """Which of these the project may read; None for all."""
 
     def fingerprint(self, federation_id: str) -> str:
-        """SHA-256 of the content that the id stands for. Raises InvalidInputError."""
+        """SHA-256 of the content with this id. Raises InvalidInputError."""
         return self._ready(federation_id).fingerprint
 
     @contextmanager
@@ -69,7 +69,7 @@ class Uploads:
             return ready_federation(session, self.project_id, federation_id)
 
     def _below_sources(self, row: Federation) -> Path:
-        """Where a file lies that was registered by its path."""
+        """Place of a file that was registered by its path."""
         from fedaudit.federations.reading.source_files import Files, open_path
 
         if row.registration is None:
@@ -77,7 +77,7 @@ class Uploads:
         folder = self.sources_dir
         path = str(row.registration["federation"]["path"])
         with open_path(path, files=Files(folder, may_read=self.may_read), pointer=_POINTER):
-            # Opened to find out that it is there and lies below the folder.
+            # Opened to check that it exists and is below the folder.
             return (folder or Path()).joinpath(path).resolve()
 
 

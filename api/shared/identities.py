@@ -45,7 +45,7 @@ class SignedIn:
     """None where no usable name was stated."""
     groups: list[str]
     ends_at: float = math.inf
-    """Until when that holds, in seconds since 1970."""
+    """The end of its validity, in seconds since 1970."""
 
 
 class Identities:
@@ -167,8 +167,8 @@ def _identity(issuer: str, subject: str) -> Identity:
 
 
 def _person(names: Iterable[Any], email: Any) -> Person | None:
-    """By the first name that is none that is empty or deceives; an address that is none is left
-    out."""
+    """The person, by the first name that is neither empty nor deceptive; without an invalid
+    address."""
     for name in names:
         for address in (email, None):
             try:

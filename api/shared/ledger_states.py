@@ -44,7 +44,7 @@ class LedgerState:
     last_round: int
     rounds: int
     encoder: EntryEncoder
-    """Of entries with these names."""
+    """Encoder of entries with these names."""
     secret: bytes | None
     """The key of its rounds' declarations; None before the first."""
 
@@ -57,7 +57,7 @@ class LedgerStates:
         self._states: OrderedDict[str, LedgerState] = OrderedDict()
 
     def get(self, session: Session, project_id: str, ledger_id: str) -> LedgerState | None:
-        """The ledger as it stands in the caller's transaction; None where the project has none."""
+        """The ledger in the caller's transaction; None where the project has none."""
         standing = DeclaredLedgerRepository(session, project_id).standing(ledger_id)
         if standing is None:
             return None

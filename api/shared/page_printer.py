@@ -1,4 +1,4 @@
-"""Prints reports as PDF files, one at a time, in processes of their own.
+"""Prints reports as PDF files, one at a time, in separate processes.
 
 A long report keeps a processor busy for seconds. In this process it would keep every other request
 waiting, and nothing could end it.

@@ -128,7 +128,7 @@ class Caller:
     person: Person | None
     """Whom the key belongs to, as named by its administrator or by the identity's provider."""
     secret_hash: str
-    """Of the secret that was sent; it may end before the key does."""
+    """Hash of the secret that was sent; it may expire before the key."""
     elsewhere: bool = False
     """Whether it is a person who signed in elsewhere; their groups give the scopes."""
     ends_at: float = math.inf

@@ -56,7 +56,7 @@ def default_data_dir() -> Path:
 
 @dataclass(frozen=True)
 class Installation:
-    """One service: embedded below a data folder, or on a database and a broker of its own."""
+    """One service: embedded below a data folder, or on its own database and broker."""
 
     data_dir: Path
     database_url: str

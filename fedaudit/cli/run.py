@@ -49,8 +49,8 @@ from fedaudit.reports.sections.other_runs import SweepSection
 from fedaudit.runs.blocks import MemorySink, record_block
 from fedaudit.runs.experiment_plan import (
     OpenArtifact,
-    booked_costs,
     no_artifacts,
+    reserved_costs,
     with_solved_noise,
     with_start,
 )
@@ -213,7 +213,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
     spec = runs[0].spec
     facts = sweep_facts([(run.spec, run.ledger.ledger_context) for run in runs])
     costs = sweep_costs(
-        [cost for run in runs for cost in booked_costs(run)],
+        [cost for run in runs for cost in reserved_costs(run)],
         runs=[run.experiment_id for run in runs],
         facts=facts,
     )

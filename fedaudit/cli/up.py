@@ -164,7 +164,7 @@ def _services(installation: Installation, listener: socket.socket, *, device: st
 def _private_files(data_dir: Path) -> Iterator[None]:
     """What the service writes is its owner's alone, also in a folder that others may read."""
     for database in data_dir.glob("fedaudit.db*"):
-        with suppress(OSError):  # somebody else's: opening it will say so
+        with suppress(OSError):  # another user's: opening it reports that
             database.chmod(0o600)
     before = os.umask(0o077)
     try:
@@ -321,7 +321,7 @@ def up(
     check_device(device)
     installation = Installation.choose(data_dir, sources_dir=sources_dir)
     if port is None:
-        # A bookmark needs the same address every time; a program reads the one that it is told.
+        # A bookmark needs the same address every time; a program reads the one printed.
         port = 0 if as_json else DEFAULT_PORT
     who = person or _this_person()
     with running_service(installation, host=host, port=port, device=device, person=who) as service:

@@ -228,7 +228,7 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
     else:
         say(
             "nothing is altered, but a key that comes with the evidence proves nothing: name one "
-            "that you had from somebody you trust with --public-key FILE"
+            "that you received from someone you trust with --public-key FILE"
         )
 
 

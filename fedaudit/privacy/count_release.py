@@ -124,7 +124,7 @@ def _words(source: Source, purpose: Purpose, round_: int) -> Iterator[int]:
 
 Tail = Literal["discrete-laplace", "gaussian"]
 ADJACENCY: Adjacency = "add-or-remove-one"
-BOOKED_DELTA = 1e-9
+BUDGET_DELTA = 1e-9
 """The delta under which an epsilon without one is charged: budgets compose Renyi divergences, which
 need a delta, and epsilon holds at every delta."""
 _MARGIN = 1 + 1e-12

@@ -157,7 +157,7 @@ class Publication:
     document: Mapping[str, Any]
     """The stored report, with the outcomes that follow from later attacks."""
     context: Mapping[str, str]
-    """Of the figures, by name."""
+    """Context of the figures, by name."""
     settings: Mapping[str, Any]
     """The spec, or the terms of a ledger."""
     times: tuple[str | None, str | None]

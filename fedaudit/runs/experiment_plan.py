@@ -24,7 +24,7 @@ from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import NoisedUpdates
-from fedaudit.stored import BookedCost, CostFigure
+from fedaudit.stored import CostFigure, ReservedCost
 from fedaudit.training.base.cell import Cell
 
 
@@ -283,12 +283,12 @@ def _profile(federation: Federation) -> dict[str, Any]:
     return known
 
 
-def booked_costs(run: Run) -> list[BookedCost]:
+def reserved_costs(run: Run) -> list[ReservedCost]:
     """The worst case of every round that the spec plans; nothing for training without noise."""
     mechanism, context = mechanism_of(run.spec), run.ledger.ledger_context
     unit, plan, inputs = mechanism.facts.unit, context.plan, context.inputs
     cost = partial(
-        BookedCost,
+        ReservedCost,
         experiment_id=run.experiment_id,
         federation_id=run.federation.fingerprint,
         unit=unit,

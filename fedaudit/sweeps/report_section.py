@@ -23,8 +23,8 @@ _PLACES = {name: place for place, name in enumerate(FIGURES) if name not in COUN
 
 
 def named_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
-    """By name, those of an attribute as name[attribute], in the order of reports. Counts are left
-    out, and epsilons against one observer: the largest of all represents them."""
+    """Figures by name, those of an attribute as name[attribute], in the order of reports, without
+    counts and epsilons against one observer: the largest of all represents them."""
     found = [one for one in figures if not one.observer and one.figure in _PLACES]
     found.sort(key=lambda one: _PLACES[one.figure])
     return {
@@ -44,7 +44,7 @@ class SeedFigures:
     seed: int
     experiment_id: str
     figures: Mapping[str, float | None]
-    """As `shown_figures` names them."""
+    """Keyed as in `shown_figures`."""
 
 
 def repeated(spec: ExperimentSpec) -> list[ExperimentSpec]:
@@ -100,7 +100,7 @@ def with_repeats(document: Mapping[str, Any], section: RepeatsSection) -> dict[s
 
 SUMS = ("sweep_epsilon_max", "sweep_log_ratio_max", "sweep_leakage")
 """What all cells cost together; null where there is no sum, as where nothing bounds one."""
-_AS_BOOKED = (
+_AS_CHARGED = (
     "of all {cells} cells together, in {tries} runs{at_delta}, as charged or reserved {when}; "
     "files count as the same people, and of generated data the largest cost counts; retried cells "
     "add to it: the sweep itself (its page, GET /v1/sweeps/{{id}}) has the present sum"
@@ -117,7 +117,7 @@ class CellPlace:
     position: int
     values: Mapping[str, Any]
     facts: Mapping[str, Any]
-    """Of all cells: `noises`, `guarantees`, `conditions` (`sweep_facts`)."""
+    """Facts of all cells: `noises`, `guarantees`, `conditions` (`sweep_facts`)."""
     tries: int
     """Runs of all cells: one that was tried again counts as often as it was tried."""
 
@@ -129,11 +129,11 @@ def sweep_section(
     of_training = [one for one in costs["epsilon"] if one["observer"] != REPORT]
     largest = max(of_training, key=lambda one: one["value"], default=None)
     at_delta = "" if largest is None else f" at delta = {largest['delta']:g}"
-    booked = partial(_AS_BOOKED.format, cells=place.cells, tries=place.tries, when=when)
+    charged = partial(_AS_CHARGED.format, cells=place.cells, tries=place.tries, when=when)
     reasons = {
-        "sweep_epsilon_max": costs["reasons"].get("epsilon") or booked(at_delta=at_delta),
-        "sweep_log_ratio_max": costs["reasons"].get("log_ratio_max") or booked(at_delta=""),
-        "sweep_leakage": costs["reasons"].get("leakage") or booked(at_delta=""),
+        "sweep_epsilon_max": costs["reasons"].get("epsilon") or charged(at_delta=at_delta),
+        "sweep_log_ratio_max": costs["reasons"].get("log_ratio_max") or charged(at_delta=""),
+        "sweep_leakage": costs["reasons"].get("leakage") or charged(at_delta=""),
     }
     return SweepSection(
         id=place.sweep_id,

@@ -18,7 +18,7 @@ from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.stored import BookedCost
+from fedaudit.stored import ReservedCost
 
 _UNPROTECTED = "a cell has no noise that can be counted, so nothing bounds what the sweep reveals"
 _MIXED_NOISE = (
@@ -67,7 +67,7 @@ class SweepCosts(TypedDict):
 
 
 def sweep_costs(
-    booked: Sequence[BookedCost], *, runs: Collection[str], facts: Mapping[str, Any]
+    reserved: Sequence[ReservedCost], *, runs: Collection[str], facts: Mapping[str, Any]
 ) -> SweepCosts:
     """The cost of all runs together. `runs`: their ids; `facts`: their `SweepFacts`. Runs on
     generated data of different seeds spend on different people: the figure is the largest over
@@ -75,7 +75,7 @@ def sweep_costs(
     the report to held-out people is a separate entry."""
     reasons = _reasons(facts)
     leakages, log_ratios, epsilons = (
-        [one for one in booked if one.figure == figure]
+        [one for one in reserved if one.figure == figure]
         for figure in ("leakage", "log_ratio", "epsilon")
     )
     leakage = log_ratio = None
@@ -104,8 +104,8 @@ def sweep_costs(
     }
 
 
-def _covers(booked: Iterable[BookedCost], runs: Collection[str]) -> bool:
-    return {one.experiment_id for one in booked} == set(runs)
+def _covers(reserved: Iterable[ReservedCost], runs: Collection[str]) -> bool:
+    return {one.experiment_id for one in reserved} == set(runs)
 
 
 def _reasons(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -121,34 +121,34 @@ def _reasons(facts: Mapping[str, Any]) -> dict[str, str]:
     return {"epsilon": _NO_EPSILON}
 
 
-def _has_other_clients(booked: Iterable[BookedCost]) -> bool:
+def _has_other_clients(reserved: Iterable[ReservedCost]) -> bool:
     """Whether runs on the same data divide it into clients differently, as by seed: a person's rows
     may then be in a client of each, and no theorem adds these up."""
     keys: dict[str, set[str]] = {}
-    for one in booked:
+    for one in reserved:
         keys.setdefault(_people(one), set()).add(one.unit_key)
     return any(len(of_data) > 1 for of_data in keys.values())
 
 
-def _people(one: BookedCost) -> str:
+def _people(one: ReservedCost) -> str:
     """Equal for costs that the same people may bear."""
     return one.federation_id if one.unit_key == MADE_UP else ""
 
 
-def _largest_sum(booked: Iterable[BookedCost]) -> float:
+def _largest_sum(reserved: Iterable[ReservedCost]) -> float:
     sums: dict[str, float] = {}
-    for one in booked:
+    for one in reserved:
         sums[_people(one)] = sums.get(_people(one), 0.0) + one.amount
     return max(sums.values(), default=0.0)
 
 
 def _epsilons(
-    booked: Sequence[BookedCost], runs: Collection[str], reasons: dict[str, str]
+    reserved: Sequence[ReservedCost], runs: Collection[str], reasons: dict[str, str]
 ) -> list[SweepEpsilon]:
     """One entry for each group of costs that every run is in; of several populations, the largest.
     A group without some of the runs would bound a part of what the sweep reveals."""
-    grouped: dict[tuple[str, ...], list[BookedCost]] = {}
-    for one in booked:
+    grouped: dict[tuple[str, ...], list[ReservedCost]] = {}
+    for one in reserved:
         # What training costs has no bound where a reason says so; what a report costs may have.
         if "epsilon" not in reasons or one.observer == REPORT:
             group = (one.observer, one.terms, one.unit or "", one.unit_key)
@@ -164,7 +164,7 @@ def _epsilons(
     return found
 
 
-def _entry(costs: Sequence[BookedCost]) -> SweepEpsilon:
+def _entry(costs: Sequence[ReservedCost]) -> SweepEpsilon:
     """At the smallest delta of the cells, which makes the strongest statement."""
     delta = min(one.delta for one in costs)
     curves = [one.curve for one in costs if one.curve is not None]
@@ -181,7 +181,7 @@ def _entry(costs: Sequence[BookedCost]) -> SweepEpsilon:
     }
 
 
-def _alone(one: BookedCost) -> float:
+def _alone(one: ReservedCost) -> float:
     """The epsilon of one run at its own delta. Rounds that a lost worker repeats are charged
     again, beyond what the run was reserved for."""
     if one.enlarged and one.curve is not None:
@@ -197,7 +197,7 @@ UNCOVERED_CHOICE = (
 
 
 class SweepFacts(TypedDict):
-    """Of all cells, each distinct word once."""
+    """Facts of all cells, each distinct word once."""
 
     cost_kinds: list[str]
     """How costs are counted: `leakage`, `epsilon`, `unbounded`."""

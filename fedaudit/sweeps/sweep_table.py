@@ -43,8 +43,8 @@ class Spread(TypedDict):
 
 
 def spread(name: str, values: Sequence[float]) -> Spread:
-    """Of the values of all seeds that have the figure `name`, as `accuracy` or
-    `loss_ratio[sex]`. Infinite ones are none."""
+    """Spread of the values of all seeds that have the figure `name`, such as `accuracy` or
+    `loss_ratio[sex]`, without infinite ones."""
     found = [value for value in values if math.isfinite(value)]
     n = len(found)
     if not n:
@@ -133,8 +133,8 @@ class SweepTable(TypedDict):
     figures: list[str]
     rows: list[SweepRow]
     front_figures: list[str]
-    """By the means of which rows are on the front: cost, utility, fairness; as far as every row
-    has them."""
+    """The figures whose means decide which rows are on the front: cost, utility, fairness, where
+    every row has them."""
     notes: list[str]
 
 
@@ -261,8 +261,8 @@ ABSENT = ""
 
 
 def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """By path the value of every row. An object, as `privacy: {mechanism: none}`, is a column for
-    each of its fields; rows whose object has no such field have ABSENT there."""
+    """The value of every row, by path. An object, such as `privacy: {mechanism: none}`, is a column
+    for each of its fields; rows whose object has no such field have ABSENT there."""
     flat = [dict(leaves(row)) for row in rows]
     tops = dict.fromkeys(path for row in rows for path in row)
     paths = dict.fromkeys(
@@ -308,7 +308,7 @@ def measured_figures(found: SweepTable) -> list[str]:
 
 
 def leading_figures(found: SweepTable, measured: Sequence[str]) -> list[str]:
-    """Of these those by which the front is drawn, then cost, utility and the gaps of groups."""
+    """The figures of the front, then cost, utility and the gaps of groups, as far as measured."""
     plain = [name for head in _LEADING for name in measured if name.partition("[")[0] == head]
     unbounded = any(row["unbounded"] for row in found["rows"])
     # A row that nothing bounds has no cost, and that is what is to be seen of it.

@@ -139,8 +139,8 @@ def hash_of_key(plain: str) -> str:
 
 
 def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
-    """For a query: the key is in force and this secret opens it: its own, or the previous one
-    during the overlap, by the database's clock."""
+    """Condition of a query: the key is in force and this secret opens it, its own or the previous
+    one during the overlap, by the database's clock."""
     before = and_(ApiKey.previous_hash == secret_hash, ApiKey.previous_until > seconds_from_now())
     return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
 

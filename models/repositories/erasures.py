@@ -35,7 +35,7 @@ from models.vocabulary import ENDED, OPEN
 
 @dataclass(frozen=True)
 class Leaving:
-    """What of a federation lies in the storage, and which ledgers name its clients."""
+    """What the storage has of a federation, and which ledgers name its clients."""
 
     experiments: Sequence[str]
     models: Mapping[str, str]
@@ -43,7 +43,7 @@ class Leaving:
     record_tables: Sequence[str]
     """Experiments with one."""
     attacked: Sequence[str]
-    """Experiments whose specs asked for attacks, and later attacks by ids of their own."""
+    """Experiments whose specs asked for attacks, and later attacks by their own ids."""
     named: Sequence[str]
     """Experiments and ledgers of trainings elsewhere that name clients: those of
     `record-personalised` name budgets of records."""

@@ -173,7 +173,7 @@ class OldFileRepository(Repository):
         each run is examined once, even without a model."""
         columns = table_of(Experiment).c
         sha256 = Report.document["model"]["sha256"].as_string()
-        # Of its spec: what is asked for later leaves files of its own.
+        # Only attacks of its spec: later attacks leave their own files.
         attacked = Report.document["attacks"][0]["kind"].as_string()
         old = (
             select(columns.project_id, columns.id, columns.mechanism, attacked, sha256)
@@ -201,7 +201,7 @@ class OldFileRepository(Repository):
     def _old(
         self, found: Select[Any], table: type[Base], kind: FileKind, kept_days: int, limit: int
     ) -> Iterable[Any]:
-        """Of what ended so long ago, and has no note of such a file: the oldest first."""
+        """Rows that ended so long ago and have no note of such a file, the oldest first."""
         columns = table_of(table).c
         noted = exists().where(ExpiredFile.kind == kind, ExpiredFile.owner == columns.id)
         before = columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days)

@@ -123,7 +123,7 @@ class LedgerRepository(ExperimentPartRepository):
             yield round_, release, kind, observer, bytes(digest)
 
     def declarations(self, owner_id: str) -> dict[int, bytes | None]:
-        """By round, what the chain holds of what it declared beside its entries."""
+        """What the chain holds of each round's declaration beside its entries, by round."""
         mine = self.behind(owner_id, None).with_only_columns(Ledger.round, Ledger.declaration)
         found = self.session.execute(mine)
         return {round_: None if one is None else bytes(one) for round_, one in found}
@@ -145,7 +145,7 @@ class LedgerRepository(ExperimentPartRepository):
         return None if newest is None else (newest[0], bytes(newest[1]))
 
     def newest_observers(self, owner_id: str) -> set[str]:
-        """Against whom the packed rows of the newest round are charged; empty without any."""
+        """Observers that the packed rows of the newest round are charged against; empty without any."""
         newest = self.last_row(owner_id)
         if newest is None:
             return set()
@@ -188,7 +188,7 @@ class LedgerRepository(ExperimentPartRepository):
         after: Cursor | None = None,
         limit: int = 100,
     ) -> list[LedgerRow]:
-        """As `rows_after`, with one subject's elements, of the rows that name it."""
+        """Like `rows_after`, with one subject's elements, for the rows that name it."""
         found: list[LedgerRow] = []
         while len(found) < limit:
             rows = self.rows_after(

@@ -98,7 +98,7 @@ class ServiceState:
 
     units: tuple[UnitCount, ...]
     oldest_waiting_seconds: Mapping[str, float]
-    """By device: how long the unit that has waited longest could have run already."""
+    """How long the longest waiting unit could have run already, by device."""
     experiments: Mapping[str, int]
     """Keyed by status."""
     rounds_recorded: int

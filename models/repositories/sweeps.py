@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import defer
 
-from fedaudit.stored import BookedCost
+from fedaudit.stored import ReservedCost
 from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository
@@ -18,7 +18,7 @@ from models.tables.experiments import Experiment, ReportSummary, Sweep, SweepCel
 from models.tables.ledger import Reservation
 from models.values import Cursor, Page
 
-_BOOKED = (
+_COLUMNS = (
     *(Reservation.experiment_id, Reservation.federation_id, Reservation.figure),
     *(Reservation.observer, Reservation.adjacency, Reservation.unit, Reservation.unit_key),
     *(Reservation.delta, Reservation.amount, Reservation.spent, Reservation.state),
@@ -152,24 +152,24 @@ class SweepRepository(RowRepository[Sweep]):
         tries = select(SweepCell.experiment_id).where(*self._of(sweep_id))
         return self.session.scalars(tries).all()
 
-    def booked(self, sweep_id: str) -> Sequence[BookedCost]:
+    def reserved_costs(self, sweep_id: str) -> Sequence[ReservedCost]:
         """What every try of every cell has reserved, or spent."""
         rows = self.session.execute(
             # Columns and not entities: every cell's report reads the rows of all cells.
-            select(*_BOOKED, (Experiment.status == "succeeded").label("reported"))
+            select(*_COLUMNS, (Experiment.status == "succeeded").label("reported"))
             .join(SweepCell, SweepCell.experiment_id == Reservation.experiment_id)
             .join(Experiment, Experiment.id == Reservation.experiment_id)
             .where(*self._of(sweep_id))
         )
-        return [_booked(row) for row in rows]
+        return [_reserved_cost(row) for row in rows]
 
     def _of(self, sweep_id: str) -> tuple[ColumnElement[bool], ...]:
         """The conditions that a cell is the sweep's."""
         return self._own(SweepCell), SweepCell.sweep_id == sweep_id
 
 
-def _booked(row: Any) -> BookedCost:
-    """Of the columns `_BOOKED`, and `reported`: whether the run came to its end; losses may then
+def _reserved_cost(row: Any) -> ReservedCost:
+    """The cost in the columns `_COLUMNS`; `reported`: whether the run has a report; losses may then
     have ended it, and an epsilon is proven for all rounds that were planned alone."""
     amount, curve = row.amount, row.curve
     ended_early = row.reported and (row.compositions or 0) < (row.planned or 0)
@@ -178,7 +178,7 @@ def _booked(row: Any) -> BookedCost:
     if row.figure != "epsilon":
         # An epsilon is composed from its curve, which becomes what was spent when it is settled.
         amount = row.spent if row.state == SETTLED else max(row.amount, row.spent)
-    return BookedCost(
+    return ReservedCost(
         experiment_id=row.experiment_id,
         federation_id=row.federation_id,
         figure=row.figure,

@@ -93,7 +93,7 @@ class UnitRepository(Repository):
         return None if claimed is None else Claim(*tuple(claimed))
 
     def oldest_waiting(self, devices: Collection[str]) -> list[WaitingUnit]:
-        """Of each project and kind the oldest unit of these devices that can run, and how many
+        """The oldest unit of each project and kind that can run on these devices, and how many
         units of the project run."""
         free = and_(_WAITS, Unit.device.in_(devices), Unit.attempts < Unit.max_attempts)
         oldest = (

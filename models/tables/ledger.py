@@ -78,8 +78,8 @@ class Ledger(Base):
     link: Mapped[bytes] = mapped_column(LargeBinary)
     interrupted: Mapped[bool] = mapped_column(Boolean)
     declaration: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """Of a declared round, the keyed hash of what it declared beside its entries, which the link
-    holds; null in rounds that were declared before there was one."""
+    """The keyed hash of what a declared round stated beside its entries, which the link holds; null
+    in rounds that were declared before there was one."""
 
 
 class LedgerTotals(Base):
@@ -366,14 +366,14 @@ class Reservation(Base):
     """How the clients of the figure are distinguished, or `row`; '' where it was not
     recorded, which counts as the same whatever the other one is."""
     amount: Mapped[float] = mapped_column(Double)
-    """Of an epsilon: that of the experiment by itself, at its own delta."""
+    """Cost of the experiment by itself; an epsilon is at its own delta."""
     spent: Mapped[float] = mapped_column(Double)
-    """Of sums only: an epsilon is composed from what follows, and not stored."""
+    """What a sum has spent: an epsilon is composed from what follows, and not stored."""
     state: Mapped[str] = mapped_column(Word)
 
     unit: Mapped[str | None] = mapped_column(Word)
-    """Of an epsilon, as are the curve and the counts: `client` or `record`, whom its adjacency is
-    about."""
+    """Unit of an epsilon's adjacency, `client` or `record`; like the curve and the counts, only for
+    an epsilon."""
     curve: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
     """Renyi divergences at common orders: an upper bound while held, the spending once settled.
     They add up over experiments, whatever their deltas."""

@@ -1,4 +1,4 @@
-"""Budgets: reserved at once or not at all, and booked as they were spent."""
+"""Budgets: reserved at once or not at all, and charged as they were spent."""
 
 import math
 

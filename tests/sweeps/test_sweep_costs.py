@@ -7,14 +7,14 @@ import pytest
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.unit_key import MADE_UP
-from fedaudit.stored import BookedCost
+from fedaudit.stored import ReservedCost
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.sweeps.sweep_table import OTHER_TERMS, CellFigures, SweepTable, sweep_table
 
 CURVE = 0.01 * np.array(RDP_ORDERS)
 FACTS = {"cost_kinds": ["epsilon"], "noises": ["release"], "guarantees": ["formal"]}
 LEAKAGE = {**FACTS, "cost_kinds": ["leakage"]}
-ONE = BookedCost(
+ONE = ReservedCost(
     experiment_id="a",
     federation_id="f",
     figure="epsilon",
@@ -46,12 +46,12 @@ def test_copies_of_a_file_are_no_other_people() -> None:
     copy = replace(ONE, experiment_id="b", federation_id="g")
     [found] = sweep_costs([ONE, copy], runs=["a", "b"], facts=FACTS)["epsilon"]
     assert found["value"] == pytest.approx(composed_epsilon(2 * CURVE, 1e-5))
-    booked = [
+    reserved = [
         replace(one, figure=figure, amount=3.0, curve=None)
         for one in (ONE, copy)
         for figure in ("leakage", "log_ratio")
     ]
-    costs = sweep_costs(booked, runs=["a", "b"], facts=LEAKAGE)
+    costs = sweep_costs(reserved, runs=["a", "b"], facts=LEAKAGE)
     assert (costs["leakage"], costs["log_ratio_max"]) == (6.0, 6.0)
 
 
@@ -87,12 +87,12 @@ def test_a_run_that_reserved_nothing_leaves_no_bound() -> None:
 
 
 def test_clients_that_are_dealt_anew_have_no_sum() -> None:
-    booked = [
+    reserved = [
         replace(ONE, figure=figure, experiment_id=run, unit_key=f"seed {run}", curve=None)
         for run in "ab"
         for figure in ("leakage", "log_ratio")
     ]
-    costs = sweep_costs(booked, runs=["a", "b"], facts=LEAKAGE)
+    costs = sweep_costs(reserved, runs=["a", "b"], facts=LEAKAGE)
     assert (costs["leakage"], costs["log_ratio_max"]) == (None, None)
     assert "divide the same data into clients" in costs["reasons"]["log_ratio_max"]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_CANCELLED = "somebody asked for its end"
+_CANCELLED = "its end was asked for"
 _REASONS = {"succeeded": None, "cancelled": "cancelled-by-caller"}
 
 

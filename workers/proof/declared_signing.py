@@ -51,7 +51,7 @@ from models.tables.ledger import DeclaredLedger
 from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, sign_checkpoint
 
 _NO_SECRET = bytes(32)
-"""Of ledgers whose rounds were all declared before they had one."""
+"""Secret of ledgers whose rounds were all declared before they had one."""
 
 
 @dataclass(frozen=True)

@@ -90,14 +90,14 @@ def charge_federation(
             return f"the {BOOK} book of the ledger's federation {why}"
         has_room = budgets.rebook(
             row.id,
-            held=_booked(held, terms),
-            spent=None if spent is None else _booked(spent, terms),
+            held=_by_figure(held, terms),
+            spent=None if spent is None else _by_figure(spent, terms),
             within_totals=within_totals,
         )
     return None if has_room else "the budget of the ledger's federation has no room for the round"
 
 
-def _booked(histories: Histories, terms: LedgerTerms) -> dict[CostFigure, Floats]:
+def _by_figure(histories: Histories, terms: LedgerTerms) -> dict[CostFigure, Floats]:
     if terms.adjacency is not None and terms.counts_epsilon:
         return {"epsilon": renyi_curve(histories, terms.adjacency)}
     log_ratio = largest_log_ratio(histories)

@@ -378,7 +378,7 @@ class _CanariesSoFar:
         self.alarm_round: int | None = None
 
     def after(self, one: DeclaredRound) -> dict[str, Any] | None:
-        """With this round; None where it has none."""
+        """The evidence with this round; None where the round has no canaries."""
         if one.canaries is None:
             return None
         if isinstance(one.event, LaplaceRelease | DistanceRelease | UnprotectedRelease):

@@ -221,7 +221,7 @@ class GateCalls(Calls):
     def require_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> Json:
-        """As `evaluate_gates`, for pipelines: returns the evaluation only if it passed.
+        """Evaluate gates for pipelines: return the evaluation only if it passed.
 
         Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
         """

@@ -19,11 +19,11 @@ Floats = NDArray[np.float64]
 Stage = Literal["sampling", "clip", "sum", "noise", "normaliser"]
 Adjacency = Literal["add-or-remove-one", "replace-one"]
 _LEVEL = 1e-7
-"""Of each test; all of a replay together reject an honest step at one in a million."""
+"""Level of each test; all tests of a replay together reject an honest step once in a million."""
 _FAR = 5.2
 """Standard deviations that are passed at this level."""
 _ROUNDING = 1e-4
-"""Of a clip: single precision, and the small numbers that libraries add to a norm."""
+"""Share of a clip: single precision, and the small numbers that libraries add to a norm."""
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,21 @@ from models.repositories.budgets.counting import (
     POOL,
     SETTLED,
     UNBOUNDED,
-    BookedBudget,
-    BookedEpsilon,
     Cost,
     CountedEpsilons,
     Counts,
     Curve,
     Pool,
     Refusal,
+    ReservedEpsilon,
     Sharing,
+    StoredBudget,
     after,
     after_releases,
     agree,
     amounts,
     budget_key,
+    changed_columns,
     check_amount,
     comparable,
     counts_for,
@@ -44,7 +45,6 @@ from models.repositories.budgets.counting import (
     curve_of,
     enlarged,
     fits,
-    rebooked,
     unpriced,
 )
 from models.repositories.budgets.reading import BudgetReader
@@ -71,7 +71,7 @@ class Budgets(ScopedRepository):
         declare, on which nothing depends. Of an epsilon without what is reserved and spent, which
         `composed` adds. Raises LookupError as `sharing`."""
         sharing = self.sharing(federation_id)
-        pools: dict[tuple[object, ...], list[BookedBudget]] = defaultdict(list)
+        pools: dict[tuple[object, ...], list[StoredBudget]] = defaultdict(list)
         for row in self._reader.rows(sharing):
             pools[row.pool].append(row)
         declared = self._reader.declared(sharing.ids) if shown else []
@@ -270,7 +270,7 @@ class Budgets(ScopedRepository):
             return False
         for one in mine:
             paid = None if spent is None else np.minimum(spent[one.figure], UNBOUNDED)
-            self._change(one, **rebooked(one, most[one.figure], paid))
+            self._change(one, **changed_columns(one, most[one.figure], paid))
         return True
 
     def settle(self, experiment_id: str, *, spent: float | None = None, releases: int = 0) -> bool:
@@ -419,7 +419,7 @@ class Budgets(ScopedRepository):
             composed_total=self._price(together, budget.delta or 0.0),
         )
 
-    def _amounts(self, rows: Sequence[BookedEpsilon], budget: Budget) -> tuple[float, float]:
+    def _amounts(self, rows: Sequence[ReservedEpsilon], budget: Budget) -> tuple[float, float]:
         """What they have spent, and what they may spend beside it."""
         if not rows:
             return 0.0, 0.0

@@ -66,7 +66,7 @@ class Sharing:
 
 
 @dataclass
-class BookedBudget:
+class StoredBudget:
     """A row of the budgets, as it was read and with what was reserved since."""
 
     federation_id: str
@@ -92,7 +92,7 @@ class BookedBudget:
 class Pool:
     """The rows of one book, figure, delta, adjacency and observer, of all that share."""
 
-    rows: Sequence[BookedBudget]
+    rows: Sequence[StoredBudget]
     sharing: Sharing
 
     @cached_property
@@ -110,7 +110,7 @@ class Pool:
         """The keys under which something is reserved or spent."""
         return sorted({row.unit_key for row in self.rows if row.reserved + row.spent > 0} - {""})
 
-    def _counted(self, unit_key: str) -> list[BookedBudget]:
+    def _counted(self, unit_key: str) -> list[StoredBudget]:
         return [row for row in self.rows if row.unit_key in (unit_key, "")]
 
     def _in_all(self, unit_key: str) -> float:
@@ -203,8 +203,8 @@ def after_releases(reservation: Reservation, *, leakage: float, releases: int) -
             assert_never(reservation.figure)
 
 
-def rebooked(reservation: Reservation, held: Curve, spent: Curve | None) -> dict[str, Any]:
-    """The columns of a reservation that are booked anew."""
+def changed_columns(reservation: Reservation, held: Curve, spent: Curve | None) -> dict[str, Any]:
+    """The columns that change when a reservation is restated."""
     if reservation.figure == "epsilon":
         return {"curve": held} | ({} if spent is None else {"step": spent, "compositions": 1})
     paid = max(reservation.spent, 0.0 if spent is None else float(spent[0]))
@@ -218,13 +218,13 @@ class Cost:
 
     figure: CostFigure
     adjacency: str = ""
-    """Of leakage, its `LeakageTerms.key`."""
+    """For leakage, its `LeakageTerms.key`."""
     observer: str = ""
     delta: float = 0.0
     unit_key: str = ""
     """How its units are identified; '' counts as the same as any."""
     amount: float
-    """Of the experiment by itself; of an epsilon, at its own delta."""
+    """Cost of the experiment by itself; an epsilon is at its own delta."""
     step: Curve | None = None
     unit: str | None = None
     curve: Curve | None = None
@@ -245,7 +245,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BookedEpsilon:
+class ReservedEpsilon:
     """A reservation of an epsilon as it was read, or as it is being made."""
 
     experiment_id: str
@@ -266,36 +266,36 @@ class BookedEpsilon:
         return (*place, self.adjacency, self.observer, self.unit_key)
 
 
-BOOKED_COLUMNS = tuple(one.name for one in fields(BookedEpsilon))
-Booked = Reservation | BookedEpsilon
+RESERVED_COLUMNS = tuple(one.name for one in fields(ReservedEpsilon))
+Reserved = Reservation | ReservedEpsilon
 
 
-def curve_of(one: Booked | Cost) -> Curve:
-    """All that is booked."""
+def curve_of(one: Reserved | Cost) -> Curve:
+    """The whole cost that is reserved, spent or not."""
     assert one.curve is not None
     return one.curve
 
 
-def _steps(one: Booked, count: int) -> Curve:
+def _steps(one: Reserved, count: int) -> Curve:
     assert one.step is not None
     many: Curve = count * np.minimum(one.step, UNBOUNDED / max(count, 1))
     return many
 
 
-def after(one: Booked, count: int) -> Curve:
-    """What so many compositions come to, which is no more than all that is booked."""
+def after(one: Reserved, count: int) -> Curve:
+    """The cost of so many compositions, at most the whole cost."""
     return np.minimum(curve_of(one), _steps(one, count))
 
 
 def enlarged(one: Reservation, count: int) -> Curve:
-    """What must be booked for so many compositions: more only where more than planned is spent."""
+    """What to reserve for so many compositions: more only where more than planned is spent."""
     if count <= (one.planned or 0):
         return curve_of(one)
     return np.maximum(curve_of(one), _steps(one, count))
 
 
-def amounts(rows: Sequence[Booked]) -> tuple[Curve, Curve]:
-    """The sums of what was spent, and of all that is booked."""
+def amounts(rows: Sequence[Reserved]) -> tuple[Curve, Curve]:
+    """The sums of what was spent, and of the whole costs."""
     spent = [after(one, one.compositions or 0) for one in rows]
     return np.sum(spent, axis=0), np.sum([curve_of(one) for one in rows], axis=0)
 
@@ -311,14 +311,14 @@ class Counts:
     """Whose figures bound the budget's, the best first."""
     for_clients: str
 
-    def chosen(self, rows: Iterable[BookedEpsilon]) -> list[BookedEpsilon]:
+    def chosen(self, rows: Iterable[ReservedEpsilon]) -> list[ReservedEpsilon]:
         """One of each experiment that can be counted, by experiment."""
         mine = [one for one in rows if self._has(one)]
         # The observer that the budget names comes last, and so takes the other one's place.
         mine.sort(key=lambda one: (one.experiment_id, -self.observers.index(one.observer)))
         return list({one.experiment_id: one for one in mine}.values())
 
-    def _has(self, one: BookedEpsilon) -> bool:
+    def _has(self, one: ReservedEpsilon) -> bool:
         return (
             one.federation_id in self.federation_ids
             and (one.book, one.adjacency) == (self.book, self.adjacency)
@@ -331,13 +331,13 @@ class Counts:
 class CountedEpsilons:
     """The reservations that a budget counts, and the sum of their divergences."""
 
-    rows: list[BookedEpsilon] = field(default_factory=list)
+    rows: list[ReservedEpsilon] = field(default_factory=list)
     kinds: set[tuple[str | None, str]] = field(default_factory=set)
     """Units, and keys, that they are about."""
     curve: Curve | None = None
     """None where there are none."""
 
-    def add(self, rows: Iterable[BookedEpsilon]) -> Self:
+    def add(self, rows: Iterable[ReservedEpsilon]) -> Self:
         """Counts more, of experiments that are not counted yet."""
         for one in rows:
             self.rows.append(one)
@@ -346,7 +346,7 @@ class CountedEpsilons:
                 self.curve = one.curve if self.curve is None else self.curve + one.curve
         return self
 
-    def about(self, unit: str, unit_key: str) -> list[BookedEpsilon]:
+    def about(self, unit: str, unit_key: str) -> list[ReservedEpsilon]:
         """Those that count for a unit and its key."""
         return [one for one in self.rows if one.unit == unit and agree(one.unit_key, unit_key)]
 
@@ -406,7 +406,7 @@ def fits(in_all: float, budget: Budget) -> bool:
 
 
 def unpriced(_curve: Curve, _delta: float) -> float:
-    """For a caller that composes no epsilon."""
+    """The price of a caller that composes no epsilon."""
     raise ValueError("an epsilon is composed by a price; give one")
 
 

@@ -18,14 +18,14 @@ from fedaudit.stored import CostFigure
 from models.arrays import BINARY_RESULTS
 from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
-    BOOKED_COLUMNS,
     HELD,
     POOL,
-    BookedBudget,
-    BookedEpsilon,
+    RESERVED_COLUMNS,
     CountedEpsilons,
     Counts,
+    ReservedEpsilon,
     Sharing,
+    StoredBudget,
     agree,
     budget_key,
     counts_for,
@@ -61,7 +61,7 @@ _ROWS = (
     .outerjoin(_SUMS, and_(*(_SUMS.c[name] == _BUDGET[name] for name in BUDGET_KEY)))
     .where(_BUDGET.federation_id.in_(_IDS))
 )
-_EPSILONS = select(*(_RESERVED[name] for name in BOOKED_COLUMNS)).where(
+_EPSILONS = select(*(_RESERVED[name] for name in RESERVED_COLUMNS)).where(
     _RESERVED.figure == "epsilon"
 )
 _DECLARED = (
@@ -111,8 +111,8 @@ class BudgetReader:
         self._known: set[str] = set()
         """The federations, of other projects as well, of which nothing changes meanwhile."""
         self._sharings: dict[tuple[str, str], Sharing] = {}
-        self._rows: dict[str, list[BookedBudget]] = {}
-        self._made: list[BookedEpsilon] = []
+        self._rows: dict[str, list[StoredBudget]] = {}
+        self._made: list[ReservedEpsilon] = []
         """Reserved in this transaction; they may not be in the database yet."""
         self._counted: dict[Counts, CountedEpsilons] = {}
 
@@ -154,7 +154,7 @@ class BudgetReader:
             self._sharings[asked] = sharing
         return sharing
 
-    def rows(self, sharing: Sharing) -> list[BookedBudget]:
+    def rows(self, sharing: Sharing) -> list[StoredBudget]:
         """The budgets of all that share, sorted as they are listed."""
         if self._known.issuperset(sharing.ids):
             if missing := [one for one in sharing.ids if one not in self._rows]:
@@ -164,7 +164,7 @@ class BudgetReader:
             found = self._read_rows(sharing.ids)
         return sorted(found, key=lambda row: (*row.pool, row.unit_key, row.federation_id))
 
-    def known(self, key: Mapping[str, object]) -> BookedBudget | None:
+    def known(self, key: Mapping[str, object]) -> StoredBudget | None:
         """The row of a key, where it was read under the lock."""
         for row in self._rows.get(str(key["federation_id"]), ()):
             if all(getattr(row, name) == value for name, value in key.items()):
@@ -192,16 +192,16 @@ class BudgetReader:
     def added(self, key: Mapping[str, Any]) -> None:
         """A budget was added."""
         if (mine := self._rows.get(key["federation_id"])) is not None:
-            mine.append(BookedBudget(**key, total=None, reserved=0.0, spent=0.0, busy=False))
+            mine.append(StoredBudget(**key, total=None, reserved=0.0, spent=0.0, busy=False))
 
     def reserved(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Counts what was reserved for one experiment."""
-        made = list[BookedEpsilon]()
+        made = list[ReservedEpsilon]()
         for row in rows:
             if (known := self.known(budget_key(row))) is not None:
                 known.busy = True
             if row["figure"] == "epsilon":
-                made.append(BookedEpsilon(**{name: row[name] for name in BOOKED_COLUMNS}))
+                made.append(ReservedEpsilon(**{name: row[name] for name in RESERVED_COLUMNS}))
             elif known is not None:
                 known.reserved += row["amount"]
         self._made.extend(made)
@@ -224,16 +224,16 @@ class BudgetReader:
         rows = rows_of(self._session, _ALIKE, fingerprint=own.fingerprint)
         return Sharing.among(own.id, owners[0].owner_project_id, rows)
 
-    def _read_rows(self, federation_ids: Sequence[str]) -> list[BookedBudget]:
+    def _read_rows(self, federation_ids: Sequence[str]) -> list[StoredBudget]:
         rows = rows_of(self._session, _ROWS, federation_ids=federation_ids)
-        return [BookedBudget(*row) for row in rows]
+        return [StoredBudget(*row) for row in rows]
 
     def _now(self, statement: Select[Row], **values: object) -> Row | None:
         """The row as it is now, even if this session has read it before."""
         as_it_is = {"populate_existing": True}
         return self._session.scalars(statement, values, execution_options=as_it_is).one_or_none()
 
-    def _epsilons(self, counts: Counts) -> list[BookedEpsilon]:
+    def _epsilons(self, counts: Counts) -> list[ReservedEpsilon]:
         mine = _EPSILONS.where(
             _RESERVED.federation_id.in_(counts.federation_ids),
             _RESERVED.book == counts.book,
@@ -241,13 +241,13 @@ class BudgetReader:
             _RESERVED.observer.in_(counts.observers),
         )
         rows = self._session.execute(mine, execution_options=BINARY_RESULTS)
-        return [BookedEpsilon(**row) for row in rows.mappings()]
+        return [ReservedEpsilon(**row) for row in rows.mappings()]
 
 
 def _by_federation(
-    ids: Iterable[str], rows: Iterable[BookedBudget]
-) -> dict[str, list[BookedBudget]]:
-    found: dict[str, list[BookedBudget]] = {one: [] for one in ids}
+    ids: Iterable[str], rows: Iterable[StoredBudget]
+) -> dict[str, list[StoredBudget]]:
+    found: dict[str, list[StoredBudget]] = {one: [] for one in ids}
     for row in rows:
         found[row.federation_id].append(row)
     return found
@@ -270,8 +270,8 @@ class _Cost:
 
 
 _Runs = dict[tuple[str, str, str], list[_Cost]]
-"""By id, book and mechanism, the costs of each experiment and ledger that has spent something, or
-still may; none without noise."""
+"""The costs of each experiment and ledger that has spent something, or still may, by id, book and
+mechanism; none without noise."""
 
 
 def with_gaps(

@@ -74,7 +74,7 @@ def test_a_round_is_refused_before_the_federations_leakage_would_be_passed(api, 
     assert amounts(api, federation)[:2] == (0.0, 2.0)
     put(api, federation, 5.0, **METRIC)
     assert reserve(api, ledger, 2, ["a"], EVENT)["reserved"]
-    # What ran all the same is booked, room or not, and nobody gets any more.
+    # What ran all the same is charged, room or not, and no one gets any more.
     post(api, ledger, declared(2, ["a"], EVENT), declared(3, ["a"], EVENT))
     assert amounts(api, federation)[:2] == (0.0, 6.0)
     assert reserve(api, other, 1, ["c"], EVENT)["admitted"] == []

@@ -130,7 +130,7 @@ def test_a_federations_budget_is_charged(api_on_both: Api, rounds: int) -> None:
     answer = reserve(api, ledger, rounds + 1, ["a"])
     assert (answer["admitted"], answer["reserved"]) == ([], False)
     assert "federation" in answer["reason"]
-    # What ran all the same is booked, room or not; another ledger finds none.
+    # What ran all the same is charged, room or not; another ledger finds none.
     post(api, ledger, declared(rounds + 1, ["a"]))
     assert _budget(api, path)["spent"] > total
     other = api.post("/v1/ledgers", json={**LOCAL, "federation_id": federation})

@@ -19,7 +19,7 @@ _BEFORE_THE_CLIP = 16.0
 _LEAST, _MOST = 1e-9, 1e30
 """What the service takes."""
 _TINY = 1e-6
-"""In clips, instead of nothing, where a training divides by the length of what it clips."""
+"""Length in clips used instead of 0, where a training divides by the length of what it clips."""
 
 
 @dataclass(frozen=True)

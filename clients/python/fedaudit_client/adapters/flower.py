@@ -27,7 +27,7 @@ class _Asked:
     number: int
     event: Event
     names: Mapping[int, str]
-    """By node, whom it is charged to."""
+    """The client charged for each node."""
     drawn: int
     """How many the inner strategy had drawn."""
 
@@ -91,7 +91,7 @@ class FedauditStrategy(Strategy):
         return getattr(self.inner, name)
 
     def start(self, *arguments: Any, **named: Any) -> Result:
-        """As `Strategy.start`; whatever ends it, what was released has been declared."""
+        """Run `Strategy.start`; whatever ends it, what was released has been declared."""
         try:
             return super().start(*arguments, **named)
         finally:
@@ -272,8 +272,8 @@ class FedauditStrategy(Strategy):
         self.ledger.stop_on_alarm(None if self._canaries is None else self._canaries.planted)
 
     def _settle(self) -> None:
-        """Of a round without a result: nothing is charged where the wrapper alone would have
-        released something, and everybody who was asked where others may have seen uploads."""
+        """Settle a round without a result: charge no one where only the wrapper would have released
+        something, and everyone who was asked where others may have seen uploads."""
         self._declare_held()
         asked, self._asked = self._asked, None
         if asked is None:

@@ -57,7 +57,7 @@ class FedauditRounds(Widget):
         """Who got any task since the last round was declared."""
 
     def get_job_target_type(self) -> str:
-        """For the server; a job refuses it for anything else."""
+        """The server; a job refuses any other target."""
         return str(JobTargetType.SERVER)
 
     def add_to_fed_job(self, job: Any, ctx: Any) -> None:

@@ -1,4 +1,4 @@
-"""Rounds of any training loop: reserved before anybody trains, and declared afterwards."""
+"""Rounds of any training loop: reserved before anyone trains, and declared afterwards."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,7 +50,7 @@ def terms_for(
     if delta is None:
         raise ValueError(f"{kind} is counted as an epsilon: give `delta`, such as 1e-5")
     mechanism = "gaussian-central" if server_adds_noise else "gaussian-local"
-    # Who joins a sample by a coin may as well be absent; from a fixed number somebody is replaced.
+    # A unit that joins a sample by a coin may be absent; in a fixed number one is replaced.
     adjacency = "add-or-remove-one" if kind == "poisson-gaussian" else "replace-one"
     return {**terms, "mechanism": mechanism, **of_epsilon(adjacency, delta=delta, budget=budget)}
 
