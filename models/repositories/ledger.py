@@ -145,7 +145,7 @@ class LedgerRepository(ExperimentPartRepository):
         return None if newest is None else (newest[0], bytes(newest[1]))
 
     def newest_observers(self, owner_id: str) -> set[str]:
-        """Observers that the packed rows of the newest round are charged against; empty without any."""
+        """Observers that the packed rows of the newest round charge against; empty without any."""
         newest = self.last_row(owner_id)
         if newest is None:
             return set()
