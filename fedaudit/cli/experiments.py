@@ -321,7 +321,7 @@ def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
 
 
 def _answer(experiment: Json) -> str:
-    """With the reason that weighs most."""
+    """The answer with its most important reason."""
     from fedaudit.reports.sections.part import answer_words_of
 
     words, reasons = answer_words_of(experiment), (experiment.get("answer") or {}).get("reasons")

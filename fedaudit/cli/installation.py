@@ -143,7 +143,7 @@ class Installation:
         return self._keys("compromised", *options, what="the key was not marked")
 
     def encrypt_secrets_anew(self) -> int:
-        """Of how many webhooks the secrets were encrypted anew. Raises CommandError."""
+        """Encrypt webhooks' secrets anew; return how many. Raises CommandError."""
         command = python_module("workers.webhooks")
         return int(self._finish(command, what="secrets were not encrypted anew"))
 

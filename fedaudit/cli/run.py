@@ -230,7 +230,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
 
 
 def _room() -> DataRoom:
-    """As much memory as a service with these settings would allow, and no folder of maps."""
+    """The memory that a service with these settings would allow, and no folder of maps."""
     asked = os.environ.get(_MEMORY, "")
     if not asked:
         return DataRoom()

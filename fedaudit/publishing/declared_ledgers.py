@@ -14,7 +14,7 @@ _COUNTS = {
 
 
 def declared_figures(document: Mapping[str, Any]) -> dict[str, float]:
-    """By name, the figures of a ledger's report that exist. Names have `declared` in them,
+    """The figures of a ledger's report that exist, by name. Names have `declared` in them,
     `declared_contradicted` where canaries contradict what was declared, or it does itself, and
     `conditional` where gates want an exception for that too."""
     refuted = document["contradictions"] or status_of(document) == "contradicted"

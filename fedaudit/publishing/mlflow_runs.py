@@ -41,7 +41,7 @@ class MlflowRun:
     files: int
     """How many artifacts were written this time."""
     version: str | None = None
-    """Of the registered model, where one was named and the model may leave."""
+    """Version of the registered model, where one was named and the model may leave."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ConflictError, NotFoundError
 
 Figures = dict[str, float]
-"""By name, parts with slashes between, as `fairness/sex/equalized_odds_difference`. No name is
+"""Keyed by name, with slashes between parts: `fairness/sex/equalized_odds_difference`. No name is
 another one's folder: some stores keep a file for each."""
 
 

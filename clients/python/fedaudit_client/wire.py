@@ -155,7 +155,7 @@ def content(response: httpx.Response) -> bytes:
 
 
 def nothing(response: httpx.Response) -> None:
-    """For an answer that has no content."""
+    """Read an answer that has no content."""
 
 
 def _media_type(response: httpx.Response) -> str:
@@ -239,8 +239,8 @@ class Connection:
         timeout: float,
         retries: Retries | None,
     ) -> Self:
-        """From the arguments, with FEDAUDIT_URL, FEDAUDIT_API_KEY and FEDAUDIT_PROJECT as
-        defaults."""
+        """The connection of the arguments, with FEDAUDIT_URL, FEDAUDIT_API_KEY and
+        FEDAUDIT_PROJECT as defaults."""
         return cls(
             _given("FEDAUDIT_URL", url).rstrip("/"),
             _given("FEDAUDIT_API_KEY", api_key),
