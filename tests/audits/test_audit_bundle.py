@@ -141,6 +141,8 @@ def _metric(report: dict[str, Any], name: str) -> dict[str, Any]:
         (lambda one: one["answer"].update(outcome="release"), "report.answer"),
         (lambda one: one["spec"].update(threshold=0.7), "report.spec_hash"),
         (lambda one: one["guarantee"].update(kind="formal"), "report.kind"),
+        (lambda one: one["guarantee"].pop("kind"), "report.kind"),
+        (lambda one: one.pop("guarantee"), "report.kind"),
         (lambda one: one["experiment"].update(id="another"), "report.audit"),
         (lambda one: one.pop("fairness"), "report.gaps"),
     ],

@@ -411,17 +411,15 @@ def _nothing_known(part: Part, name: str) -> Callable[[AuditEvidence], Iterator[
     nothing = part.model_dump(mode="json", exclude={"statement", "reasons"})
 
     def checked(found: AuditEvidence) -> Iterator[Check]:
-        said = value_at(found.report, name)
-        claims = [
-            field
-            for field, value in (said.items() if isinstance(said, Mapping) else [(name, said)])
-            if field not in ("statement", "reasons") and not same(value, nothing.get(field))
-        ]
+        said, claims = value_at(found.report, name), [name]
+        if isinstance(said, Mapping):
+            fields = sorted({"kind", *said} - {"statement", "reasons"})
+            claims = [one for one in fields if not same(said.get(one), nothing.get(one))]
         yield check(
             "report.kind" if name == "guarantee" else f"report.{name}",
             not claims,
             good=f"{name} claims nothing: the training is not known",
-            bad=f"the training is not known, and {name} claims something: {', '.join(claims)}",
+            bad=f"the training is not known, and {name} must claim nothing: {', '.join(claims)}",
         )
 
     return checked
