@@ -115,8 +115,8 @@ class Disclosure:
     why: str | None = None
     """Why groups are suppressed for another reason; None for the usual ones."""
     large: Bools | None = None
-    """[..., groups]: groups that are hidden only because others would follow from them; None where
-    that is unknown."""
+    """[..., groups]: groups that are shown, or are hidden only because others would follow from
+    them; None where that is unknown."""
 
     @property
     def reference(self) -> int | None:

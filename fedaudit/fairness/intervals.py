@@ -236,9 +236,9 @@ def share_limits(
     alone: float | None = None,
 ) -> Limits:
     """The score interval of the share of the kinds in `part` [kinds] among those in `whole`. It
-    misses the truth in a `share` of cases, or in a share `alone` with the design effect for one
-    group. `totals` [groups, kinds]: what the share is computed from; `clustered` gives the design
-    effect."""
+    misses the truth in a `share` of cases; with `alone`, in that share, but with the wider design
+    effect that belongs to `share`. `totals` [groups, kinds]: what the share is computed from;
+    `clustered` gives the design effect."""
     rows = totals @ whole
     value = np.minimum(1.0, _over(totals @ part, rows))
     own, worth = clustered.totals @ whole, clustered.worth(whole)

@@ -237,8 +237,8 @@ _ROUNDING = 1e-9
 
 def misfits(entries: EntryColumns) -> list[int]:
     """Which entries have a release without the public radius, or with a radius outside floor and
-    clip. An upload that was not released, or whose round was lost, has no radius. False for entries
-    counted as an epsilon, which have no radii."""
+    clip. An upload that was not released, or whose round was lost, has no radius. Empty for
+    entries counted as an epsilon, which have no radii."""
     inputs, radii = entries.inputs, entries.radii
     if inputs.counts_epsilon:
         return []

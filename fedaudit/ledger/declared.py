@@ -227,9 +227,9 @@ def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
 def changed_beside(
     rounds: Sequence[Declared], reserved: Sequence[Reserved], drawn: Drawn, secret: bytes
 ) -> Iterator[str]:
-    """Hash of what is stored beside the declarations of all rounds, in order: the reservations, and
-    who was drawn according to the newest round that drew anyone. Reservations after the last round
-    are in no chain yet. Raises ValueError as above."""
+    """Words for what is stored beside the declarations of all rounds, in order, and differs from
+    their hashes: the reservations, and who was drawn, by the newest round that drew anyone.
+    Reservations after the last round are in no chain yet. Raises ValueError as above."""
     before, place = 0, 0
     for one in rounds:
         mine = []

@@ -161,7 +161,7 @@ class SigningKey:
         return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def derived_pem(self, purpose: bytes) -> bytes:
-        """The secret of a purpose in the block that follows a later key, which then gives it."""
+        """The secret of a purpose as a block beside a later key, which then gives it."""
         secret = base64.b64encode(self.derived_secret(purpose))
         return _DERIVED_PEM % (purpose, secret)
 

@@ -179,6 +179,18 @@ def test_a_damage_is_bad_and_what_may_name_clients_is_listed(tmp_path: Path) -> 
     assert found.federation["missing_values"] == ["k. A."]
 
 
+@pytest.mark.parametrize("name", ["PAY_AMT1", "loan_amt"])
+def test_an_amount_names_no_client(tmp_path: Path, name: str) -> None:
+    rows = [f"{1000 * (row % 20)},{row % 31},{row % 2}" for row in range(300)]
+    found = proposed(tmp_path, "\n".join([f"{name},Children,hired", *rows, ""]))
+    assert found.candidates["client_key"] == []
+
+
+@pytest.mark.parametrize("name", ["schadenfrei", "Unfallversicherung"])
+def test_to_be_free_of_damage_or_insured_is_not_bad(name: str) -> None:
+    assert named(name, "target", bad=True) is None
+
+
 def test_classes_that_differ_in_capitals_alone_are_remarked_and_the_good_one_is_suggested(
     tmp_path: Path,
 ) -> None:

@@ -76,13 +76,15 @@ def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
     most = there if role == "clients" or n >= COLLIDING else min(there, room)
     if spec.count <= most:
         return []
-    message = f"{spec.count} canaries are more than the {words}; lower `count` to {most}"
+    # No number of records: over many seeds it would give the sizes of clients.
+    enough = "" if role == "local-steps" else f" to {most}"
+    message = f"{spec.count} canaries are more than the {words}; lower `count`{enough}"
     if most < there:
         message = (
             f"canaries that share a release need orthogonal directions, and a model of {n} "
             f"parameters has {n}: beyond that, random directions collide (their cosines spread by "
             f"{n**-0.5:.2f}, and by 0.1 or less only from {COLLIDING} parameters on); lower "
-            f"`count` to {most} or use a larger model"
+            f"`count`{enough} or use a larger model"
         )
     return [FieldError(f"{pointer}/count", message)]
 

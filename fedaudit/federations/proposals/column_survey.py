@@ -33,8 +33,8 @@ en writer device user customer subject patient person household employer company
 en organisation organization state province county region district city town village country zip
 en zipcode postcode
 de klinik- krankenhaus- spital standort zentrum praxis einrichtung bank filiale schule gerät nutzer-
-de geschäftsstelle niederlassung behörde amt kunde kunden- patient- person haushalt arbeitgeber
-de firma betrieb abteilung bundesland kreis
+de geschäftsstelle niederlassung behörde dienststelle kunde kunden- patient- person haushalt
+de arbeitgeber firma betrieb abteilung bundesland kreis
 de landkreis bezirk region stadt gemeinde land plz postleitzahl
 fr hôpital clinique établissement centre banque agence école université appareil utilisateur client
 fr patient personne ménage employeur entreprise service département région ville commune pays
@@ -58,7 +58,8 @@ en score price cost charges payments denied! rejected! arrested! dropout! failed
 de ziel- klasse ergebnis rückfall! zahlungsausfall! wiederaufnahme! bewilligt genehmigt eingestellt
 de abwanderung! kündigung! betrug! diagnose! krankheit! tod! gestorben! verstorben! mortalität!
 de sterblichkeit! einkommen gehalt lohn bestanden entscheidung note risiko! preis kosten abgelehnt!
-de bescheid schaden-! unfall-! ausfall! storno! insolvenz! durchgefallen!
+de bescheid schaden! schadenfall! schadensfall! unfall! unfälle! ausfall! storno! insolvenz!
+de durchgefallen!
 fr cible classe résultat réponse récidive! défaut! réadmission! accordé embauche fraude! diagnostic!
 fr maladie! décès! décédé! mort! mortalité! revenu salaire réussi décision risque! prix coût refusé!
 fr sinistre! accident!

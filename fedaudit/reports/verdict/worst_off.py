@@ -61,8 +61,8 @@ def counts_doubts(report: Mapping[str, Any]) -> bool | None:
 
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The widest headline gap whose whole interval is above the size that counts, or the gap itself
-    if the spec asks for no intervals, where no gate limits it; None for a model that is not shown
-    to decide anything."""
+    if the spec asks for no intervals, where no gate limits it; empty for a model that is not
+    shown to decide anything."""
     size = counted_gap_size(report)
     if size is None or why_not_useful(report) is not None:
         return []

@@ -34,13 +34,13 @@ QFFL = {"training__method": {"kind": "q-ffl", "q": 1.0}}
         (partial(canary_cell, CENTRAL), 50, None),
         (partial(canary_cell, CENTRAL), 51, "more than the clients .* lower `count` to 50"),
         (partial(canary_cell, CENTRAL, **LINEAR), 51, "collide .* lower `count` to 2"),
-        (record_cell, 5000, "more than the records that train"),
+        (record_cell, 5000, "records that train and are ever sampled; lower `count`$"),
         (partial(canary_cell, CENTRAL, **LINEAR), 2, None),
         (partial(canary_cell, CENTRAL, **LINEAR), 3, "collide .* lower `count` to 2"),
         # Each upload is a release by itself, with room for its one canary.
         (partial(canary_cell, LOCAL, **LINEAR), 30, None),
         (partial(record_cell, **LINEAR), 200, None),
-        (partial(record_cell, **LINEAR), 450, "collide .* lower `count` to 200"),
+        (partial(record_cell, **LINEAR), 450, "collide .* lower `count` or use a larger model$"),
     ],
 )
 def test_canaries_need_room(made: Callable[[], Cell], count: int, words: str | None) -> None:
