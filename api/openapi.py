@@ -127,8 +127,9 @@ class Router(APIRouter):
         missing = (404,) if "{" in self.prefix + path else ()
         wrong_type = (415,) if "requestBody" in body else ()
         answers = problems(*_ALWAYS, *missing, *wrong_type) | (options["responses"] or {})
-        if {"content", _BY_VALUE} & answers.get(200, {}).keys():
-            options["response_class"] = Response  # it is written by the route
+        written = {"content", _BY_VALUE} & answers.get(200, {}).keys()
+        if written or options["status_code"] == 204:
+            options["response_class"] = Response  # the route writes it, or it has no body
         options |= {"openapi_extra": body, "responses": answers}
         super().add_api_route(path, endpoint, **options)
 

@@ -304,7 +304,8 @@ def _not_registered(audit: AuditSpec) -> InvalidInputError:
 def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerprint: str) -> None:
     """Raises InvalidInputError where the audit departs from the policy of the project's federation,
     or of the content's owner, and ProblemError for data that were erased, or on which a total
-    bounds what reports reveal; neither changes before the audit is queued."""
+    bounds what reports reveal. Where the project has such a federation, neither changes before the
+    audit is queued; a budget that is set meanwhile elsewhere lists the audit."""
     budgets = call.budgets(session)
     known = budgets.hold_data(fingerprint)
     if known is not None:

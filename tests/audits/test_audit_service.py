@@ -10,6 +10,7 @@ from fedaudit.reports.sections.provenance import report_envelope
 from models.repositories import UnitRepository, fail_unit
 from models.values import ReclaimedUnit
 from tests.api.answers import body_of
+from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import Api
 from tests.audits.service_audits import made, report_of, row_of
 from tests.audits.tables import asking, audited, people, write
@@ -190,16 +191,18 @@ def test_a_total_against_readers_of_reports_refuses_audits(api: Api, sources: Pa
     zero_out = {"adjacency": "add-or-remove-one"}
     path = f"/v1/federations/{federation}/budget"
     made(api, path="owned.csv")
-    for amount, expected in ((0.5, 409), (None, 202)):
+    # The second total finds those queued that were asked for while there was none.
+    for amount, expected, audits in ((0.5, 409, 1), (None, 202, 0), (0.5, 409, 3)):
         set_ = api.request("PUT", path, json={**total, **zero_out, "total": amount})
         assert set_.status_code == 200, set_.text
         [one] = api.get(path).json()["items"]
         listed = [(gap["mechanism"], gap["runs"]) for gap in one["uncounted"]]
-        assert listed == ([("audit", 1)] if expected == 409 else [])
+        assert listed == ([("audit", audits)] if audits else [])
         for key in (None, api.key_with("experiments:write", "federations:read", project="lab")):
             answer = api.post("/v1/audits", json=asking(path="owned.csv"), key=key or api.key)
             assert answer.status_code == expected, answer.text
             assert expected == 202 or "whose figures have no noise" in answer.json()["detail"]
+    assert "3 audits: nothing bounds" in text_of(signed_in(api).get(f"/federations/{federation}"))
 
 
 def test_the_same_request_starts_one_audit(api: Api, sources: Path) -> None:

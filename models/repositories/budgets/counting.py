@@ -239,7 +239,7 @@ class Refusal:
     budget: Budget
     shortage: Shortage
     requested: float | None = None
-    """Its own cost, of an epsilon at the budget's delta; None where it cannot be counted."""
+    """Its own cost; an epsilon is at the budget's delta, and None where it cannot be counted."""
     composed_total: float | None = None
     """What all would come to with it; None as `requested`."""
 

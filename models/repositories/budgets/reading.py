@@ -293,8 +293,9 @@ def with_gaps(
     mine = Federation.id.in_(federation_ids)
     profiles = int(session.scalar(select(func.sum(Federation.profiles)).where(mine)) or 0)
     of_data = PredictionAudit.fingerprint.in_(select(Federation.fingerprint).where(mine))
-    reported = PredictionAudit.report.is_not(None)
-    audits = session.scalar(select(func.count()).where(of_data, reported)) or 0
+    # Those that are queued publish too: nothing asks for room again.
+    publishes = PredictionAudit.status != "failed"
+    audits = session.scalar(select(func.count()).where(of_data, publishes)) or 0
     # Both are exact: a bound on what is released does not bound them.
     found = (Uncounted("audit", audits, "unbounded"), Uncounted("profile", profiles, "profile"))
     exact = [one for one in found if one.runs]
