@@ -40,7 +40,7 @@ class IntersectionTable:
 def combination_of(
     attribute: str, combinations: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> IntersectionTable | None:
-    """The combination that an attribute stands for; None if it combines no others. `combinations`:
+    """The combination that an attribute is; None if it combines no others. `combinations`:
     the parts of each intersection; `groups`: the groups of every attribute measured."""
     parts = combinations.get(attribute)
     if parts is None:

@@ -134,20 +134,19 @@ def test_without_the_scope_a_file_has_to_be_registered(api: Api, sources: Path) 
     assert "is not registered" in fault["message"]
 
 
+def registered(api: Api, path: str, **more: Any) -> str:
+    """The id of a federation of these people, by town."""
+    answers = [{"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}]
+    table = {"source": "table", "path": path, "client_key": "town", "target": "hired"}
+    registration = {"name": path, "federation": {**table, "features": answers}, **more}
+    found: str = body_of(api.post("/v1/federations", json=registration), 202)["id"]
+    return found
+
+
 def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources: Path) -> None:
     write(sources, people(seed=7), "registered.csv")
-    registration = {
-        "name": "people",
-        "federation": {
-            "source": "table",
-            "path": "registered.csv",
-            "client_key": "town",
-            "target": "hired",
-            "features": [{"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}],
-        },
-        "fairness": {"sensitive": ["sex"], "favourable": {"op": "in", "value": ["yes"]}},
-    }
-    federation = api.post("/v1/federations", json=registration).json()["id"]
+    fairness = {"sensitive": ["sex"], "favourable": {"op": "in", "value": ["yes"]}}
+    federation = registered(api, "registered.csv", fairness=fairness)
     with api.database.read() as session:
         [unit] = [one for one in UnitRepository(session).stale_waiting(-1) if one.kind == "profile"]
     run_unit(worker_of(api), unit.id)
@@ -176,17 +175,7 @@ def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources:
 def test_a_total_against_readers_of_reports_refuses_audits(api: Api, sources: Path) -> None:
     """As it does runs whose fairness figures have no noise, and audits of other projects."""
     write(sources, people(seed=8), "owned.csv")
-    registration = {
-        "name": "owned",
-        "federation": {
-            "source": "table",
-            "path": "owned.csv",
-            "client_key": "town",
-            "target": "hired",
-            "features": [{"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}],
-        },
-    }
-    federation = body_of(api.post("/v1/federations", json=registration), 202)["id"]
+    federation = registered(api, "owned.csv")
     total = {"book": "release", "figure": "epsilon", "observer": "report", "delta": 1e-6}
     zero_out = {"adjacency": "add-or-remove-one"}
     path = f"/v1/federations/{federation}/budget"

@@ -400,7 +400,7 @@ def _identity_checks(found: AuditEvidence) -> Iterator[Check]:
 def _spec_checks(
     found: AuditEvidence, fields: Mapping[str, Callable[[AuditSpec], Any]]
 ) -> Iterator[Check]:
-    """Whether the report says at each path what the audit's spec does."""
+    """Whether the report states at each path what the audit's spec does."""
     if found.audit is not None:
         for path, value in fields.items():
             yield agrees(found.report, path, value(found.audit), name=f"report.{path}")
@@ -411,10 +411,10 @@ def _nothing_known(part: Part, name: str) -> Callable[[AuditEvidence], Iterator[
     nothing = part.model_dump(mode="json", exclude={"statement", "reasons"})
 
     def checked(found: AuditEvidence) -> Iterator[Check]:
-        said, claims = value_at(found.report, name), [name]
-        if isinstance(said, Mapping):
-            fields = sorted({"kind", *said} - {"statement", "reasons"})
-            claims = [one for one in fields if not same(said.get(one), nothing.get(one))]
+        stated, claims = value_at(found.report, name), [name]
+        if isinstance(stated, Mapping):
+            fields = sorted({"kind", *stated} - {"statement", "reasons"})
+            claims = [one for one in fields if not same(stated.get(one), nothing.get(one))]
         yield check(
             "report.kind" if name == "guarantee" else f"report.{name}",
             not claims,
