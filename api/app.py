@@ -20,7 +20,6 @@ from api.http.middleware import (
     Upload,
 )
 from api.http.observation import Observation
-from api.metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
     administration,
@@ -114,7 +113,6 @@ def create_app(settings: Settings) -> FastAPI:
         routes=_routes(), docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
     )
     app.state.resources = resources
-    app.state.state_metrics = StateMetrics(resources)
     app.add_middleware(
         BodyLimit, largest_bytes=settings.max_body_bytes, uploads=uploads_of(settings)
     )
