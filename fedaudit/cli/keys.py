@@ -98,8 +98,8 @@ def audit_log_verify(
     earlier = None if kept is None else _head_in(kept)
     with connected() as client:
         # The head first: entries that come meanwhile follow it.
-        stated = client.verify_audit_log()
-        entries = list(client.audit_log())[::-1]
+        stated = client.ask("GET", "audit-log/verification")
+        entries = list(client.items("audit-log"))[::-1]
     found = checked(stated, entries, public_key=public_key, earlier=earlier)
     if as_json:
         write_json(found)
