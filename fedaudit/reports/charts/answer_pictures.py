@@ -417,13 +417,7 @@ def _quality(report: Report) -> Chart | None:
             return _beside_constant(
                 report, figure, (value, constant, utility.get(gain, math.nan)), interval
             )
-    if utility.get("validation_loss") is None and utility.get("accuracy") is None:
-        return None
-    reason = (utility.get("reasons") or {}).get("baseline_loss", "no constant was fitted")
-    stated = f"Compared with nothing: {reason}."
-    body = label("nothing to draw", _WIDTH / 2, 32, anchor="middle", kind="remark")
-    drawing = drawn(body, height=56, width=_WIDTH)
-    return Chart("picture-quality", "How good it is", stated, stated, drawing, _NO_TABLE)
+    return None
 
 
 def _beside_constant(
