@@ -1,7 +1,5 @@
 """The attack `membership`: scores of rows, their rates, and what the run's claim allows.
 
-What an attacker who has the hypotheses sees of rows, and scores by shadow runs.
-
 A row is evaluated under the hypothesis that its client would choose: the one with the smallest loss
 on the client's *other* rows, members and non-members alike, so the row does not influence the
 choice. A client with one row has no others, and its row is evaluated under the hypothesis that fits
