@@ -3,7 +3,7 @@
 Imported only when such a file is requested, because pyarrow takes long to load.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from api.schemas.experiment_tables import FairnessLine, LedgerLine, RoundBody
-from api.services.tables import Lines, What
 from fedaudit.ledger.bundle import Sink
 from fedaudit.ledger.columns import Column, LedgerColumns, Words
 
+Block = LedgerColumns | Sequence[Mapping[str, Any]]
+"""Some lines, one by one or column by column."""
 _TEXT = pa.string()
 _PLAIN = {str: _TEXT, int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
@@ -38,7 +39,7 @@ def _fields(body: type[BaseModel]) -> dict[str, pa.DataType]:
 
 
 _BOUNDS = pa.struct(dict.fromkeys(("low", "high", "level"), pa.float64()))
-SCHEMAS: dict[What, pa.Schema] = {
+SCHEMAS = {
     "privacy-ledger": pa.schema(_fields(LedgerLine)),
     "rounds": pa.schema(_fields(RoundBody)),
     "fairness": pa.schema(_fields(FairnessLine) | {"interval": _BOUNDS}),
@@ -46,7 +47,7 @@ SCHEMAS: dict[What, pa.Schema] = {
 """The columns of each table and their types."""
 
 
-def parquet(blocks: Iterable[Lines], *, what: What) -> Iterator[bytes]:
+def parquet(blocks: Iterable[Block], *, what: str) -> Iterator[bytes]:
     """The bytes of a file of these lines, row group by row group as the blocks come."""
     sink = Sink()
     with pq.ParquetWriter(sink, SCHEMAS[what]) as writer:
@@ -56,13 +57,13 @@ def parquet(blocks: Iterable[Lines], *, what: What) -> Iterator[bytes]:
     yield sink.take()
 
 
-def _table(block: Lines, schema: pa.Schema) -> pa.Table:
+def _table(block: Block, schema: pa.Schema) -> pa.Table:
     """The lines as a table; a missing value, or a figure that is not finite, is null. The lines of
     a ledger are many, and are never made one by one."""
     if isinstance(block, LedgerColumns):
         columns = [_array(block.columns[name]) for name in schema.names]
         return pa.Table.from_arrays(columns, schema=schema)
-    return pa.Table.from_pylist(list(block.lines()), schema=schema)
+    return pa.Table.from_pylist([dict(line) for line in block], schema=schema)
 
 
 def _array(column: Column) -> pa.Array:

@@ -373,7 +373,8 @@ def export(table: Table[Row], database: Database, form: Form) -> Response:
         case "parquet":
             from api.services.parquet_tables import parquet
 
-            encoded = parquet(blocks, what=table.what)
+            columns = (one if isinstance(one, LedgerColumns) else [*one.lines()] for one in blocks)
+            encoded = parquet(columns, what=table.what)
         case _:
             assert_never(form)
     return as_file(encoded, f"{table.owner_id}-{table.what}.{form}", MEDIA_TYPES[form])

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from api.schemas.experiment_tables import LedgerPage
 from api.services.parquet_tables import parquet
-from api.services.tables import LinesByRow, page_reasons, why_no_counts
+from api.services.tables import page_reasons, why_no_counts
 from fedaudit.spec.metrics import METRICS
 from fedaudit.stored import RoundRow
 from models.repositories import RoundRepository
@@ -324,7 +324,7 @@ def test_row_groups_leave_before_the_rest_is_read() -> None:
     def blocks() -> Any:
         for number in range(1, 4):
             asked.append(number)
-            yield LinesByRow([[{"round": number, "cluster_sizes": [number, 1]}]])
+            yield [{"round": number, "cluster_sizes": [number, 1]}]
 
     pieces = parquet(blocks(), what="rounds")
     first = next(pieces)
