@@ -28,6 +28,7 @@ from fedaudit.runs.proposed_experiment import (
     ProposalAim,
     ProposedExperiment,
     propose_experiment,
+    shown_facts,
 )
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
@@ -142,17 +143,11 @@ TABLES: dict[str, Source] = {
 def facts_of(name: str, source: Source, data: Path) -> DeclaredFacts:
     """What a service would know of the table."""
     federation = load_federation(_plain(source), sources_dir=data)
-    shown = profile(federation)
     return DeclaredFacts(
         federation_id="0" * 8 + "-0000-0000-0000-" + "0" * 12,
         name=name,
         registration={"federation": source, "fairness": {}},
-        clients=shown["clients"],
-        rows=shown["rows"],
-        median_rows=shown["rows_per_client"]["median"],
-        most_rows=shown["rows_per_client"]["maximum"],
-        features=len(shown["features"]),
-        classes=len(shown["classes"]),
+        **shown_facts(profile(federation)),
     )
 
 

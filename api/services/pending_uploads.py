@@ -24,6 +24,7 @@ from fedaudit.runs.proposed_experiment import (
     ProposalAim,
     ProposedExperiment,
     propose_experiment,
+    shown_facts,
 )
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
@@ -52,12 +53,7 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
             federation_id=row.id,
             name=row.name,
             registration=row.registration,
-            clients=profile["clients"],
-            rows=profile["rows"],
-            median_rows=profile.get("rows_per_client", {}).get("median"),
-            most_rows=profile.get("rows_per_client", {}).get("maximum"),
-            features=len(profile["features"]),
-            classes=len(profile.get("classes") or ()),
+            **shown_facts(profile),
             policy=policy_of(row),
             floor=floor_of(call.resources.settings),
             may_simulate=row.simulation == "allowed",
