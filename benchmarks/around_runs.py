@@ -88,7 +88,7 @@ def measure(sources: Path, cells: int, rounds: int, *, alone: bool) -> dict[str,
             found[name] = (_spent(api) - before) / _REPEATED
         sweep = client.submit_sweep(_sweep(spec, range(_CELLS)))["id"]
         before = _spent(api)
-        client.cancel_sweep(sweep)
+        client.ask("POST", f"sweeps/{sweep}/cancel")
         found[f"end of a sweep of {_CELLS:,} cells"] = _spent(api) - before
     return found
 

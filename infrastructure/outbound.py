@@ -2,15 +2,11 @@
 addresses only. A name is resolved once, at the connection, and each of its addresses is checked
 (`CheckedBackend`)."""
 
-import math
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import httpcore
@@ -103,43 +99,12 @@ def _written_out(host: str) -> list[str]:
     return [str(sockaddr[0]) for *_, sockaddr in found]
 
 
-def retry_after(headers: Iterable[tuple[bytes, bytes]], *, now: datetime) -> float | None:
-    """Seconds from `now`, zero or more; None without the header, or where it is neither whole
-    seconds nor a date."""
-    for name, value in headers:
-        if name.lower() == b"retry-after":
-            return _seconds(value.decode("latin-1").strip(), now)
-    return None
-
-
-def _seconds(text: str, now: datetime) -> float | None:
-    if text.isascii() and text.isdigit():
-        # A number of any length is no error: who waits for it sets the bound.
-        return float(text) if len(text) < 300 else math.inf
-    try:
-        until = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    # A date of the header is in GMT, whether it says so or not.
-    aware = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
-    return max(0.0, (aware - now).total_seconds())
-
-
 Resolve = Callable[[str, int], Sequence[str]]
 """Maps a host and a port to addresses. Raises OSError."""
 
 _MAX_ANSWER_BYTES = 1024
 _MAX_ADDRESSES = 8
 _CONNECT_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a receiver answered; the body is dropped."""
-
-    status: int
-    retry_after_seconds: float | None
-    """When it asks to be called again; None where it says nothing that can be read."""
 
 
 class UnansweredError(Exception):
@@ -154,9 +119,9 @@ def post(
     seconds: float,
     allow_private: bool,
     resolve: Resolve | None = None,
-) -> Answer:
-    """Send a POST request once, without redirects or proxy. `seconds` bounds everything after the
-    name look-up. Raises UnansweredError, AddressRefusedError."""
+) -> int:
+    """Send a POST request once, without redirects or proxy; returns the answer's status. `seconds`
+    bounds everything after the name look-up. Raises UnansweredError, AddressRefusedError."""
     parsed = check_url(url, allow_private=allow_private)
     backend = CheckedBackend(allow_private=allow_private, seconds=seconds, resolve=resolve)
     target = httpcore.URL(
@@ -172,8 +137,7 @@ def post(
             ) as answer,
         ):
             _drop(answer.iter_stream())
-            asked = retry_after(answer.headers, now=datetime.now(UTC))
-            return Answer(answer.status, asked)
+            return answer.status
     except httpcore.TimeoutException:
         raise UnansweredError(f"no whole answer within {seconds:g} s") from None
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
@@ -225,12 +189,6 @@ class CheckedBackend(httpcore.NetworkBackend):
                 failure = error
         assert failure is not None
         raise failure
-
-    def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.NetworkStream:
-        raise AddressRefusedError("a socket of this machine is never called")
-
-    def sleep(self, seconds: float) -> None:
-        sleep(seconds)
 
 
 class _TimedStream(httpcore.NetworkStream):

@@ -33,10 +33,6 @@ class SecretBox:
         """The secret in a form that can be stored."""
         return self._fernet.encrypt(secret.encode()).decode("ascii")
 
-    def encrypt_anew(self, stored: str) -> str:
-        """The same secret under the first key of the file. Raises SecretsKeyError as `decrypt`."""
-        return self.encrypt(self.decrypt(stored))
-
     def decrypt(self, stored: str) -> str:
         """What `encrypt` was given. Raises SecretsKeyError where it was encrypted with another
         key."""

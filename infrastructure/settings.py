@@ -10,27 +10,25 @@ it and everything below it.
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 EVERY_PROJECT = "*"
 _ANY_FOLDERS = "**"
-_TEXT = "tag:yaml.org,2002:str"
+T = TypeVar("T")
 
 
-class SourcesMapError(ValueError):
-    """The map cannot be used; the message names the file, the line and the remedy."""
+class SettingsError(ValueError):
+    """The environment's settings cannot be used; the message names each and its remedy."""
 
 
 @dataclass(frozen=True)
@@ -67,77 +65,57 @@ def _names(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     return _names(pattern if pattern[0] == _ANY_FOLDERS else pattern[1:], parts[1:])
 
 
-def read_sources_map(path: Path) -> SourcesMap:
-    """The map in a file. Raises SourcesMapError naming the line at fault."""
-    try:
-        root = yaml.compose(path.read_text("utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise SourcesMapError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        detail = " ".join(str(error).split())[:300]
-        raise SourcesMapError(f"{path} is neither YAML nor JSON: {detail}") from None
-    if not isinstance(root, yaml.MappingNode):
-        raise SourcesMapError(
-            f"{path} holds no mapping; write lines such as `folder: [project, other]`, or `{{}}` "
-            "for files that no project owns"
-        )
-    found: dict[tuple[str, ...], _Entry] = {}
-    for key, value in root.value:
-        pattern = _pattern(key, path)
-        if pattern in found:
-            raise _fault(path, key, f"{key.value!r} is named twice; put its projects in one list")
-        found[pattern] = _Entry(pattern, frozenset(_projects(key, value, path)))
-    return SourcesMap(tuple(found.values()))
-
-
-def _pattern(key: yaml.Node, path: Path) -> tuple[str, ...]:
-    if not _is_text(key):
-        raise _fault(path, key, "a file, folder or pattern must be a text; put it in quotes")
-    name: str = key.value
+def _named_below(name: str) -> str:
     parts = name.removesuffix("/").split("/")
-    if name.startswith(("/", "~")) or "\\" in name or {"", ".", ".."} & set(parts):
-        raise _fault(
-            path,
-            key,
-            f"{name!r} must be a path relative to the sources folder, with `/` between its parts "
-            "and without `.` or `..`",
+    odd = any(_ANY_FOLDERS in part and part != _ANY_FOLDERS for part in parts)
+    if odd or {"", ".", ".."} & set(parts) or name.startswith("~") or "\\" in name:
+        raise ValueError(
+            "must be a path relative to the sources folder, with `/` between its parts, without `.`"
+            " or `..`, and with `**` as a part by itself"
         )
-    if any(_ANY_FOLDERS in part and part != _ANY_FOLDERS for part in parts):
-        raise _fault(
-            path, key, f"`**` in {name!r} stands for folders; let it be a part by itself, as **/x"
+    return name
+
+
+_Below = Annotated[str, AfterValidator(_named_below)]
+_Project = Annotated[str, Field(pattern=r"\S")]
+_SOURCES: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[_Below, list[_Project]])
+
+
+def read_sources_map(path: Path) -> SourcesMap:
+    """The map in a file. Raises SettingsError naming the entry at fault."""
+    declared = read_map(path, _SOURCES, setting="FEDAUDIT_SOURCES_MAP", form="PATH: [PROJECT, ...]")
+    return SourcesMap(
+        tuple(
+            _Entry(tuple(name.removesuffix("/").split("/")), frozenset(projects))
+            for name, projects in declared.items()
         )
-    return tuple(parts)
+    )
 
 
-def _projects(key: yaml.Node, value: yaml.Node, path: Path) -> Iterator[str]:
-    if not isinstance(value, yaml.SequenceNode):
-        raise _fault(
-            path,
-            value,
-            f'{key.value!r} needs a list of projects; write [project] or, for all, ["*"]',
-        )
-    for one in value.value:
-        if not _is_text(one) or not one.value.strip():
-            raise _fault(path, one, f"a project of {key.value!r} must be a name; put it in quotes")
-        yield one.value
+def read_map(path: Path, form_of: TypeAdapter[T], *, setting: str, form: str) -> T:
+    """What a YAML or JSON file of a setting holds. Raises SettingsError naming the field at fault;
+    `form`: how a line is written."""
+    # Imported here because most processes read no map.
+    from fedaudit.spec.errors import InvalidInputError
+    from fedaudit.spec.parse import decode_text
 
-
-def _is_text(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == _TEXT
-
-
-def _fault(path: Path, node: yaml.Node, message: str) -> SourcesMapError:
-    return SourcesMapError(f"{path}, line {node.start_mark.line + 1}: {message}")
+    try:
+        return form_of.validate_python(decode_text(path.read_text("utf-8")), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "/".join(map(str, ("", *first["loc"])))
+        fault = f"{place}: {first['msg'].removeprefix('Value error, ')}; write {form}"
+    except InvalidInputError as error:
+        fault = "; ".join(one.message for one in error.errors)
+    except (OSError, ValueError) as error:
+        fault = " ".join(str(error).split())[:300]
+    raise SettingsError(f"{setting}: {path}: {fault}")
 
 
 def default_data_dir() -> Path:
     """Where the embedded mode keeps everything, by the XDG base directory specification."""
     home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return Path(home).expanduser() / "fedaudit"
-
-
-class SettingsError(ValueError):
-    """The environment's settings cannot be used; the message names each and its remedy."""
 
 
 _TOKEN_CHARACTERS = 16
@@ -326,15 +304,12 @@ class Settings(BaseSettings):
     @cached_property
     def source_rights(self) -> SourcesMap | None:
         """The declared map when these settings were made; None if none is named. Raises
-        SourcesMapError."""
+        SettingsError."""
         return None if self.sources_map is None else read_sources_map(self.sources_map)
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
-        try:
-            _ = self.source_rights
-        except SourcesMapError as error:
-            raise ValueError(f"FEDAUDIT_SOURCES_MAP: {error}") from None
+        _ = self.source_rights
         self.metrics_token()
         self._check_sign_in()
         for name in ("trusted_proxies", "proxy_addresses"):

@@ -231,6 +231,14 @@ class SchemaState:
         """Whether this code may work on the database."""
         return self.current == self.head
 
+    @property
+    def fault(self) -> str:
+        """Why this code may not, and what to do."""
+        return (
+            f"the database's schema is at {self.current or 'nothing'} and this version needs "
+            f"{self.head}; run `fedaudit migrate`"
+        )
+
 
 def schema_state(database: Database) -> SchemaState:
     """Reads the revision; raises sqlalchemy.exc.SQLAlchemyError where the database is away."""

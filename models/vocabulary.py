@@ -52,15 +52,15 @@ AuditAction = Literal[
     "budget.set",
     "disclosure.set",
     "simulation.set",
-    # Nothing enters these two any more; logs of earlier versions have them.
+    # Nothing enters these three any more; logs of earlier versions have them.
     "gate-policy.set",
     "gate-policy.deleted",
+    "webhook.secrets-encrypted",
     "report.signed-off",
     "webhook.created",
     "webhook.changed",
     "webhook.secret-rotated",
     "webhook.deleted",
-    "webhook.secrets-encrypted",
     "signing-key.compromised",
     "ledger.opened",
     "ledger.exported",

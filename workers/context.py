@@ -47,10 +47,7 @@ def start() -> tuple[Settings, Database]:
         log.warning("database away; starting all the same", error=type(error).__name__)
         return settings, database
     if not schema.matches:
-        raise SystemExit(
-            f"the database's schema is at {schema.current or 'nothing'} and this version needs "
-            f"{schema.head}; run `fedaudit migrate`"
-        )
+        raise SystemExit(schema.fault)
     return settings, database
 
 

@@ -147,9 +147,7 @@ def _schema_fault(url: str) -> str | None:
         return f"the database does not answer: {type(error).__name__}"
     finally:
         database.dispose()
-    if schema.matches:
-        return None
-    return f"the database's schema is at {schema.current or 'nothing'}, not {schema.head}"
+    return None if schema.matches else schema.fault
 
 
 if __name__ == "__main__":

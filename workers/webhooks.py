@@ -1,12 +1,7 @@
-"""Delivers webhooks; `python -P -m workers.webhooks` encrypts their stored secrets anew.
-
-The latter after a new key was put above the old one in FEDAUDIT_SECRETS_KEY_FILE, and before the
-old line is removed. Receivers notice nothing: the secrets stay what they are.
-"""
+"""Delivers webhooks."""
 
 import json
 import random
-import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,9 +18,8 @@ from infrastructure.outbound import AddressRefusedError, Resolve, UnansweredErro
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
 from models.database import Database
-from models.repositories import AuditLogRepository, WebhookQueueRepository
-from models.repositories.webhooks import Attempted, ClaimedDelivery, StoredSecretRepository
-from workers.context import start
+from models.repositories import WebhookQueueRepository
+from models.repositories.webhooks import Attempted, ClaimedDelivery
 
 log = structlog.get_logger()
 
@@ -137,7 +131,7 @@ class WebhookDispatcher:
 
     def _deliver(self, claimed: ClaimedDelivery) -> None:
         try:
-            self._record_result(claimed, *self._attempt(claimed))
+            self._record_result(claimed, self._attempt(claimed))
         except SQLAlchemyError as error:
             # It is sent again when its lease has run out.
             log.warning("delivery not noted", delivery=claimed.row.id, error=type(error).__name__)
@@ -148,17 +142,15 @@ class WebhookDispatcher:
                 self._in_flight.pop(claimed.row.endpoint_id, None)
             self._changed.set()
 
-    def _attempt(self, claimed: ClaimedDelivery) -> tuple[Attempted, float | None]:
-        """How it went, and the seconds that the receiver asks to be left alone for."""
+    def _attempt(self, claimed: ClaimedDelivery) -> Attempted:
         begun = monotonic()
         status: int | None = None
-        asked: float | None = None
         try:
             secrets = [self._secrets.decrypt(one) for one in claimed.secrets]
             headers, body = signed_request(
                 claimed.row.payload, message_id=claimed.row.message_id, secrets=secrets
             )
-            answer = post(
+            status = post(
                 claimed.url,
                 headers=headers,
                 body=body,
@@ -166,17 +158,14 @@ class WebhookDispatcher:
                 allow_private=self._allow_private,
                 resolve=self._resolve,
             )
-            status, asked = answer.status, answer.retry_after_seconds
             error = _fault(status)
         except (UnansweredError, SecretsKeyError) as failure:
             error = str(failure)
         except AddressRefusedError as refused:
             error = f"not sent: {refused}"
-        return Attempted(status, monotonic() - begun, error), asked
+        return Attempted(status, monotonic() - begun, error)
 
-    def _record_result(
-        self, claimed: ClaimedDelivery, attempted: Attempted, asked: float | None
-    ) -> None:
+    def _record_result(self, claimed: ClaimedDelivery, attempted: Attempted) -> None:
         with self._database.write() as session:
             queue = WebhookQueueRepository(session)
             if attempted.error is None:
@@ -186,23 +175,18 @@ class WebhookDispatcher:
             queue.failed(
                 claimed,
                 attempted,
-                retry_in=None if gone else retry_delay(claimed.row.retries, retry_after=asked),
+                retry_in=None if gone else retry_delay(claimed.row.retries),
                 disable="the receiver answered 410 Gone" if gone else None,
                 disable_after=_DISABLE_AFTER,
             )
         log.info("webhook not delivered", delivery=claimed.row.id, status=attempted.status_code)
 
 
-def retry_delay(attempt: int, *, retry_after: float | None = None) -> float | None:
-    """Seconds until the next attempt, with jitter; None after the last. `retry_after`: the
-    receiver's wish, honoured up to the longest pause; it adds no attempt."""
+def retry_delay(attempt: int) -> float | None:
+    """Seconds until the next attempt, with jitter; None after the last."""
     if attempt >= len(PAUSES_SECONDS):
         return None
-    pause = PAUSES_SECONDS[attempt] * random.uniform(1 - _JITTER, 1 + _JITTER)
-    if retry_after is None:
-        return pause
-    # Never sooner than was asked for.
-    return max(pause, min(retry_after, PAUSES_SECONDS[-1]) * random.uniform(1, 1 + _JITTER))
+    return PAUSES_SECONDS[attempt] * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
 def _fault(status: int) -> str | None:
@@ -230,38 +214,3 @@ def signed_request(
         "webhook-signature": " ".join(signatures),
     }
     return headers, body.encode()
-
-
-def encrypt_anew(settings: Settings, database: Database) -> int:
-    """Encrypt all secrets with the file's first key, or none; returns the number of webhooks.
-    Raises SecretsKeyError if one was encrypted with a key that the file lacks, SQLAlchemyError."""
-    box = SecretBox(settings)
-    with database.write() as session:
-        counts = StoredSecretRepository(session).replace(box.encrypt_anew)
-        for project_id, count in counts.items():
-            AuditLogRepository(session, project_id).enter(
-                "webhook.secrets-encrypted",
-                project_id,
-                by=None,
-                origin="command-line",
-                webhooks=count,
-            )
-        return sum(counts.values())
-
-
-def main() -> int:
-    """The command; prints how many webhooks have a secret."""
-    settings, database = start()
-    try:
-        count = encrypt_anew(settings, database)
-    except (SecretsKeyError, SQLAlchemyError) as error:
-        sys.stderr.write(f"nothing was changed: {getattr(error, 'orig', None) or error}\n")
-        return 1
-    finally:
-        database.dispose()
-    sys.stdout.write(f"{count}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

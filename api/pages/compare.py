@@ -1,6 +1,6 @@
 """Reports side by side: figures, what was asked for differently, and Pareto fronts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -12,7 +12,7 @@ from api.pages.visits import ReportsVisit, Visit, as_picture
 from api.routers.reports import comparison_of
 from fedaudit.reports.charts.chosen_chart import CHOSEN, Measured, Point
 from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
-from fedaudit.reports.comparison.fronts import Comparison, FigureRow, Front, FrontKind
+from fedaudit.reports.comparison.fronts import LEADING_GAPS, Comparison, FigureRow
 from fedaudit.reports.page.picture_files import PictureForm
 from models.repositories import ExperimentRepository
 from models.values import ExperimentFilters
@@ -20,15 +20,7 @@ from models.values import ExperimentFilters
 router = APIRouter()
 
 _MOST = 50
-# The first that has a value is the one that fairness is read by first.
-_LEADING = (
-    "equalized_odds_difference",
-    "demographic_parity_difference",
-    "equal_opportunity_difference",
-    "loss_difference",
-)
 _COSTS = ("epsilon_max", "log_ratio_max", "leakage_max")
-_KIND = tuple(FrontKind.model_fields)
 
 
 def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
@@ -42,18 +34,13 @@ def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
     gaps = [row for row in comparison.figures if row.section == "fairness"]
     if gaps:
         measured = {row.figure for row in gaps if any(one.value is not None for one in row.cells)}
-        leading = next((name for name in _LEADING if name in measured), _LEADING[0])
+        leading = next((name for name in LEADING_GAPS if name in measured), LEADING_GAPS[0])
         tables.append(_table("Fairness", [row for row in gaps if row.figure == leading]))
     privacy_last = sorted(comparison.figures, key=lambda row: row.section == "privacy")
     return {
         "comparison": comparison,
         "numbers": numbers,
         "tables": tables,
-        "by_attribute": [
-            _table(f"Fairness by {name}", [row for row in gaps if row.attribute == name])
-            for name in dict.fromkeys(row.attribute for row in gaps)
-        ],
-        "groups": list(_groups(comparison, numbers)),
         "asked": [("experiment_id", one.id) for one in comparison.experiments],
         "picture": asked.picture(
             _points(comparison, differences),
@@ -109,34 +96,6 @@ def _table(title: str, rows: list[FigureRow]) -> dict[str, Any]:
         row for row in rows if any(one.value is not None or one.unbounded for one in row.cells)
     ]
     return {"title": title, "rows": filled, "missing": list(missing.items())}
-
-
-def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """The fronts of each kind of privacy figure, one for each sensitive attribute; `alone`: the
-    experiments of a kind, where there is nothing to weigh them against; `left_out`: each reason
-    under the first kind that it holds for."""
-    said = {one.message for one in comparison.warnings}
-    stated = set[tuple[int, str | None, str]]()
-    of_kind: dict[tuple[Any, ...], list[Front]] = {}
-    for front in comparison.fronts:
-        of_kind.setdefault(tuple(getattr(front, name) for name in _KIND), []).append(front)
-    for fronts in of_kind.values():
-        weighed = [front for front in fronts if len(front.experiments) > 1]
-        here = {one.experiment_id for front in fronts for one in front.experiments}
-        left_out = {
-            (numbers[one.experiment_id], front.axes[1].attribute, one.reason)
-            for front in fronts
-            for one in front.left_out
-        } - stated
-        stated |= left_out
-        cautions = dict.fromkeys(text for front in fronts for text in front.cautions)
-        yield {
-            "kind": fronts[0],
-            "fronts": weighed,
-            "alone": [] if weighed else sorted(numbers[one] for one in here),
-            "left_out": sorted(left_out, key=str),
-            "cautions": [text for text in cautions if text not in said],
-        }
 
 
 @router.get("/compare")

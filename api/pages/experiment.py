@@ -225,7 +225,6 @@ def experiment_page(
         pace="" if ended else pace,
         how_it_ended=None if report is None else f"{training_words(report)}.",
         charts=_charts(row, live, report),
-        every=live.series.every,
         gates=spec.gates,
         report=report,
         clients=clients,

@@ -17,7 +17,6 @@ from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import AnyVisit, ExperimentsVisit, FederationsVisit, ReportsVisit, Visit
 from api.pages.wording import cost, figure, small_number
-from api.routers.artifacts import list_artifacts
 from api.routers.audits import list_audits
 from api.routers.experiments import experiment_page
 from api.routers.federations import list_federations
@@ -35,7 +34,6 @@ from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import MECHANISMS, mechanism_of
 from fedaudit.reports.figures import LargestGap, largest_gap
 from fedaudit.reports.sections.guarantee import guarantee_words
-from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_admitted
 from models.repositories import AuditRepository, ReportListRepository
@@ -43,7 +41,6 @@ from models.vocabulary import ENDED
 
 _UNREADABLE = "cannot be read"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
-# The first that an experiment has is the one shown.
 _NOT_USEFUL = frozenset(
     {
         "model-decides-nothing",
@@ -54,11 +51,6 @@ _NOT_USEFUL = frozenset(
     }
 )
 """Reasons for an answer that take an accuracy its meaning."""
-_GAPS = (
-    "equalized_odds_difference",
-    "demographic_parity_difference",
-    "equal_opportunity_difference",
-)
 
 
 @dataclass(frozen=True)
@@ -95,7 +87,7 @@ def experiment_row(
         "mechanism": mechanism.facts.label,
         "guarantee": mechanism.guarantee_kind,
         "cost": _cost(experiment, mechanism),
-        "gap": _first_gap(experiment) if gap is None else _largest_gap(gap),
+        "gap": None if gap is None else _largest_gap(gap),
         "utility": _utility(experiment),
         "reason": _reason(experiment.status),
         "progress": None if experiment.status in ENDED else done.round / max(done.rounds, 1),
@@ -144,14 +136,6 @@ def _largest_gap(gap: LargestGap) -> Shown:
     return Shown(figure(gap.value), remark, share=gap.value if gap.value <= 1 else None)
 
 
-def _first_gap(experiment: ExperimentBody) -> Shown | None:
-    for name in _GAPS:
-        value = getattr(experiment.figures, name)
-        if value is not None:
-            return Shown(figure(value), METRICS[name].family.words, share=value)
-    return None
-
-
 def _cost(experiment: ExperimentBody, mechanism: PrivacyMechanism) -> Shown | None:
     figures = experiment.figures
     if figures.epsilon_max is not None:
@@ -183,7 +167,7 @@ def _utility(experiment: ExperimentBody) -> Shown | None:
 
 router = APIRouter()
 
-_ON_A_PAGE, _FEDERATIONS_ON_A_PAGE, _ARTIFACTS_ON_A_PAGE = 25, 24, 50
+_ON_A_PAGE, _FEDERATIONS_ON_A_PAGE = 25, 24
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _STATES = ("running", "queued", "succeeded", "failed", "cancelled")
 _SORTS = (
@@ -222,12 +206,6 @@ _OF_REPORTS = (
     *("search", "person", "federation_id", "label", "in_force"),
     *("finished_after", "finished_before", "sign_off", "sort"),
 )
-
-
-@router.get("/experiments")
-def experiments_address() -> RedirectResponse:
-    """Shortened addresses of experiments lead here."""
-    return RedirectResponse("/", status_code=303)
 
 
 @router.get("/")
@@ -320,24 +298,12 @@ def _address(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{query}" if query else path
 
 
-@router.get("/erasures")
-def erasures_address() -> RedirectResponse:
-    """The list of erasures is that of erased federations."""
-    return RedirectResponse("/federations?status=erased", status_code=303)
-
-
 @router.get("/federations")
 def federations_list(visit: FederationsVisit) -> HTMLResponse:
     """The project's federations, newest first."""
     parameters = {"limit": _FEDERATIONS_ON_A_PAGE, **visit.asked()}
     found = list_federations(visit, validated(FederationParameters, parameters))
     return _newest(visit, "federations", found)
-
-
-@router.get("/artifacts")
-def artifacts_list(visit: ExperimentsVisit) -> HTMLResponse:
-    """The project's files of parameters, with the experiments that start from each."""
-    return _newest(visit, "artifacts", list_artifacts(visit, _place(visit, _ARTIFACTS_ON_A_PAGE)))
 
 
 @router.get("/sweeps")
@@ -362,9 +328,9 @@ def ledgers_list(visit: ExperimentsVisit) -> HTMLResponse:
     return _newest(visit, "ledgers", list_ledgers(visit, _place(visit)))
 
 
-def _place(visit: Visit, limit: int = _ON_A_PAGE) -> PageParameters:
+def _place(visit: Visit) -> PageParameters:
     """The page that is asked for, of a list without filters."""
-    return validated(PageParameters, {"limit": limit, "cursor": visit.asked().get("cursor")})
+    return validated(PageParameters, {"limit": _ON_A_PAGE, "cursor": visit.asked().get("cursor")})
 
 
 def _newest(visit: Visit, name: str, found: Page[Any], **more: Any) -> HTMLResponse:

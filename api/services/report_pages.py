@@ -14,7 +14,7 @@ from api.services.report_evidence import evidence_of
 from api.shared.security import Call
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.drawing import Chart
-from fedaudit.reports.charts.report_charts import Series, series_of
+from fedaudit.reports.charts.report_charts import Series, drawn_every, series_of
 from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
 from fedaudit.reports.page.attack_tables import LaterAttempt, later_attempts
 from fedaudit.reports.page.html import Link, PageOptions, render, report_pictures, style_hash
@@ -24,8 +24,6 @@ from models.repositories import FairnessRepository, LaterAttacksRepository, Roun
 from models.tables.experiments import Experiment, LaterAttacks
 
 DossierForm = Literal["json", "html", "pdf", "zip"]
-MAX_ROUNDS = 2000
-"""Rounds read for a series: a page is requested again and again."""
 _AT_ONCE = 1000
 _MAX_ATTRIBUTES = 100
 _SAYING_REASONS = ("not-repeated", "no-model", "ledger-altered")
@@ -75,8 +73,7 @@ def _series(session: Session, experiment: Experiment) -> Series:
     as a page can draw: the first, the last and those between that a number divides."""
     id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
     between = experiment.spec["training"]["stopping"]["validate_every"]
-    # A multiple of the interval between validations, so that validated rounds are not left out.
-    every = 1 if done <= MAX_ROUNDS else between * -(-done // (MAX_ROUNDS * between))
+    every = drawn_every(done, validate_every=between)
     among = None if every == 1 else [1, *range(every, done, every), done]
     rounds, fairness = RoundRepository(session, project_id), FairnessRepository(session, project_id)
 

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from starlette.requests import HTTPConnection
 
 from api.http.middleware import NAMES_PEOPLE
 from api.http.problems import ProblemError
 from api.shared.identity_provider import IdentityProvider, refused
-from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.parse import decode_text
-from infrastructure.settings import Settings, SettingsError, parts_of
+from infrastructure.settings import Settings, parts_of, read_map
 from models.database import Database
 from models.person import Actor, Identity, Person
 from models.repositories import ApiKeyRepository, AuditLogRepository
@@ -126,17 +124,8 @@ class Identities:
 
 def read_groups_map(path: Path) -> dict[str, dict[str, list[Scope]]]:
     """Projects with scopes, by group. Raises SettingsError naming the field at fault."""
-    try:
-        return _MAP.validate_python(decode_text(path.read_text("utf-8")), strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = "/".join(map(str, ("", *first["loc"])))
-        fault = f"{place}: {first['msg']}; write GROUP: {{PROJECT: [SCOPE, ...]}}"
-    except InvalidInputError as error:
-        fault = "; ".join(one.message for one in error.errors)
-    except (OSError, ValueError) as error:
-        fault = " ".join(str(error).split())[:300]
-    raise SettingsError(f"FEDAUDIT_GROUPS_MAP: {path}: {fault}")
+    form = "GROUP: {PROJECT: [SCOPE, ...]}"
+    return read_map(path, _MAP, setting="FEDAUDIT_GROUPS_MAP", form=form)
 
 
 def _header(request: HTTPConnection, name: str) -> str:

@@ -80,10 +80,7 @@ class Resources:
         self._schema_right_at = float("-inf")
         state = schema_state(self.database)
         if not state.matches:
-            raise unavailable(
-                f"the database's schema is {state.current or 'empty'} and {state.head} is needed; "
-                "run `fedaudit migrate`"
-            )
+            raise unavailable(state.fault)
         self._schema_right_at = time.monotonic()
 
     def may_read(self, project_id: str) -> "MayRead | None":

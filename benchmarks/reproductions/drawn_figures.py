@@ -36,7 +36,7 @@ from benchmarks.reproductions.row_facts import (
 from benchmarks.reproductions.side_by_side import DOLLARS
 from fedaudit.reports.charts.answer_pictures import client_rows
 from fedaudit.reports.charts.drawing import Drawing, range_chart
-from fedaudit.reports.charts.report_charts import Line, LinePlot, line_chart
+from fedaudit.reports.charts.report_charts import Line, line_chart
 
 Rows = Sequence[KeptRow]
 _FIGURES = Path("docs/evidence/figures")
@@ -68,8 +68,8 @@ def cluster_leakage(sweeps: Sequence[KeptSweep]) -> list[Panel]:
             Line(f"cluster {cluster}", tuple(values)) for cluster, values in cell["leakage"].items()
         ]
         rounds = range(1, 1 + len(lines[0].values))
-        plot = LinePlot(rounds, lines, kept=range(len(rounds)), unit="largest leakage")
-        found.append(Panel(_run_title(cell), line_chart(plot)))
+        drawing = line_chart(lines, rounds, unit="largest leakage")
+        found.append(Panel(_run_title(cell), drawing))
     return found
 
 

@@ -96,7 +96,7 @@ def play(service: Service, path: Path, results: Path) -> bool:
         return True
     played_on, in_one_go = _played_on(service.folder / f"{sweep['id']}.json")
     if sweep["status"] in ENDED and not _all_succeeded(sweep):
-        client.retry_sweep(sweep["id"])
+        client.ask("POST", f"sweeps/{sweep['id']}/retry")
     ended = _waited_for(client, sweep["id"], path.name)
     spent = round(service.processor_seconds() - before) if in_one_go else None
     kept = {

@@ -14,14 +14,13 @@ from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.membership.member_rates import clopper_pearson
-from fedaudit.fairness.disclosure import Disclosure, size_rule
+from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import MIN_RELEASES, part_distances
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reports.sections.attacks import (
     ClusterMembershipResult,
     ClusterMembershipSection,
-    HypothesisNamed,
     NamedShare,
 )
 from fedaudit.reports.sections.between_hypotheses import pair_figures, rates_of
@@ -40,7 +39,6 @@ CONFIDENCE = 0.95
 MAX_CLIENTS = 20_000
 MAX_UPLOADED = 1 << 30
 """Numbers that the clients of one noise multiplier upload at most."""
-_SUPPRESSED = "suppressed: few clients chose this hypothesis, or others that would follow from it"
 _NEAR_ALL = "suppressed: few clients chose another hypothesis than the most frequent one"
 _NO_EXPONENT = f"fewer than {MIN_RELEASES} uploads: it would nearly state the norm of an update"
 _NOTHING_SENT = "no client's update was finite, so nothing was sent"
@@ -186,14 +184,15 @@ def _section(
     between = np.linalg.norm(by_part, axis=-1)
     np.fill_diagonal(between, np.inf)
     nearest = by_part[np.unravel_index(between.argmin(), between.shape)]
+    rule = size_rule(attacked.run.spec.fairness)
     results = [
-        _result(one, _disclosure(attacked, one), nearest, replace(inputs, noise_multiplier=nu))
+        _result(one, rule, nearest, replace(inputs, noise_multiplier=nu))
         for nu, one in seen.items()
     ]
     first = next(iter(seen.values()))
-    clients, shown, chance = len(first.chosen), _disclosure(attacked, first), None
-    most = int(shown.rows.max())
-    if clients and not shown.rule.is_small(clients - most):
+    clients, chance = len(first.chosen), None
+    most = int(np.bincount(first.chosen, minlength=1).max())
+    if clients and not rule.is_small(clients - most):
         chance = most / clients
     return ClusterMembershipSection(
         kind="cluster-membership",
@@ -212,14 +211,8 @@ def _section(
     )
 
 
-def _disclosure(attacked: AttackedRun, seen: _Uploads) -> Disclosure:
-    """The hypotheses that figures are shown of, by how many clients chose each."""
-    counts = np.bincount(seen.chosen, minlength=len(attacked.result.hypotheses))
-    return size_rule(attacked.run.spec.fairness).decide(counts, of="clients")
-
-
 def _result(
-    seen: _Uploads, shown: Disclosure, by_part: Floats, inputs: MechanismParameters
+    seen: _Uploads, rule: DisclosureRule, by_part: Floats, inputs: MechanismParameters
 ) -> ClusterMembershipResult:
     """The result at the noise of `inputs`; `by_part`: between the two nearest hypotheses."""
     reasons: dict[str, str] = {}
@@ -231,31 +224,21 @@ def _result(
     if separation is None or not np.isfinite(separation):
         reasons["separation"] = _NOTHING_SENT if separation is None else _SAME
         separation = None
-    by_hypothesis = []
-    for number in range(len(shown.rows)):
-        named = NamedShare(value=None, interval=None, reason=_SUPPRESSED)
-        if shown.shown[number]:
-            named = _named(seen.nearest[seen.chosen == number] == number, shown)
-        suppressed = not shown.shown[number]
-        by_hypothesis.append(
-            HypothesisNamed(hypothesis=number, suppressed=suppressed, nearest=named)
-        )
     assert inputs.noise_multiplier is not None
     return ClusterMembershipResult(
         noise_multiplier=inputs.noise_multiplier,
-        nearest=_named(seen.nearest == seen.chosen, shown),
-        assigned=_named(seen.assigned == seen.chosen, shown),
+        nearest=_named(seen.nearest == seen.chosen, rule),
+        assigned=_named(seen.assigned == seen.chosen, rule),
         separation=separation,
         exponent_median=figures["indistinguishability_median"],
         exponent_max=figures["indistinguishability"],
-        by_hypothesis=by_hypothesis,
         reasons=reasons,
     )
 
 
-def _named(correct: Bools, shown: Disclosure) -> NamedShare:
-    if not shown.rule.is_large(len(correct)):
-        return NamedShare(value=None, interval=None, reason=shown.rule.few("uploads"))
+def _named(correct: Bools, rule: DisclosureRule) -> NamedShare:
+    if not rule.is_large(len(correct)):
+        return NamedShare(value=None, interval=None, reason=rule.few("uploads"))
     interval = clopper_pearson(int(correct.sum()), len(correct), confidence=CONFIDENCE)
     return NamedShare(value=float(correct.mean()), interval=interval, reason=None)
 

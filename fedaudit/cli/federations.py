@@ -311,7 +311,7 @@ def propose(
 def federations_list(*, as_json: AsJson = False) -> None:
     """List the project's federations, newest first."""
     with connected() as client:
-        found = list(client.federations())
+        found = list(client.items("federations"))
     if as_json:
         write_json(found)
         return

@@ -114,17 +114,15 @@ class Installation:
                 f"no service keeps its data in {self.data_dir}; name its folder with --data-dir, "
                 "or start one there with `fedaudit up`"
             )
-        options = ["--project", project, "--scopes", ",".join(scopes), "--name", name]
-        for option, value in (person or {}).items():
-            if value is not None:
-                # With `=`, so that no value is taken for an option.
-                options.append(f"--{option}={value}")
-        return self._keys("create", *options, what="keys create failed")
+        asked = {"project": project, "scopes": list(scopes), "name": name, "person": person}
+        return self._keys("create", asked, what="keys create failed")
 
-    def _keys(self, action: str, *options: str, what: str) -> dict[str, Any]:
+    def _keys(self, action: str, asked: Mapping[str, Any], *, what: str) -> dict[str, Any]:
         """What an action on keys prints. Raises CommandError."""
-        command = python_module("models.keys", action, "--database-url", self.database_url)
-        done: dict[str, Any] = json.loads(self._finish((*command, *options), what=what))
+        given = json.dumps({"action": action, "url": self.database_url, **asked})
+        done: dict[str, Any] = json.loads(
+            self._finish(python_module("models.keys"), what=what, given=given)
+        )
         return done
 
     @property
@@ -137,15 +135,8 @@ class Installation:
         self, key_id: str, *, since: str | None, note: str | None
     ) -> dict[str, Any]:
         """What is known of a signing key once others may have it. Raises CommandError."""
-        options = [f"--key-id={key_id}"]
-        options += [] if since is None else [f"--since={since}"]
-        options += [] if note is None else [f"--note={note}"]
-        return self._keys("compromised", *options, what="the key was not marked")
-
-    def encrypt_secrets_anew(self) -> int:
-        """Encrypt webhooks' secrets anew; return how many. Raises CommandError."""
-        command = python_module("workers.webhooks")
-        return int(self._finish(command, what="secrets were not encrypted anew"))
+        asked = {"key_id": key_id, "since": since, "note": note}
+        return self._keys("compromised", asked, what="the key was not marked")
 
     def with_signing_key(self) -> "Installation":
         """The same, with a key to sign with: the one that is named, or one in the data folder.
@@ -158,9 +149,9 @@ class Installation:
         environment = {**self.environment, SIGNING_KEY_FILE: str(self.private_key)}
         return replace(self, environment=environment)
 
-    def _finish(self, command: Sequence[str], *, what: str) -> str:
+    def _finish(self, command: Sequence[str], *, what: str, given: str = "") -> str:
         # What it writes, above all the database, is its owner's alone.
-        return _finish(command, environment=self.environment, what=what, umask=0o077)
+        return _finish(command, environment=self.environment, what=what, umask=0o077, given=given)
 
 
 def signing_key(
@@ -176,12 +167,18 @@ def signing_key(
 
 
 def _finish(
-    command: Sequence[str], *, environment: Mapping[str, str], what: str, umask: int = -1
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    what: str,
+    umask: int = -1,
+    given: str = "",
 ) -> str:
     done = subprocess.run(
         command,
         env=dict(environment),
         capture_output=True,
+        input=given,
         text=True,
         check=False,
         # Ctrl-C in a terminal reaches this process alone, which then decides.

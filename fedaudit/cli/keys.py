@@ -98,8 +98,8 @@ def audit_log_verify(
     earlier = None if kept is None else _head_in(kept)
     with connected() as client:
         # The head first: entries that come meanwhile follow it.
-        stated = client.verify_audit_log()
-        entries = list(client.audit_log())[::-1]
+        stated = client.ask("GET", "audit-log/verification")
+        entries = list(client.items("audit-log"))[::-1]
     found = checked(stated, entries, public_key=public_key, earlier=earlier)
     if as_json:
         write_json(found)
@@ -145,9 +145,11 @@ def keys_create(
     wanted = [scope.strip() for scope in ",".join(scopes).split(",") if scope.strip()]
     if not wanted or not set(wanted) <= set(SCOPES):
         raise usage_error(f"--scopes: name one or more of {', '.join(SCOPES)}")
-    who = {"person": person, "person-email": person_email, "person-role": person_role}
+    if person is None and (person_email is not None or person_role is not None):
+        raise usage_error("an address or a role needs a person; give --person as well")
+    who = {"name": person, "email": person_email, "role": person_role}
     created = Installation.choose(data_dir).create_key(
-        project=project, scopes=wanted, name=name, person=who
+        project=project, scopes=wanted, name=name, person=None if person is None else who
     )
     if as_json:
         write_json(created, pretty=False)
@@ -163,16 +165,6 @@ def keys_signing(
     """Make the key that ledgers and reports are signed with; one that is there is never touched."""
     write_line(signing_key("create", out))
     say(f"keep {out} secret, give it to workers and sweepers alone, and hand out the public key")
-
-
-@_keys.command("encrypt-anew")
-def keys_encrypt_anew(*, data_dir: DataDir = None) -> None:
-    """Encrypt every webhook's secret with the first key of FEDAUDIT_SECRETS_KEY_FILE.
-
-    It works on the database itself. The secrets stay what they are.
-    """
-    count = Installation.choose(data_dir).encrypt_secrets_anew()
-    say(f"secrets of {count} webhooks are encrypted with the first key; remove the other lines")
 
 
 @_signing_keys.command("rotate")

@@ -230,7 +230,10 @@ def _first_key(installation: Installation, person: str | None) -> str:
         # An empty file holds no key at all, and none can be sent.
         return path.read_text("utf-8").strip() or _refuse_key(installation.data_dir)
     created = installation.create_key(
-        project=_PROJECT, scopes=SCOPES, name="fedaudit up", person={"person": person}
+        project=_PROJECT,
+        scopes=SCOPES,
+        name="fedaudit up",
+        person=None if person is None else {"name": person},
     )
     # A start that ends here must not leave half a key, which later ones would take for a whole.
     aside = path.with_name("api-key.partial")

@@ -2,8 +2,7 @@
 One method per event, so that only ids and outcomes leave: receivers read figures over HTTP, with a
 key."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -171,20 +170,6 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
             return False
         self._delete(WebhookDelivery, WebhookDelivery.endpoint_id == id)
         return bool(self._delete(WebhookEndpoint, WebhookEndpoint.id == id))
-
-
-class StoredSecretRepository(Repository):
-    """The encrypted secrets of all projects' endpoints."""
-
-    def replace(self, encrypt_anew: Callable[[str], str]) -> dict[str, int]:
-        """Stores each in another form; returns of how many endpoints, by project."""
-        rows = self._all(select(WebhookEndpoint).order_by(WebhookEndpoint.id).with_for_update())
-        for row in rows:
-            row.secret = encrypt_anew(row.secret)
-            if row.previous_secret is not None:
-                row.previous_secret = encrypt_anew(row.previous_secret)
-        self.session.flush()
-        return dict(sorted(Counter(row.project_id for row in rows).items()))
 
 
 _MAX_ERROR_CHARACTERS = 500

@@ -63,7 +63,6 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         "new-federation": "/federations/new",
         "erased": "/federations?status=erased",
         "erasure": erasure,
-        "artifacts": "/artifacts",
         "audits": "/audits",
         "audit": audit,
         "audit-verification": f"{audit}/verification",

@@ -98,4 +98,3 @@ def test_the_signing_key_is_exchanged_under_the_running_service_and_marked(call,
     marked = call("signing-keys", "compromised", before["key_id"], "--note", "lost")
     assert "compromised since" in marked
     assert signing_keys()[0]["compromised_at"] is not None
-    call("keys", "encrypt-anew")

@@ -121,7 +121,7 @@ def test_keys(call, service, command):
         *("keys", "create", "--project", "default", "--scopes", "experiments:read"),
         *("--person-role", "officer", "--data-dir", service.data_dir),
     )
-    assert nameless.returncode == 1
+    assert nameless.returncode == 2
     assert "give --person as well" in nameless.stderr
     # A scope that it lacks.
     assert command("api", "GET", "api-keys", env=reader).returncode == 2

@@ -38,7 +38,7 @@ def test_from_submission_to_report(live: tuple[Api, Client]) -> None:
     assert client.wait(id_)["status"] == "succeeded"
     assert client.report(id_) == document
     assert client.report_page(id_).startswith("<!")
-    assert client.verification(id_)["valid"]
+    assert client.ask("GET", f"experiments/{id_}/report/verification")["valid"]
     assert client.evaluate_gates(id_)["outcome"] == "pass"
     gate = {
         "figure": "leakage_max",
@@ -56,14 +56,15 @@ def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:
     assert [item["id"] for item in client.list(limit=1)] == ids[::-1]
     assert [item["id"] for item in client.list(name="a", limit=1, tag=None)] == [ids[2], ids[0]]
     assert list(client.list(**{"leakage_max[lte]": 1})) == []
-    [federation] = client.federations()
+    [federation] = client.items("federations")
     assert client.federation(federation["id"]) == federation
     [budget] = client.set_budget(
         federation["id"], {"book": "simulation", "figure": "leakage", "total": 21.0}
     )
     assert client.budgets(federation["id"]) == [budget]
-    policy = client.set_disclosure(federation["id"], {"minimum_group_size": 2})
-    assert client.ask("GET", f"federations/{federation['id']}/disclosure") == policy
+    path = f"federations/{federation['id']}/disclosure"
+    policy = client.ask("PUT", path, json={"minimum_group_size": 2})
+    assert client.ask("GET", path) == policy
     assert policy["minimum_group_size"] == 2
     assert api.submit(spec(name="c"))["name"] == "c"
 

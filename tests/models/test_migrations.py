@@ -96,25 +96,24 @@ def test_a_failing_upgrade_changes_nothing(tmp_path: Path) -> None:
 def test_the_commands_migrate_and_make_a_key(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / '50% off.db'}"
 
-    def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(module: str, *arguments: str, **asked: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-P", "-m", module, *arguments]
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("FEDAUDIT_")
         }
-        return completed(command, cwd=tmp_path, env=environment)
+        return completed(command, cwd=tmp_path, env=environment, input=json.dumps(asked))
 
-    options = ["--project", "p", "--scopes", "experiments:read, ledger:read", "--name", "n"]
+    key = {"action": "create", "url": url, "project": "p", "name": "n"}
     assert run("migrations", "current", "--database-url", url).stdout == "None\n"
-    early = run("models.keys", "create", "--database-url", url, *options)
+    early = run("models.keys", **key, scopes=["reports:read"])
     assert early.returncode == 1
-    assert "migrations upgrade" in early.stderr
+    assert "fedaudit migrate" in early.stderr
     assert run("migrations", "upgrade", "--database-url", url).stdout == f"{HEAD}\n"
     assert "--database-url" in run("migrations", "upgrade").stderr
-    mistyped = ("--project", "p", "--scopes", "reports:read,reports:raed")
-    refused = run("models.keys", "create", "--database-url", url, *mistyped)
-    assert refused.returncode == 2
-    assert "reports:raed is none of experiments:read, " in refused.stderr
-    made = run("models.keys", "create", "--database-url", url, *options)
+    useless = run("models.keys", **key, scopes=["reports:sign"])
+    assert (useless.returncode, useless.stdout) == (1, "")
+    assert "add reports:read" in useless.stderr
+    made = run("models.keys", **key, scopes=["experiments:read", "ledger:read"])
     answer = json.loads(made.stdout)
     assert answer["project"] == "p"
     assert answer["key"].startswith("fa_")

@@ -20,7 +20,6 @@ class Receiver:
 
     url: str = ""
     answers: list[int | None] = field(default_factory=list)
-    retry_after: str | None = None
     """Sent as `Retry-After` with every answer."""
     released: threading.Event = field(default_factory=threading.Event)
     received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
@@ -53,8 +52,6 @@ def receiving(*, tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
             self.send_response(status)
             if 300 <= status < 400:
                 self.send_header("Location", f"{receiver.url}/elsewhere")
-            if receiver.retry_after is not None:
-                self.send_header("Retry-After", receiver.retry_after)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

@@ -1,7 +1,7 @@
 """The signing key is exchanged under running processes; one that leaked is told."""
 
-import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,9 @@ from sqlalchemy import update
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.statements import PublicKey, SigningKey, public_keys_in
 from fedaudit.reports.verification.verification import verify
-from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file
-from models.keys import create_key
-from models.keys import main as mark
+from models.keys import mark_compromised
 from models.tables.accounts import AuditHead
-from tests.api.answers import body_of
 from tests.api.people.keys import key_of
 from tests.api.service import Api
 from tests.workers.admission import spec_with
@@ -24,7 +21,6 @@ from workers.context import WorkerContext
 from workers.proof.signing import announce_key
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
-from workers.webhooks import encrypt_anew
 
 
 @pytest.fixture
@@ -92,19 +88,15 @@ def test_a_sweeper_remembers_audit_logs_over_an_exchange(api, served, signing_ke
     assert (now["signed_entries"], now["signed_head"]) == (1, heads[0])
 
 
-def test_what_a_leaked_key_signed_is_never_valid_again(
-    api, served, signing_key_file, tmp_path, capsys
-):
+def test_what_a_leaked_key_signed_is_never_valid_again(api, served, signing_key_file, tmp_path):
     experiment, leaked = ran(api, served), served.signing_key
     other = api.key_with("admin", project="another")
-    url = ["--database-url", api.settings.database_url]
-    assert mark(["compromised", *url, "--key-id", "0" * 64]) == 1
+    mark = partial(mark_compromised, api.settings.database_url, note="laptop stolen")
+    with pytest.raises(LookupError, match="no key of this service"):
+        mark(key_id="0" * 64, since=None)
     since = "2026-01-31T12:00:00+00:00"
-    arguments = ["compromised", *url, "--key-id", leaked.key_id, "--since", since]
-    assert mark([*arguments, "--note", "laptop stolen"]) == 0
-    assert json.loads(capsys.readouterr().out)["compromised_at"] == since
-    later = ["compromised", *url, "--key-id", leaked.key_id, "--since", "2026-06-01T00:00:00Z"]
-    assert mark(later) == 0
+    for said in ("2026-01-31T12:00:00", "2026-06-01T00:00:00Z"):
+        assert mark(key_id=leaked.key_id, since=said)["compromised_at"] == since
     both = api.get("/v1/signing-keys").json()["items"]
     assert [one["algorithm"] for one in both] == ["ed25519", "ecdsa-p256-sha256"]
     for listed in both:
@@ -122,28 +114,3 @@ def test_what_a_leaked_key_signed_is_never_valid_again(
     assert all("2026-01-31" in one for one in told)
     with pytest.raises(SystemExit, match="compromised"):
         announce_key(api.database, leaked)
-
-
-def test_secrets_are_encrypted_anew_all_or_none(api, tmp_path, capsys):
-    body = {"url": "https://hooks.example.org/x", "events": ["experiment.finished"]}
-    made = body_of(api.post("/v1/webhooks", json=body), 201)
-    signing_key_file = api.settings.secrets_key_file
-    old = signing_key_file.read_bytes()
-    other = create_key(  # a second project, whose secret is replaced as well
-        api.settings.database_url, project="another", scopes=["admin"], name="ops"
-    )
-    assert api.post("/v1/webhooks", json=body, key=str(other["key"])).status_code == 201
-    signing_key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n" + old)
-    assert encrypt_anew(api.settings, api.database) == 2
-    signing_key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
-    assert api.post(f"/v1/webhooks/{made['id']}/rotate-secret").status_code == 200
-    assert encrypt_anew(api.settings, api.database) == 2
-    signing_key_file.write_bytes(old)
-    with pytest.raises(SecretsKeyError):
-        encrypt_anew(api.settings, api.database)
-    for key in (api.key, str(other["key"])):
-        log = api.get("/v1/audit-log?action=webhook.secrets-encrypted", key=key).json()["items"]
-        assert [(one["origin"], one["details"]) for one in log] == [
-            ("command-line", {"webhooks": 1})
-        ] * 2
-    assert SecretBox(api.settings)

@@ -8,15 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 
 from fedaudit_client.experiments import ExperimentCalls, SweepCalls
-from fedaudit_client.projects import (
-    AuditLogCalls,
-    FederationCalls,
-    LedgerCalls,
-    ModelCalls,
-    SignOffCalls,
-)
+from fedaudit_client.projects import FederationCalls, LedgerCalls, ModelCalls, SignOffCalls
 from fedaudit_client.reports import AttackCalls, AuditCalls, GateCalls, ReportCalls, TableCalls
-from fedaudit_client.wire import Connection, Request, Retries, Wire, path_of
+from fedaudit_client.wire import Connection, Items, Request, Retries, Wire, path_of
 from fedaudit_client.wire import content as bytes_of
 
 
@@ -32,7 +26,6 @@ class Client(
     SignOffCalls,
     AttackCalls,
     AuditCalls,
-    AuditLogCalls,
 ):
     """Calls one service with one key; close it, or use it as a context manager.
 
@@ -88,6 +81,13 @@ class Client(
     def ask(self, method: str, path: str, *, json: Any = None) -> Any:
         """The same, for an answer in JSON; None where it is empty."""
         return from_json(b"".join(self.call(method, path, json=json)) or b"null")
+
+    def items(self, path: str, *, limit: int | None = None, **filters: Any) -> Items:
+        """The items of any list, page after page: `items("reports", attribute="sex")`.
+
+        The filters are the service's query parameters; `limit` is the size of a page.
+        """
+        return self._wire.pages(path, limit=limit, **filters)
 
     def __enter__(self) -> Self:
         return self

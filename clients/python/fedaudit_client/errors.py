@@ -87,36 +87,12 @@ class NotFoundError(ProblemError):
     """The key's project has no such thing."""
 
 
-class GoneError(ProblemError):
-    """It existed, and has expired or was erased."""
-
-
 class ConflictError(ProblemError):
     """The present state does not allow it."""
 
 
 class BudgetExhaustedError(ConflictError):
     """The worst case exceeds what remains of a budget."""
-
-
-class SimulationForbiddenError(ConflictError):
-    """The data's owner forbids simulated noise."""
-
-
-class IdempotencyMismatchError(ConflictError):
-    """The idempotency key was used with another body."""
-
-
-class PayloadTooLargeError(ProblemError):
-    """The body or the file is larger than the service takes."""
-
-
-class RateLimitedError(ProblemError):
-    """Too many requests or event streams at once."""
-
-
-class UnavailableError(ProblemError):
-    """The service is temporarily unavailable."""
 
 
 class GatesNotPassedError(ClientError):
@@ -135,18 +111,9 @@ PROBLEMS: dict[str, type[ProblemError]] = {
     "unauthorised": UnauthorisedError,
     "forbidden": ForbiddenError,
     "not-found": NotFoundError,
-    "method-not-allowed": ProblemError,
-    "gone": GoneError,
     "conflict": ConflictError,
     "budget-exhausted": BudgetExhaustedError,
-    "simulation-forbidden": SimulationForbiddenError,
-    "idempotency-mismatch": IdempotencyMismatchError,
-    "payload-too-large": PayloadTooLargeError,
-    "unsupported-media-type": ProblemError,
-    "request-timeout": ProblemError,
-    "rate-limited": RateLimitedError,
-    "too-many-streams": RateLimitedError,
-    "unavailable": UnavailableError,
-    "internal-error": ProblemError,
+    "simulation-forbidden": ConflictError,
+    "idempotency-mismatch": ConflictError,
 }
 """The class of each kind of problem, by the last part of its type; others are ProblemErrors."""

@@ -224,10 +224,6 @@ class SweepCalls(Calls):
         """What all cells would cost together, and whether budgets have room; nothing is stored."""
         return posted("sweeps", json=sweep, timeout=_PLANNED, **_TRIAL)
 
-    def sweeps(self, *, limit: int | None = None) -> Items:
-        """Every sweep of the key's project, newest first, without its cells."""
-        return self._wire.pages("sweeps", limit=limit)
-
     @call
     def sweep(self, sweep_id: str) -> Request[Json]:
         """One sweep: its cells, progress and total cost."""
@@ -237,16 +233,6 @@ class SweepCalls(Calls):
     def sweep_table(self, sweep_id: str) -> Request[Json]:
         """A row for each combination: figures over seeds, which is best, and how surely."""
         return got("sweeps/{}/table", sweep_id)
-
-    @call
-    def cancel_sweep(self, sweep_id: str) -> Request[Json]:
-        """Cancel every cell that has not ended."""
-        return posted("sweeps/{}/cancel", sweep_id)
-
-    @call
-    def retry_sweep(self, sweep_id: str, *, idempotency_key: str | None = None) -> Request[Json]:
-        """Queue every cell that failed or was cancelled again; what it spent stays spent."""
-        return posted("sweeps/{}/retry", sweep_id, timeout=_PLANNED, **once(idempotency_key))
 
     def watch_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Items:
         """The sweep as it is now, and every few seconds again until all cells have ended.

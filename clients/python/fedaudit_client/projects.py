@@ -8,7 +8,6 @@ import httpx
 
 from fedaudit_client.wire import (
     Calls,
-    Items,
     Json,
     Request,
     call,
@@ -33,13 +32,6 @@ class FederationCalls(Calls):
     """Calls on federations: data, profiles, budgets and policies."""
 
     @call
-    def register(
-        self, registration: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Request[Json]:
-        """Register a file below the service's sources folder; returns the federation."""
-        return posted("federations", json=registration, **once(idempotency_key))
-
-    @call
     def upload(
         self, file: IO[bytes], registration: Mapping[str, Any], *, file_name: str
     ) -> Request[Json]:
@@ -56,10 +48,6 @@ class FederationCalls(Calls):
         files = {"files": parts}
         return Request("POST", "federations", json_object, body=files, timeout=_UPLOADED)
 
-    def federations(self, *, limit: int | None = None, **filters: Any) -> Items:
-        """Every federation of the key's project that the filters select, newest first."""
-        return self._wire.pages("federations", limit=limit, **filters)
-
     @call
     def federation(self, federation_id: str) -> Request[Json]:
         """One federation."""
@@ -68,11 +56,6 @@ class FederationCalls(Calls):
     def profiled(self, federation_id: str) -> Json:
         """The federation, once it is no longer being profiled."""
         return self._awaited(got("federations/{}", federation_id), until=_PROFILED)
-
-    @call
-    def profile(self, federation_id: str) -> Request[Json]:
-        """A profile of a federation's data."""
-        return got("federations/{}/profile", federation_id)
 
     @call
     def propose(self, /, federation_id: str, **asked: Any) -> Request[Json]:
@@ -111,12 +94,6 @@ class FederationCalls(Calls):
         """Set one budget: `book`, `figure` and `total`; returns all of them."""
         path = path_of("federations/{}/budget", federation_id)
         return Request("PUT", path, items, body={"json": budget})
-
-    @call
-    def set_disclosure(self, federation_id: str, policy: Mapping[str, Any]) -> Request[Json]:
-        """Replace the policy, with `{}` for none; returns it."""
-        path = path_of("federations/{}/disclosure", federation_id)
-        return Request("PUT", path, json_object, body={"json": policy})
 
 
 class LedgerCalls(Calls):
@@ -164,27 +141,9 @@ class LedgerCalls(Calls):
         """The report document."""
         return got("ledgers/{}/report.json", ledger_id)
 
-    @call
-    def ledger_verification(self, ledger_id: str) -> Request[Json]:
-        """The result of the service's check of the report against the stored entries."""
-        return got("ledgers/{}/report/verification", ledger_id)
-
     def download_ledger_bundle(self, ledger_id: str, file: IO[bytes]) -> None:
         """Write the bundle for offline verification, a zip, into a file."""
         self._wire.save(path_of("ledgers/{}/bundle", ledger_id), file)
-
-
-class AuditLogCalls(Calls):
-    """Calls on the audit log. The key needs the scope `admin`."""
-
-    def audit_log(self, *, limit: int | None = None, **filters: Any) -> Items:
-        """The entries, newest first; filters `actor`, `action`, `subject`, `created_after`."""
-        return self._wire.pages("audit-log", limit=limit, **filters)
-
-    @call
-    def verify_audit_log(self) -> Request[Json]:
-        """Whether the log is unchanged, and the newest signed head."""
-        return got("audit-log/verification")
 
 
 class SignOffCalls(Calls):

@@ -11,13 +11,11 @@ from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
 from fedaudit_client.wire import (
     Calls,
-    Items,
     Json,
     Request,
     call,
     content,
     got,
-    json_object,
     json_or_markdown,
     once,
     path_of,
@@ -53,31 +51,6 @@ class ReportCalls(Calls):
         """
         path = path_of("experiments/{}/report/readings/{}", experiment_id, name)
         return Request("GET", path, json_or_markdown)
-
-    def reports(self, *, limit: int | None = None, **filters: Any) -> Items:
-        """Every report that the filters select, with its figures, newest first.
-
-        The filters are the service's query parameters: `attribute="sex"`, `sort="-accuracy"`,
-        bounds as `**{"equalized_odds_difference[lte]": 0.1}`.
-        """
-        return self._wire.pages("reports", limit=limit, **filters)
-
-    @call
-    def compare(
-        self,
-        experiment_ids: Sequence[str],
-        *,
-        fairness: str | None = None,
-        utility: str | None = None,
-    ) -> Request[Json]:
-        """Two to fifty experiments side by side, with Pareto fronts over those two figures."""
-        asked = {"experiment_id": list(experiment_ids), "fairness": fairness, "utility": utility}
-        return Request("GET", "comparisons", json_object, params=asked)
-
-    @call
-    def verification(self, experiment_id: str) -> Request[Json]:
-        """The result of the service's check of the report against the stored ledger."""
-        return got("experiments/{}/report/verification", experiment_id)
 
     def download_bundle(self, experiment_id: str, file: IO[bytes]) -> None:
         """Write the bundle for offline verification, a zip, into a file."""
@@ -148,11 +121,6 @@ class TableCalls(Calls):
     ) -> Generator[bytes, None, None]:
         """A whole table as the bytes of a file, as they arrive."""
         return self._wire.read(Request("GET", _table(experiment_id, table, form), content))
-
-    def clients(self, experiment_id: str, *, limit: int | None = None) -> Items:
-        """What each client of an ended experiment paid, and how the model does on its rows.
-        Confidential."""
-        return self._wire.pages(path_of("experiments/{}/clients", experiment_id), limit=limit)
 
     def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
@@ -280,11 +248,6 @@ class AuditCalls(Calls):
 
 class AttackCalls(Calls):
     """Calls on the attacks on an experiment, both those of its spec and later ones."""
-
-    @call
-    def attacks(self, experiment_id: str) -> Request[Json]:
-        """The attacks of the experiment's report as `items`: `position`, `section`, `files`."""
-        return got("experiments/{}/attacks", experiment_id)
 
     @call
     def attack(

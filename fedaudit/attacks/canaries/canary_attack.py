@@ -1,6 +1,6 @@
 """The attack `canaries`: planted in a companion training, by what the mechanism claims.
 
-Canaries under `laplace-l2`, which promises a leakage within a radius and no epsilon.
+`laplace-l2` promises a leakage within a radius and no epsilon, and is tested by two inputs.
 """
 
 import math

@@ -1,9 +1,9 @@
 """What the unit of canaries is promised, and the lower bounds and e-values that test the promise.
 
-Every choice is made before the run, so that none depends on what was seen: how many coins are
-guessed, and how the significance is shared. It is shared among the bounds (Bonferroni), so that all
-of them together are wrong with no greater chance: a tenth goes to each of those that assume less,
-and the rest to `known-noise`, which sees most. A claim of a single release has no sums of releases.
+How many coins are guessed and how the significance is shared is decided before the run, so that
+neither depends on what was seen. The bounds share the significance (Bonferroni), so that all of
+them together are wrong with no greater chance. Each bound that assumes less has a tenth, and
+`known-noise`, which sees most, has the rest. A claim of a single release has no sums of releases.
 The e-values are averaged with the same shares, since they rest on the same coins and noise.
 """
 
@@ -122,8 +122,8 @@ class CanaryClaim:
 def claim_of(cell: Cell, pool: CanaryPool) -> CanaryClaim | None:
     """The claim of the canaries; None if no epsilon is claimed.
 
-    Of records it is the claim against the server, who sees every step that the accountant composes,
-    for the record that is sampled most often.
+    For records it is the claim against the server, which sees every step that the accountant
+    composes, and for the record that is sampled most often.
     """
     privacy, plan = cell.spec.privacy, spending_of(cell.spec, cell.federation)
     if plan is None:
@@ -274,7 +274,7 @@ def plan_bounds(
 
 
 NOT_MEASURED = (
-    "nothing was measured: no canary was in what this bound looks at, or too few releases or "
+    "nothing was measured: no canary was in what this bound examines, or too few releases or "
     "numbers were seen. That no alarm was raised says nothing"
 )
 
@@ -284,7 +284,7 @@ def take_bounds(
 ) -> list[CanaryBound]:
     """The bounds after a run in which the busiest canary's client made so many `releases`.
 
-    One that measured nothing is 0 with a power of 0, and says so (`NOT_MEASURED`).
+    A bound that measured nothing is 0 with a power of 0, and its `all_clear` is NOT_MEASURED.
     """
     claim = planned.claim
     law = replace(claim.law, compositions=max(1, releases))

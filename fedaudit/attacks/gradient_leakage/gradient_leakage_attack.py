@@ -311,13 +311,9 @@ def _section(
         method=spec.method,
         label=spec.label if spec.compares_updates else None,
         per_layer=spec.per_layer,
-        layer_weights="even",
         images=spec.images,
-        images_per_update=1,
-        local_steps=1,
         iterations=spec.searched_for,
         restarts=spec.restarts,
-        hypothesis="initial",
         recovered_below=RECOVERED_BELOW,
         baseline=LeakageBaseline(
             mean_image_mse=None if mean is None else float(np.median(mean.mse)),

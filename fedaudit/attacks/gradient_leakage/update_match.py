@@ -1,10 +1,8 @@
-"""How good guessed images are, and how far their update is from the update that was sent.
+"""How near guessed images are to their originals, as figures and as a picture, and how far their
+update is from the update that was sent.
 
-An update is taken in the units of a gradient, and is that of one image and one local step.
-
-How near reconstructions come to their originals, as figures and as a picture.
-
-Pixels are numbers from 0 to 1. A picture is a PNG file (ISO/IEC 15948).
+An update is taken in the units of a gradient, and is that of one image and one local step. Pixels
+are numbers from 0 to 1. A picture is a PNG file (ISO/IEC 15948).
 """
 
 import math

@@ -1,7 +1,5 @@
 """The attack `membership`: scores of rows, their rates, and what the run's claim allows.
 
-What an attacker who has the hypotheses sees of rows, and scores by shadow runs.
-
 A row is evaluated under the hypothesis that its client would choose: the one with the smallest loss
 on the client's *other* rows, members and non-members alike, so the row does not influence the
 choice. A client with one row has no others, and its row is evaluated under the hypothesis that fits
@@ -147,12 +145,6 @@ class ShadowObservations:
     statistic: Floats
     """[shadows, rows]: as in `Observations`."""
 
-    @property
-    def fewest(self) -> tuple[int, int]:
-        """Shadow runs that trained on a row, and that did not, at least over the rows."""
-        within = self.trained.sum(0)
-        return int(within.min()), int(len(self.trained) - within.max())
-
 
 def observe_shadows(
     cells: Sequence[Cell],
@@ -241,7 +233,7 @@ def attack_membership(
     )
     found = found_members(scores, rows)
     progress(0.95)
-    section = _section(spec, attacked, rows, scores, found, shadows=shadows)
+    section = _section(spec, attacked, rows, scores, found)
     files = _files(attacked.run.federation, rows, scores, seen, found)
     progress(1.0)
     return AttackOutcome(section, files)
@@ -296,13 +288,10 @@ def _section(
     rows: AttackedRows,
     scores: Floats,
     found: list[FoundMembers],
-    *,
-    shadows: ShadowObservations | None,
 ) -> MembershipSection:
     auc, claim = area_under_curve(scores, rows.member), claim_of(attacked)
     beside = beside_claim(claim, attacked, scores, rows)
     alarmed = beside["alarm"] is not None
-    fewest = (None, None) if shadows is None else shadows.fewest
     rates = [one.rate for one in found]
     at_1pct = next(one for one in rates if one.fpr == 0.01)
     return MembershipSection(
@@ -313,32 +302,22 @@ def _section(
         capabilities=_capabilities(spec, attacked.run.spec),
         **beside,
         method=spec.method,
-        variant=None if shadows is None else "online",
-        variance=None if shadows is None else "per-record",
         shadows=spec.shadows,
-        fewest_with=fewest[0],
-        fewest_without=fewest[1],
         members=int(rows.member.sum()),
         non_members=int((~rows.member).sum()),
         auc=auc,
         tpr_at_fpr=rates,
         membership_tpr_at_1pct=at_1pct.tpr,
         confidence=CONFIDENCE,
-        others=[],
-        not_normal_share=None,
-        not_normal_rows=None,
         groups=group_exposure(attacked.run, rows, scores, found),
         reasons=_reasons(spec, at_1pct, claim),
     )
 
 
 def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> dict[str, str]:
-    untested = "no score rests on it any more, so that it is not tested"
-    reasons = dict.fromkeys(("not_normal_share", "not_normal_rows"), untested)
+    reasons: dict[str, str] = {}
     if spec.shadows is None:
-        why = "a threshold on the loss needs no shadow runs"
-        absent = ("variant", "variance", "shadows", "fewest_with", "fewest_without")
-        reasons |= dict.fromkeys(absent, why)
+        reasons["shadows"] = "a threshold on the loss needs no shadow runs"
     if at_1pct.reason is not None:
         reasons["membership_tpr_at_1pct"] = at_1pct.reason
     if isinstance(claim, str):

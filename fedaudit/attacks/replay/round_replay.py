@@ -1,4 +1,5 @@
-"""Stage sampling: who takes part, how often, and that neither depends on data."""
+"""The stages sampling (who takes part, how often, and that neither depends on data), clip, sum and
+release."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,17 +1,17 @@
 """Events: what was done to the data, independent of the accountant; and parameters of mechanisms.
 
-An event is one release, or many equal ones, described by public numbers alone; an accountant
+An event is one release, or many equal ones. Public numbers alone describe it. An accountant
 (`fedaudit.privacy.accounting.accountant`) turns events into an epsilon. The ledger stores events,
 so that runs on one federation can be composed later, under another delta or by a better accountant.
 
 A `noise_multiplier` here is always the standard deviation of the noise over the *clip*: the largest
 norm that one unit (a record, a client) adds to the sum. The distance between two neighbouring sums
-depends on the adjacency, one clip where a unit is added or removed and two where it is replaced,
-and is the accountant's concern.
+depends on the adjacency: one clip if a unit is added or removed, two if it is replaced. The
+accountant takes that into account.
 
-The parameters are what an accountant needs to know about a mechanism: public numbers only, except
-for the events of record groups, whose rates follow from the budgets;
-the ledger that keeps them is confidential.
+The parameters are what an accountant needs to know about a mechanism. They are public numbers,
+except for the events of record groups: their rates follow from the budgets, and the ledger that
+keeps them is confidential.
 """
 
 import math
@@ -26,11 +26,12 @@ from fedaudit.arrays import Floats
 from fedaudit.privacy.leakage import leakage, leakages, release_epsilons
 
 Adjacency = Literal["add-or-remove-one", "replace-one"]
-"""How two neighbouring datasets differ: in whether one unit contributes or sends nothing, known as
-zero-out (denominators and split stay); or by the content of one unit."""
+"""How two neighbouring datasets differ. `add-or-remove-one`, known as zero-out: one unit
+contributes or sends nothing, and denominators and split stay. `replace-one`: one unit has other
+content."""
 
 Observer = Literal["final_model", "server"]
-"""The observer: sees only the model, while the sampling of clients is secret; or sees every
+"""`final_model` sees only the model, and the sampling of clients is secret; `server` sees every
 upload."""
 
 ReportObserver = Literal["report"]
@@ -75,7 +76,7 @@ class Gaussian(Event):
 
 @dataclass(frozen=True)
 class PoissonSampled(Event):
-    """The event on a Poisson sample, which every unit enters by a coin of its own."""
+    """The event on a Poisson sample, which every unit enters by a separate coin."""
 
     kind: ClassVar[str] = "poisson-sampled"
     rate: float
@@ -108,8 +109,8 @@ class FixedSizeSampled(Event):
 
 @dataclass(frozen=True)
 class RandomAllocated(Event):
-    """The event in each of `rounds` rounds, exactly one of which every unit enters, drawn for it at
-    random: one composition is such a block of rounds."""
+    """The event in each of `rounds` rounds. Every unit enters exactly one of them, drawn for it at
+    random. One composition is such a block of rounds."""
 
     kind: ClassVar[str] = "random-allocated"
     rounds: int
@@ -122,12 +123,13 @@ class RandomAllocated(Event):
 
 @dataclass(frozen=True)
 class Rotated(Event):
-    """The event in each of `rounds` rounds, exactly one of which every unit enters, known to all:
-    one composition is such a block of rounds, and the event once.
+    """The event in each of `rounds` rounds. Every unit enters exactly one of them, and all know
+    which. One composition is such a block of rounds, and counts as the event once.
 
-    Stored ledgers have it. Their noise may be correlated over `bands` rounds, 1 for independent
-    noise, by a banded matrix with columns of length 1: as a unit does not enter twice within the
-    bands, it costs the same (Choquette-Choo et al. 2023; Denisov et al. 2022, theorem 2.1).
+    Only stored ledgers have it. Their noise may be correlated over `bands` rounds, 1 for
+    independent noise, by a banded matrix with columns of length 1. A unit does not enter twice
+    within the bands, so it costs the same (Choquette-Choo et al. 2023; Denisov et al. 2022,
+    theorem 2.1).
     """
 
     kind: ClassVar[str] = "rotated"
@@ -291,9 +293,9 @@ ADJACENCIES: Mapping[Adjacency, str] = {
     "add-or-remove-one": "zero-out (add-or-remove-one)",
     "replace-one": "replace-one",
 }
-"""The first, known as zero-out: a unit's contribution is there or is zero, while denominators and
-the split, which everyone is taken to know, stay as they are. Ledger entries carry the stored name
-within what is hashed, and budgets are kept by it, so it stays for both."""
+"""Under the first, known as zero-out, a unit's contribution is there or is zero. Denominators and
+the split stay as they are, and everyone is taken to know them. Ledger entries are hashed with the
+stored name, and budgets are kept by it, so it does not change."""
 
 
 def adjacency_words(name: str) -> str:
@@ -307,8 +309,8 @@ OBSERVERS: Mapping[Observer, str] = {
 }
 """Follows "against": `final_model` knows only the models, `server` also who took part and when."""
 REPORT_READERS: Mapping[ReportObserver, str] = {"report": "readers of the report"}
-"""They see what is published of the people held out of training, and are asked about them alone: no
-training is counted against them."""
+"""They see what is published of the people held out of training. Only that is counted against them,
+and no training."""
 
 
 def observer_words(name: str) -> str:
@@ -358,7 +360,7 @@ def layer_components(sizes: Sequence[int]) -> tuple[Component, ...]:
 
 @dataclass(frozen=True)
 class MechanismParameters:
-    """The mechanism of one ledger entry. None stands for a number that it does not have.
+    """The mechanism of one ledger entry. A number that it does not have is None.
 
     Raises ValueError for components that do not make up the released vector.
     """

@@ -1,5 +1,5 @@
-"""What a declared ledger comes to, whether its names fit the declared sampling, and every fault of
-new rounds at once, by JSON pointer."""
+"""The figures of a declared ledger, whether its names fit the declared sampling, and every fault of
+new rounds, by JSON pointer."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -107,7 +107,7 @@ def has_unprotected(histories: Histories) -> bool:
 
 
 def _population(own: np.ndarray, terms: LedgerTerms) -> np.ndarray:
-    """Add those who were never named, who spent nothing; as far as memory is worth it."""
+    """The costs with a zero for each client that was never named, as many as a median needs."""
     if terms.unit == "record":
         return own if len(own) else np.zeros(1)
     unnamed = min(max(terms.population - len(own), 0), len(own) + 1)
@@ -115,8 +115,8 @@ def _population(own: np.ndarray, terms: LedgerTerms) -> np.ndarray:
 
 
 def clients_over(terms: LedgerTerms, histories: Histories) -> int:
-    """How many clients have spent more than the budget of one; those that were never named have
-    spent what everyone has."""
+    """How many clients have spent more than the budget of a client. Those that were never named
+    have spent what everyone is charged."""
     if terms.budget is None:
         return 0
     rows = histories.of(np.arange(len(histories.names)))
@@ -129,14 +129,15 @@ def clients_over(terms: LedgerTerms, histories: Histories) -> int:
 class Drawn:
     """For each client the number of rounds that charge everyone and named it.
 
-    Kept apart from the subjects of a ledger, which bundles show: the cost of such rounds assumes
-    that who was drawn is secret. The names are compared with the declared sampling, and not shown.
+    They are kept apart from the subjects of a ledger, which bundles show: the cost of such rounds
+    assumes that it is secret who was drawn. The names are compared with the declared sampling, and
+    not shown.
     """
 
     def __init__(
         self, names: Sequence[str] | None = None, counts: Iterable[int] | None = None
     ) -> None:
-        """Both are None before anybody was drawn."""
+        """Both are None before any client was drawn."""
         self.is_recorded = names is not None
         """Whether there was such a round since names are kept apart."""
         counted = () if counts is None else counts
@@ -173,28 +174,28 @@ _UNNAMED = (
 
 
 def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> list[str]:
-    """What the names contradict of the declared sampling; empty where nothing is shown.
+    """How the names contradict the declared sampling; empty if they show no contradiction.
 
-    A sample that was larger than declared makes every epsilon too small. Who took part shows it:
-    too many clients in all, or the same one too often, over all amplified rounds together, whatever
-    rate and noise each of them declares. Too few in all show that the names are not those of the
-    sample, so that the first two tests saw nothing: naming no one would pass them both. A trainer
-    that cannot name participants, as under secure aggregation, states so in its terms; nothing
+    If samples are larger than declared, every epsilon is too small. The names then show too many
+    participations in all, or of one client. All amplified rounds are tested together, whatever rate
+    and noise each of them declares. Too few participations in all show that the names are not those
+    of the sample; the first two tests saw nothing then, since naming no one passes both. A trainer
+    that cannot name participants, as under secure aggregation, states that in its terms. Nothing
     tests its sampling then, and its figures are conditional.
 
-    Each count is compared by its Chernoff bound, averaged over fixed exponents: if all is as
+    Each count is tested by its Chernoff bound, averaged over fixed exponents t. If all is as
     declared, exp(t * count) over its declared mean is a martingale from round to round, and so is
-    the average over t; for too few in all it is exp(-t * count). By Ville's inequality it ever
-    exceeds 1 / alpha with a chance of at most alpha, however often a report is made and however
-    rates are chosen from round to round. Alpha is 1e-9 over the number of tests: one for each
-    client of the population, and two of the total.
+    the average over t. The test for too few in all takes exp(-t * count). By Ville's inequality the
+    average ever exceeds 1 / alpha with a chance of at most alpha, however often a report is made
+    and however rates are chosen from round to round. Alpha is 1e-9 over the number of tests: one
+    for each client of the population, and two of the total.
     """
     tallies = [one for one in histories.tallies.values() if one.charge.everyone]
     return list(_contradictions(terms, tallies, drawn)) if tallies else []
 
 
 def conditions(terms: LedgerTerms, histories: Histories) -> dict[str, str]:
-    """Why figures rest on a sampling that nothing tests, by figure; empty where they do not."""
+    """By figure, why it rests on a sampling that nothing tests; empty if none does."""
     amplified = any(one.everyone for one in histories.charges)
     return {"epsilon_max": _UNNAMED} if amplified and not terms.names_participants else {}
 
@@ -275,8 +276,8 @@ def _evidence(count: int, growth: np.ndarray) -> float:
 Read = TypeVar("Read", bound=BaseModel)
 
 _NOBODY = (
-    "names no one, and only rounds that are charged to everyone may: name all who were asked, here "
-    "or under failures; a round that nothing left is not declared"
+    "names no one, which only rounds that are charged to everyone may do; name all who were asked, "
+    "here or under failures, and do not declare a round that released nothing"
 )
 
 
@@ -287,7 +288,7 @@ class _Posted(SpecPart):
 
 
 MAX_EVENTS = 256
-"""Distinct ones of a ledger: each has its own curve to compute, a count for every subject to
+"""Most distinct events of a ledger. Each has a curve to compute, a count for every subject to
 store, and a column in every history that is compared."""
 
 
@@ -305,7 +306,7 @@ def read_rounds(
         if one is None:
             continue
         if found and one.round <= found[-1].round:
-            message = f"stands behind round {found[-1].round}; order rounds, each of them once"
+            message = f"comes after round {found[-1].round}; give rounds in ascending order, once"
             faults.append(FieldError(f"{at}/round", message))
         found.append(one)
         faults += names.faults({"participants": one.participants, "failures": one.failures}, at)
@@ -319,8 +320,8 @@ def read_rounds(
 
 
 class SentReservation:
-    """What a body asks to reserve. A ledger may be looked at again, under its lock or after another
-    round came in; what depends on nothing new is found once."""
+    """What a body asks to reserve. It is read again under the ledger's lock; faults that depend on
+    nothing new are found once."""
 
     def __init__(self, value: Any) -> None:
         self._faults: list[FieldError] = []
@@ -331,8 +332,8 @@ class SentReservation:
     def read(
         self, terms: LedgerTerms, histories: Histories, drawn: Drawn, *, held: Histories
     ) -> ReservationRequest:
-        """The request, of a ledger with these `histories`, beside what is `held` already: neither
-        is changed afterwards. Raises InvalidInputError with every fault."""
+        """The request to a ledger with these `histories`, beside what is `held` already. Neither
+        may be changed afterwards. Raises InvalidInputError with every fault."""
         one = self._one
         if one is None:
             raise InvalidInputError(self._faults)
@@ -356,7 +357,7 @@ def _read(model: type[Read], value: Any, at: str, faults: list[FieldError]) -> R
 
 
 class _Names:
-    """Who may be named, and whom rounds have named already."""
+    """Names that rounds may have, and that they have had already."""
 
     def __init__(self, terms: LedgerTerms, known: Set[str]) -> None:
         self._terms = terms
@@ -385,7 +386,7 @@ class _Names:
         if name in self._known and name != EVERYONE:
             return None
         if name == EVERYONE:
-            return f"{EVERYONE!r} stands for the whole population; name clients"
+            return f"{EVERYONE!r} means the whole population; name clients"
         if self._listed is not None and name not in self._listed:
             return f"{name!r} is none of the ledger's subjects"
         if self._terms.unit == "client":
@@ -408,7 +409,7 @@ def _leakage_terms(terms: LedgerTerms, histories: Histories) -> list[object] | N
 
 
 class _Events:
-    """The events of a ledger, and of the rounds in a body: what they may be, and how many."""
+    """Checks the events of a ledger and of the rounds in a body: which they are, and how many."""
 
     def __init__(self, terms: LedgerTerms, histories: Histories) -> None:
         self._terms = terms

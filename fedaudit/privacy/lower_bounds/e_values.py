@@ -1,37 +1,38 @@
-"""Evidence against a claim as e-values: nonnegative figures whose expectation is at most 1 where
-the claim holds, so that one of 1/a or more comes by chance in at most a of all honest runs.
+"""Evidence against a claim as e-values, and the test of metric privacy by two inputs.
 
-Averages of e-values are e-values, whatever they have in common; products are, where each factor has
-that expectation given everything before it (Vovk and Wang, "E-values: calibration, combination and
-applications", 2021). Each is floored above 0 by what it does not stake.
+An e-value is a nonnegative figure whose expectation is at most 1 if the claim holds. So an honest
+run gives an e-value of 1/a or more with a chance of at most a. An average of e-values is an
+e-value, however they depend on each other. A product is one if each factor has an expectation of at
+most 1 given everything before it (Vovk and Wang, "E-values: calibration, combination and
+applications", 2021). Each factor is floored above 0 by what it does not stake.
 
-All evidence against a run's claim as one figure, by which alarms are raised.
+All evidence against a run's claim is one figure, by which alarms are raised.
 
-E-values of attacks that drew their coins and their noise anew (`fresh`) multiply: each has a mean
-of at most 1 given everything before it. Those that see what the run itself drew (`run`: its trained
-hypotheses, or with simulated noise everything) have that in common, and are averaged. So that no
-attack that finds nothing buries what another finds, half of the stake waits for the second fresh
-attack, a third for the third, and so on: with w(k) = 1 / (k (k + 1)), which add up to 1,
+Attacks that drew their coins and their noise anew (`fresh`) have e-values that multiply: each has a
+mean of at most 1 given everything before it. Attacks that see what the run itself drew (`run`: its
+trained hypotheses, or with simulated noise everything) have that in common, so their e-values are
+averaged. An attack that finds nothing must not bury what another finds. So half of the stake waits
+for the second fresh attack, a third for the third, and so on. With w(k) = 1 / (k (k + 1)), which
+add up to 1,
 
     evidence = (sum over k of w(k) run(k))
                * (sum over k <= n of w(k) fresh(k) ... fresh(n) + 1 / (n + 1))
 
-and a factor without an attack is 1. In honest runs it ever reaches 1 / ALARM_LEVEL with a chance of
-at most ALARM_LEVEL (Ville 1939): the second factor is a nonnegative martingale, or less, and the
-first one only grows once it is there, to what is a mean of e-values.
+and a factor without an attack is 1. In honest runs the evidence ever reaches 1 / ALARM_LEVEL with a
+chance of at most ALARM_LEVEL (Ville 1939): the second factor is a nonnegative martingale, or less,
+and the first one only grows once it is there, to what is a mean of e-values.
 
-Two inputs under the Laplace mechanism: do their releases lie farther apart than the metric
-guarantee allows?
+The test of metric privacy asks whether the releases of two inputs are farther apart than the
+guarantee of the Laplace mechanism allows. With epsilon = n / (nu r) the laws of two inputs at
+distance d <= r differ by a factor of at most exp(epsilon d) (Galli et al., Lemma 4.1). A fair coin
+chooses the input. A release is guessed to be of the nearer input if it is nearer by more than a
+share of d that was fixed before. Whatever the threshold, a guess is right with a chance of at most
+1 / (1 + exp(-epsilon d)). The number of right guesses among those made is tested exactly (Clopper
+and Pearson).
 
-With epsilon = n / (nu r) the laws of two inputs at distance d <= r differ by a factor of at most
-exp(epsilon d) (Galli et al., Lemma 4.1). A fair coin chooses the input; a release is taken for the
-one that it lies nearer to where it is nearer by a share of d that was fixed before. Whatever the
-threshold, such guesses are right with a chance of at most 1 / (1 + exp(-epsilon d)), and the number
-of right ones among those made is tested exactly (Clopper and Pearson).
-
-A guess is as good as that only where the noise points along the difference of the inputs, which it
-hardly ever does in many dimensions: then no number of releases tells half of the noise from all of
-it, and the power says so.
+A guess is that good only if the noise points along the difference of the inputs. In many dimensions
+it hardly ever does: then no number of releases distinguishes half of the noise from all of it, and
+the power states that.
 """
 
 import math
@@ -47,12 +48,12 @@ from fedaudit.arrays import Floats
 from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit, one_run_p_value
 
 EvidenceBasis = Literal["fresh", "run"]
-"""What the chance in an e-value is over: coins and noise drawn for one attack alone, or what the
-run itself drew, which its other attacks see too."""
+"""The randomness that an e-value's expectation is over: coins and noise drawn for one attack alone,
+or what the run itself drew, which its other attacks see too."""
 
 ALARM_LEVEL = 0.01
-"""The chance that a run in which every claim holds ever gets an alarm, however often it is
-attacked, at most."""
+"""The largest chance that a run in which every claim holds ever gets an alarm, however often it is
+attacked."""
 _MOST = 1e12
 """Evidence is cut here, so that it stays a number."""
 
@@ -68,7 +69,7 @@ class EValue:
 def e_values_of(sections: Iterable[Mapping[str, Any]]) -> list[EValue]:
     """The e-values of attacks, in their order; attacks of earlier versions have none.
 
-    Raises ValueError for a figure or basis that is none.
+    Raises ValueError for a figure or basis that is not one.
     """
     found = []
     for section in sections:
@@ -100,8 +101,8 @@ def run_evidence(found: Sequence[EValue]) -> float:
 
 
 def is_alarm(evidence: float, e_value: float) -> bool:
-    """Whether an attack after which the run has this evidence raises an alarm: where it adds to
-    what is enough."""
+    """Whether an attack raises an alarm: the run's evidence after it is enough, and the attack's
+    e-value added to it."""
     return e_value > 1 and evidence * ALARM_LEVEL >= 1 - 1e-9
 
 
@@ -139,13 +140,15 @@ def one_look_level(share: float = 1.0) -> float:
 
 
 def staked(p_value: float, other: float, *, share: float = 1.0) -> float:
-    """Half of the stake on one look at a p-value, half on another e-value of the same data."""
+    """An e-value that stakes half on one look at a p-value, and half on another e-value of the same
+    data."""
     level = one_look_level(share)
     return min(LARGEST, ((1 / level if p_value <= level else 0.0) + other) / 2)
 
 
 def calibrated(p_value: float) -> float:
-    """The mixture of k p^(k - 1) over all k in (0, 1), for tests that have nothing better."""
+    """The e-value of a p-value, for tests that have no better one: the mixture of k p^(k - 1) over
+    all k in (0, 1)."""
     p = min(1.0, max(p_value, 1 / LARGEST**2))
     if p > 1 - 1e-6:
         return 0.5
@@ -154,8 +157,9 @@ def calibrated(p_value: float) -> float:
 
 
 def guesses_e_value(*, right: int, guesses: int, epsilon: float) -> float:
-    """E-value of right guesses, each with a chance of at most e^epsilon / (1 + e^epsilon) given
-    those before it: a mixture of likelihood ratios, which grow with every right guess."""
+    """E-value of guesses of which each is right with a chance of at most e^epsilon / (1 +
+    e^epsilon) given those before it. It is a mixture of likelihood ratios, which grow with every
+    right guess."""
     return float(_guess_ratios(guesses, epsilon)[right])
 
 
@@ -164,8 +168,8 @@ def one_run_e_value(
 ) -> float:
     """E-value of one run's guesses under (epsilon, delta), by the tails of `one_run_p_value`.
 
-    For g that does not fall, E g(V) = g(0) + sum over v of (g(v) - g(v - 1)) P[V >= v]: with the
-    proven bounds in place of the chances the sum, by which g is divided, is no smaller.
+    If g does not fall, E g(V) = g(0) + sum over v of (g(v) - g(v - 1)) P[V >= v]. The proven bounds
+    in place of these chances make the sum no smaller, and g is divided by it.
     """
     ratios = _guess_ratios(guesses, epsilon)
     tails = [
@@ -193,7 +197,7 @@ def _guess_ratios(guesses: int, epsilon: float) -> Floats:
 
 
 def known_noise_p_value(fit: SignalFit, *, claimed: float) -> float:
-    """The chance of so large a signal beside its noise, were their ratio `claimed`, at most."""
+    """The largest chance of so large a signal beside its noise if their ratio is `claimed`."""
     if fit.weight <= 0 or fit.numbers < 2 or not fit.product > 0:
         return 1.0
     deviation, root = fit.deviation, math.sqrt(fit.weight)
@@ -205,15 +209,16 @@ def known_noise_p_value(fit: SignalFit, *, claimed: float) -> float:
 
 
 def known_noise_e_value(fit: SignalFit, *, claimed: float) -> float:
-    """Likelihood ratios of larger ratios of signal to noise against the `claimed` one, mixed.
+    """A mixture of likelihood ratios: larger ratios of signal to noise against the `claimed` one.
 
-    Of what is invariant to the unit of measurement: with the right Haar measure on the deviation
-    the ratio is, round after round, a nonnegative martingale where the ratio is the claimed one
-    (Perez-Ortiz, Lardy, de Heide and Grunwald, "E-statistics, group invariance and anytime-valid
-    testing", 2024), and may be looked at after each. On the same noise a smaller signal makes a
-    smaller cosine with what was sent at every time, and so a smaller value: under any smaller ratio
-    it passes a level, and its value where it first does, cut at the level, is on average, no
-    more often and no more than under the claimed one.
+    The likelihoods are those of what is invariant to the unit of measurement. With the right Haar
+    measure on the deviation, the mixture is a nonnegative martingale over the rounds if the ratio
+    of signal to noise is the claimed one (Perez-Ortiz, Lardy, de Heide and Grunwald, "E-statistics,
+    group invariance and anytime-valid testing", 2024). So it may be evaluated after each round.
+    With the same noise a smaller signal makes a smaller cosine with what was sent at every time,
+    and so a smaller value. Under any smaller ratio it therefore passes a level no more often than
+    under the claimed one, and its value where it first does, cut at the level, is on average no
+    larger.
     """
     if fit.weight <= 0 or fit.squares <= 0:
         return 1.0
@@ -246,9 +251,9 @@ def known_noise_alarm_power(
 ) -> float:
     """The chance that the ratio `true` raises an alarm by this bound alone, as the first attack.
 
-    `weight` and `numbers` as in `SignalFit`, expected before the run. `share`: of the attack; None
-    where the likelihood ratios are all of it, or have this `stake`, by what they come to in the
-    end.
+    `weight` and `numbers` as in `SignalFit`, expected before the run. `share`: this bound's share
+    of the attack. It is None if the likelihood ratios are the whole attack, or have this `stake` in
+    it; their value at the end then counts.
     """
     if weight <= 0 or numbers < 2:
         return 0.0
@@ -305,7 +310,7 @@ class MetricTest:
     share: float
     """The inputs' distance over the radius."""
     threshold: float
-    """How much nearer than to the other input a release must lie, over the distance."""
+    """How much nearer than to the other input a release must be, over the distance."""
     leakage: float
     """The claim: n / nu times the share."""
     power: float
@@ -316,8 +321,8 @@ def plan_metric_test(
 ) -> MetricTest | None:
     """The distance and the threshold with the largest power against half of the noise.
 
-    `most_share`: the largest distance over the radius that a clip allows. None where the claim is
-    beyond what can be tested at every distance.
+    `most_share`: the largest distance over the radius that a clip allows. None if the claim is too
+    large to be tested, whatever the distance.
     """
     generator = np.random.default_rng(n)
     best = None
@@ -357,8 +362,8 @@ def metric_e_value(*, right: int, wrong: int, leakage: float) -> float:
 def _closeness(
     n: int, noise_multiplier: float, share: float, generator: np.random.Generator
 ) -> Floats:
-    """How much nearer releases lie to their own input than to the other, over the distance, for a
-    radius of 1; [draws]. The noise matters along the difference and across it alone."""
+    """How much nearer releases are to their own input than to the other, over the distance, for a
+    radius of 1: [draws]. Only the noise along the difference and across it matters."""
     norm = generator.gamma(n, noise_multiplier / n, _DRAWS)
     along = generator.standard_normal(_DRAWS)
     across = generator.chisquare(n - 1, _DRAWS) if n > 1 else np.zeros(_DRAWS)
@@ -372,7 +377,7 @@ def _power(
 ) -> float:
     """The chance that the bound passes the claim, for these chances of a right and a wrong guess.
 
-    By the expected number of guesses; the wrong ones among them are binomial.
+    As many guesses are made as are expected; the number of wrong ones among them is binomial.
     """
     made = round(releases * (right + wrong))
     if not made or right <= wrong:

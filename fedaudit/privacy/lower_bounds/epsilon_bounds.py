@@ -1,51 +1,43 @@
 """Lower bounds on epsilon by canaries, each with what it assumes.
 
-Which coins are guessed: the canaries of the highest scores are taken for present, those of the
-lowest for absent, as many of each as was decided before the run.
+Coins are guessed from the canaries' scores: the canaries with the highest scores are taken for
+present, and those with the lowest for absent, as many of each as was decided before the run.
 
-The bound for noise whose law is known to be Gaussian: how far a canary moves a release, measured
-against the noise beside it.
+The bound for Gaussian noise compares how far a canary moves a release with the noise beside it. A
+release less all that is known of it is y = s x + noise. Here x is the sum of the directions that
+canaries sent (the coins are ours), and s is the length with which a canary comes through. Least
+squares give s, and the residuals give the deviation of the noise. The ratio of the two has
+Student's t distribution off its centre, exactly. So the bound holds at its significance for any
+number of canaries, and not only in the limit. If one release per direction is seen in full, s is
+the mean of the scores of the canaries that are there (or the difference of means, if the others
+send the opposite). The deviation is measured and not taken from the claim. Noise that is half of
+what is claimed moves no mean, so no comparison of means with the claimed deviation would detect it.
 
-A release less all that is known of it is a y = s x + noise, x being the sum of the directions that
-canaries sent (the coins are ours) and s the length with which a canary comes through. Least squares
-give s; what is left gives the deviation of the noise. Their ratio has Student's t distribution off
-its centre, exactly, so that the bound holds for any number of canaries, at its significance and not
-in the limit. In full view of one release per direction s is the mean of the scores of the canaries
-that are there (or the difference of means, where the others send the opposite).
+The one-run bound assumes nothing but the definition: Steinke, Nasr and Jagielski ("Privacy auditing
+with one (1) training run", 2023, theorem 5.2). Each of m canaries has a fair coin. From the output
+r coins are guessed, and v guesses are right. Under an (epsilon, delta)-private mechanism v or more
+are right with a chance of at most P[B >= v] + 2 m delta a. Here B is binomial, of r trials with the
+chance e^epsilon / (1 + e^epsilon), and a is the largest P[v > B >= v - i] / i.
 
-The deviation is measured and not taken from the claim: noise that is half of what is claimed moves
-no mean, and would be seen by no comparison of means with the claimed deviation.
+The one-run bound against a whole privacy curve is that of Mahloujifar, Melis and Chaudhuri
+("Auditing f-differential privacy in one run", 2024). Let p_j be the chance of exactly j correct
+guesses among r of m canaries. Let right(c) be the sum of (j / m) p_j over j >= c, and wrong(c) that
+of ((r - j) / m) p_j: the chance that a canary drawn at random is guessed rightly (wrongly) and that
+at least c guesses are right. Turning that canary's coin over turns "right, at least c" into "wrong,
+at least c - 1". So the curve f relates the two: wrong(c - 1) >= f(right(c)), where f is the least
+chance of a false alarm of a test with that power. And right(c - 1) - right(c) is (c - 1) / (r - c +
+1) times wrong(c - 1) - wrong(c). Let v or more correct guesses be as likely as the significance,
+and go down from v to 0. If right(c) + wrong(c) then exceeds r / m, which is all there is, v correct
+guesses refute the curve.
 
-The bound that assumes nothing but the definition, from one run: Steinke, Nasr and Jagielski
-("Privacy auditing with one (1) training run", 2023, theorem 5.2).
-
-Of m canaries with a fair coin each, r coins are guessed from the output and v guesses are right. An
-(epsilon, delta)-private mechanism is this good with a chance of at most P[B >= v] + 2 m delta a, B
-being binomial of r and e^epsilon / (1 + e^epsilon), and a the largest P[v > B >= v - i] / i.
-
-The one-run bound against a whole privacy curve: Mahloujifar, Melis and Chaudhuri ("Auditing
-f-differential privacy in one run", 2024).
-
-Let p_j be the chance of exactly j correct guesses among r of m canaries, right(c) the sum of
-(j / m) p_j over j >= c, and wrong(c) that of ((r - j) / m) p_j: the chance that a canary drawn at
-random is guessed rightly (wrongly) and at least c guesses are right. Turning the coin of that
-canary over turns "right, at least c" into "wrong, at least c - 1", so the curve f binds the two:
-wrong(c - 1) >= f(right(c)), f being the least chance of a false alarm of a test of that power. And
-right(c - 1) - right(c) is the (c - 1) / (r - c + 1)-fold of wrong(c - 1) - wrong(c). If, on the way
-down from v to 0, what makes v or more correct guesses as likely as the significance comes to more
-than the r / m that there is, then so many refute the curve.
-
-The bound from sums over releases, for noise of which less is left in a sum than in each release.
-
+The bound from sums over releases is for noise of which less is left in a sum than in each release.
 Noise may cancel (z, then -z), be drawn once for two releases, or depend over releases in any other
-way. The covariance over releases is measured from half of the numbers, and with it the weighted sum
-is chosen in which the noise is smallest beside the most that a unit can add to it: generalised
-least squares, for a unit that is free to choose the sign of what it sends each time. The other half
-of the numbers shows how far a canary comes through and how large the noise in that one sum is.
-Noise is independent over the numbers of a release, so choosing the sum takes nothing from the
-significance; and where noise is as claimed, no sum of releases reveals more than all of them.
-
-Coins of canaries guessed from their scores: how many are guessed, and what that refutes.
+way. Half of the numbers measure the covariance over releases. It gives the weighted sum in which
+the noise is smallest beside the most that a unit can add to it: generalised least squares, for a
+unit that is free to choose the sign of what it sends each time. The other half of the numbers shows
+how far a canary comes through, and how large the noise in that one sum is. Noise is independent
+over the numbers of a release, so choosing the sum takes nothing from the significance. If noise is
+as claimed, no sum of releases reveals more than all of them.
 """
 
 import math
@@ -162,7 +154,7 @@ class SignalFit:
 _LARGEST = 60.0
 _STEPS = 60
 SMALL_DELTA_TERM = 0.02
-"""The largest 2 m delta with which the term beside the binomial's is of no weight."""
+"""The largest 2 m delta at which the term beside the binomial's hardly matters."""
 
 
 def most_canaries(delta: float) -> int | None:
@@ -188,7 +180,7 @@ def one_run_p_value(
 def one_run_epsilon(
     *, canaries: int, guesses: int, correct: int, delta: float, significance: float
 ) -> float:
-    """The largest epsilon that so many correct guesses refute; 0 where they refute none."""
+    """The largest epsilon that so many correct guesses refute; 0 if they refute none."""
 
     def refuted(epsilon: float) -> bool:
         p = one_run_p_value(
@@ -426,7 +418,7 @@ def most_powerful_guesses(
 def f_dp_epsilon(
     law: ReleaseLaw, delta: float, counts: Mapping[str, int], *, significance: float
 ) -> float:
-    """The epsilon of the least noise whose curve so many correct guesses refute."""
+    """The epsilon of the least noise whose curve is refuted by so many correct guesses."""
 
     def refuted(ratio: float) -> bool:
         return refutes(law.with_ratio(ratio).curve(), **counts, significance=significance)

@@ -86,7 +86,6 @@ class FigureTable:
 
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    note: str = ""
 
     @property
     def short(self) -> bool:
@@ -299,7 +298,7 @@ def axes(x: Scale, y: Scale, *, across: str, up: str, grid: bool = False) -> Mar
     return together(*parts)
 
 
-_ROW, _MANY, _LOW_ROW, _UNIT_LINE = 24.0, 12, 18.0, 14.0
+_ROW, _UNIT_LINE = 24.0, 14.0
 _CHARACTER = 7.2
 """A generous estimate: fonts differ, and text that is cut off is lost."""
 
@@ -314,7 +313,6 @@ class Row:
     """The interval that is drawn as a thick stretch of the row's line."""
     span: tuple[float, float] | None = None
     """The extent of the line, if it goes beyond the outermost marks."""
-    remark: str = ""
     stressed: bool = False
     """Whether its name is bold."""
 
@@ -349,9 +347,8 @@ def range_chart(
     key, top = legend([*samples, *on.key], width=on.width)
     names = [shortened(row.name, int(on.width / 16)) for row in rows]
     left = 16 + _CHARACTER * max(map(len, names))
-    row_height = _ROW if len(rows) <= _MANY else _LOW_ROW
     top += on.above
-    bottom = top + 8 + row_height * len(rows)
+    bottom = top + 8 + _ROW * len(rows)
     x = _axis(rows, whole, on, left)
     parts = [key]
     if on.behind is not None:
@@ -365,7 +362,7 @@ def range_chart(
         y = bottom + 32 + _UNIT_LINE * place
         parts.append(fitted(words, middle, y, width=on.width, kind="axis"))
     for place, (row, name) in enumerate(zip(rows, names, strict=True)):
-        y = top + 8 + row_height * (place + 0.5)
+        y = top + 8 + _ROW * (place + 0.5)
         kind = "here" if row.stressed else ""
         parts.append(label(name, left - 10, y + 4, anchor="end", kind=kind))
         parts.append(_row(row, x, y))
@@ -382,10 +379,7 @@ def _axis(rows: Sequence[Row], whole: tuple[float, float] | None, on: Ground, le
 
 
 def _row(row: Row, x: Scale, y: float) -> Markup:
-    present = [value for value in row.marks if value is not None]
-    ends = [*present, *(row.span or ())]
-    if not ends:
-        return label(row.remark, x.start + 4, y + 4, kind="remark")
+    ends = [*(value for value in row.marks if value is not None), *(row.span or ())]
     parts = [line(x(min(ends)), y, x(max(ends)), y, "span")]
     if row.box is not None:
         low, high = map(x, row.box)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from fedaudit.arrays import finite
@@ -31,7 +30,7 @@ from fedaudit.reports.charts.drawing import (
     together,
     value_scale,
 )
-from fedaudit.spec.metrics import IDEALS, KINDS, METRICS
+from fedaudit.spec.metrics import METRICS
 from fedaudit.stored import FairnessRow, RoundRow
 
 FIGURES = (
@@ -43,6 +42,16 @@ FIGURES = (
     "epsilon_max",
 )
 _PLOT_HEIGHT = 168.0
+_MAX_ROUNDS = 500
+"""As many as a page can draw."""
+
+
+def drawn_every(rounds: int, *, validate_every: int) -> int:
+    """1, or for a long run such a number that only the first round, the last, and every round that
+    it divides are drawn: a multiple of the interval between validations."""
+    if rounds <= _MAX_ROUNDS:
+        return 1
+    return validate_every * -(-rounds // (_MAX_ROUNDS * validate_every))
 
 
 @dataclass(frozen=True)
@@ -87,44 +96,6 @@ def _gaps(rows: Sequence[FairnessRow]) -> GapSeries:
     )
 
 
-def kept_places(columns: Sequence[Sequence[float | None]], *, most: int) -> list[int]:
-    """The indices of the points to draw, ascending: at most `most`, or 2 + 2 for each column. The
-    columns are cut into equal stretches. The indices of the smallest and largest value of every
-    column in each stretch are kept, and so are the first and the last index."""
-    if not columns or not len(columns[0]):
-        return []
-    count = len(columns[0])
-    if count <= most:
-        return list(range(count))
-    stretches = max(1, (most - 2) // (2 * len(columns)))
-    edges = np.linspace(0, count, stretches + 1).astype(int).tolist()
-    kept = {0, count - 1}
-    for column in columns:
-        values = np.array(column, dtype=np.float64)
-        present = ~np.isnan(values)
-        for first, end in itertools.pairwise(edges):
-            if present[first:end].any():
-                kept.add(first + int(np.nanargmin(values[first:end])))
-                kept.add(first + int(np.nanargmax(values[first:end])))
-    return sorted(kept)
-
-
-def segments(
-    rounds: Sequence[int], values: Sequence[float | None], kept: Sequence[int]
-) -> list[list[int]]:
-    """The kept indices with a value, in stretches that are each drawn as one line. A line breaks
-    where a value is missing: where neighbours are further apart than usual for this series, which
-    may be validated only in every tenth round."""
-    present = [place for place, value in enumerate(values) if value is not None]
-    if not present:
-        return []
-    steps = np.diff([rounds[place] for place in present])
-    breaks = steps > (np.median(steps) if len(steps) else 0)
-    part = dict(zip(present, np.concatenate([[0], np.cumsum(breaks)]).tolist(), strict=True))
-    drawn_places = (place for place in kept if place in part)
-    return [list(places) for _, places in itertools.groupby(drawn_places, key=part.__getitem__)]
-
-
 @dataclass(frozen=True)
 class Line:
     """One series: one value per round, None where there is no value."""
@@ -139,59 +110,50 @@ class Line:
         return bound_text(value) if self.bounds_cost else figure_text(value)
 
 
-@dataclass(frozen=True)
-class LinePlot:
-    """The input of a line chart: one to six lines, at least one of them with a value."""
-
-    rounds: Sequence[int]
-    lines: Sequence[Line]
-    kept: Sequence[int]
-    unit: str
-    whole: tuple[float, float] | None = None
-    """The least range of the axis; a share runs from 0 to 1."""
-    best_round: int | None = None
-
-
-def line_chart(plot: LinePlot) -> Drawing:
-    """The drawing: legend, axes and one line per series."""
+def line_chart(
+    lines: Sequence[Line],
+    rounds: Sequence[int],
+    *,
+    unit: str,
+    whole: tuple[float, float] | None = None,
+    best: int | None = None,
+) -> Drawing:
+    """Legend, axes and one to six lines, at least one of them with a value. `whole`: the least
+    range of the axis; a share runs from 0 to 1. `best`: the round that is marked."""
     entries = []
-    if len(plot.lines) > 1:
-        entries = [
-            (line_sample(f"s{place % SERIES}"), one.name) for place, one in enumerate(plot.lines)
-        ]
-    if plot.best_round is not None:
-        entries.append((line(11, -6, 11, 6, "best"), f"best round ({plot.best_round})"))
+    if len(lines) > 1:
+        entries = [(line_sample(f"s{place % SERIES}"), one.name) for place, one in enumerate(lines)]
+    if best is not None:
+        entries.append((line(11, -6, 11, 6, "best"), f"best round ({best})"))
     key, top = legend(entries)
     top += 26
     bottom = top + _PLOT_HEIGHT
-    values = [value for one in plot.lines for value in one.values if value is not None]
-    x = round_scale(plot.rounds[0], plot.rounds[-1], start=PLOT_LEFT, end=PLOT_RIGHT)
-    y = value_scale(values, start=bottom, end=top, whole=plot.whole)
-    unit = f"{plot.unit} (logarithmic)" if y.logarithmic else plot.unit
+    values = [value for one in lines for value in one.values if value is not None]
+    x = round_scale(rounds[0], rounds[-1], start=PLOT_LEFT, end=PLOT_RIGHT)
+    y = value_scale(values, start=bottom, end=top, whole=whole)
+    unit = f"{unit} (logarithmic)" if y.logarithmic else unit
     parts = [key, axes(x, y, across="round", up=unit)]
-    if plot.best_round is not None:
-        parts.append(line(x(plot.best_round), top, x(plot.best_round), bottom, "best"))
-    parts += [_line(plot, place, x, y) for place in range(len(plot.lines))]
+    if best is not None:
+        parts.append(line(x(best), top, x(best), bottom, "best"))
+    parts += [_line(one.values, rounds, x, y, kind=place) for place, one in enumerate(lines)]
     return drawn(*parts, height=bottom + 38)
 
 
-def _line(plot: LinePlot, place: int, x: Scale, y: Scale) -> Markup:
-    one = plot.lines[place]
-    path, dots = [], []
-    for stretch in segments(plot.rounds, one.values, plot.kept):
-        points = [
-            (x(plot.rounds[at]), y(value))
-            for at in stretch
-            if (value := one.values[at]) is not None
-        ]
-        if len(points) == 1:
-            dots.append(points[0])
-        else:
-            path.append("M" + "L".join(f"{number(a)} {number(b)}" for a, b in points))
-    parts = [element("circle", cx=a, cy=b, r=2.5, class_=f"d{place % SERIES}") for a, b in dots]
-    if path:
-        parts.insert(0, element("path", d="".join(path), class_=f"s{place % SERIES}"))
-    return together(*parts)
+def _line(values: Values, rounds: Sequence[int], x: Scale, y: Scale, *, kind: int) -> Markup:
+    """A line that breaks where a value is missing; one value by itself is a dot."""
+    path, dots = "", []
+    pairs = zip(rounds, values, strict=True)
+    for missing, stretch in itertools.groupby(pairs, key=lambda pair: pair[1] is None):
+        points = [(x(at), y(value)) for at, value in stretch if value is not None]
+        if len(points) > 1:
+            path += "M" + "L".join(f"{number(a)} {number(b)}" for a, b in points)
+        elif not missing:
+            dots += points
+    drawn_path = [element("path", d=path, class_=f"s{kind % SERIES}")] if path else []
+    return together(
+        *drawn_path,
+        *(element("circle", cx=a, cy=b, r=2.5, class_=f"d{kind % SERIES}") for a, b in dots),
+    )
 
 
 @dataclass(frozen=True)
@@ -213,7 +175,7 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
     return Charts(
         privacy=_noted(privacy_charts(report, found), found),
         fairness=[
-            _noted(gap_charts(name, found.gaps[name], name=f"fairness-{place}", best=best), found)
+            _noted(gap_chart(name, found.gaps[name], name=f"fairness-{place}", best=best), found)
             if name in found.gaps
             else []
             for place, section in enumerate(report["fairness"], start=1)
@@ -229,7 +191,7 @@ def _noted(charts: Sequence[Chart], series: Series) -> list[Chart]:
     if series.every == 1:
         return list(charts)
     note = (
-        f"Of this long run the first round, the last and every {series.every}th were read; figures "
+        f"Of this long run the first round, the last and every {series.every}th are drawn; figures "
         "named here are of those."
     )
     return [replace(chart, caption=f"{chart.caption} {note}") for chart in charts]
@@ -243,11 +205,10 @@ def running_charts(series: Series, *, delta: float | None, best: int | None = No
     so_far = {"guarantee": {"delta": delta}, "utility": {"best_round": best}}
     found = [*privacy_charts(so_far, series), *training_charts(so_far, series)]
     for place, (attribute, gaps) in enumerate(series.gaps.items(), start=1):
-        found += gap_charts(attribute, gaps, name=f"fairness-{place}", best=best)
-    return found
+        found += gap_chart(attribute, gaps, name=f"fairness-{place}", best=best)
+    return _noted(found, series)
 
 
-_MAX_ROUNDS = 200
 _SHARE = (0.0, 1.0)
 _BOUNDS = ("epsilon_max", "leakage_max")
 
@@ -299,25 +260,21 @@ def _lines(series: Series, **names: str) -> list[Line]:
     ]
 
 
-def gap_charts(attribute: str, gaps: GapSeries, *, name: str, best: int | None) -> list[Chart]:
-    """The differences and ratios of one attribute; `name` is unique among the attributes."""
-    found: list[Chart] = []
-    for kind in KINDS:
-        lines = [
+def gap_chart(attribute: str, gaps: GapSeries, *, name: str, best: int | None) -> list[Chart]:
+    """The differences between groups of one attribute; `name` is unique among the attributes."""
+    return _chart(
+        f"{name}-difference",
+        f"Differences between groups of {attribute}, by round",
+        [
             Line(name=metric.family.words, values=gaps.values[metric_name])
             for metric_name, metric in METRICS.items()
-            if metric.kind == kind and metric_name in gaps.values
-        ]
-        found += _chart(
-            f"{name}-{kind}",
-            f"{kind.capitalize()}s between groups of {attribute}, by round",
-            lines,
-            gaps.rounds,
-            unit=f"{kind} of rates ({IDEALS[kind]}: no gap)",
-            whole=_SHARE,
-            best=best,
-        )
-    return found
+            if metric.kind == "difference" and metric_name in gaps.values
+        ],
+        gaps.rounds,
+        unit="difference of rates (0: no gap)",
+        whole=_SHARE,
+        best=best,
+    )
 
 
 def _chart(
@@ -330,38 +287,29 @@ def _chart(
     whole: tuple[float, float] | None = None,
     best: int | None = None,
 ) -> list[Chart]:
-    shown = [one for one in lines if any(value is not None for value in one.values)]
-    if not shown:
+    # Rounds that were not validated have no value, and break no line.
+    columns = list(zip(*(one.values for one in lines), strict=True))
+    kept = [at for at, values in enumerate(columns) if any(one is not None for one in values)]
+    if not kept:
         return []
-    kept = kept_places([one.values for one in shown], most=_MAX_ROUNDS)
-    within = best is not None and rounds[0] <= best <= rounds[-1]
-    plot = LinePlot(
-        rounds=rounds,
-        lines=shown,
-        kept=kept,
-        unit=unit,
-        whole=whole,
-        best_round=best if within else None,
-    )
+    found = [replace(one, values=tuple(one.values[at] for at in kept)) for one in lines]
+    shown = [one for one in found if any(value is not None for value in one.values)]
+    numbers = [rounds[at] for at in kept]
+    within = best is not None and numbers[0] <= best <= numbers[-1]
     names = joined([one.name for one in shown])
-    stated = [_course(one, rounds, among=len(shown)) for one in shown]
-    note = ""
-    if len(kept) < len(rounds):
-        note = (
-            f"{len(kept)} of {len(rounds)} rounds are drawn and listed: of each stretch those "
-            "where a line is lowest and highest. The experiment's rounds hold all of them."
-        )
     chart = Chart(
         name=f"chart-{name}",
         title=title,
-        description=f"Line chart over rounds {rounds[0]} to {rounds[-1]}: {names}. The figures "
+        description=f"Line chart over rounds {numbers[0]} to {numbers[-1]}: {names}. The figures "
         "are in the table below.",
-        caption=" ".join(stated),
-        drawing=line_chart(plot),
+        caption=" ".join(_course(one, numbers, among=len(shown)) for one in shown),
+        drawing=line_chart(shown, numbers, unit=unit, whole=whole, best=best if within else None),
         table=FigureTable(
             head=("Round", *(one.name.capitalize() for one in shown)),
-            rows=[(str(rounds[at]), *(one.text(one.values[at]) for one in shown)) for at in kept],
-            note=note,
+            rows=[
+                (str(round_), *(one.text(one.values[at]) for one in shown))
+                for at, round_ in enumerate(numbers)
+            ],
         ),
     )
     return [chart]

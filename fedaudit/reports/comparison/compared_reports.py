@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
-from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import (
     Caution,
@@ -117,23 +116,10 @@ def _cell(
     if stated:
         reason = stated[0]
     elif same:
-        reason = _otherwise(meaning, same)
+        reason = "its figure of this name means something else, and has another row"
     else:
         reason = f"{meaning.attribute!r} is not one of its sensitive attributes"
     return Cell(value=None, reason=reason, unbounded=unbounded)
-
-
-def _otherwise(meaning: FigureMeaning, same: Sequence[FigureMeaning]) -> str:
-    nearest = next((one for one in same if one.observer == meaning.observer), None)
-    if nearest is None:
-        against = observer_words(meaning.observer or "all observers")
-        return f"it has no such figure against {against}"
-    stated = [
-        f"{name} is {of_it:g}" if isinstance(of_it, float) else f"{name} is {of_it}"
-        for name, of_it in nearest
-        if of_it != getattr(meaning, name)
-    ]
-    return f"it has another row: its {', its '.join(stated)}"
 
 
 _TOTALS = ("leakage_max", "log_ratio_max", "epsilon_max")

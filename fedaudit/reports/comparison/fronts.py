@@ -366,8 +366,8 @@ def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
     return [[i for i, other in enumerate(points) if dominates(other, point)] for point in points]
 
 
-# The fairness figure of a front by default: the first that any of its experiments has.
-_FAIRNESS = ("equalized_odds_difference", "demographic_parity_difference", "loss_difference")
+LEADING_GAPS = ("equalized_odds_difference", "demographic_parity_difference", "loss_difference")
+"""The figure of fairness by default: the first that any of the experiments has."""
 _NO_FIGURE = "it has no guarantee, so there is no privacy figure to weigh"
 _CONTRADICTED = "an attack raised an alarm, so that its privacy figure holds for nothing"
 _OTHER_DATA = (
@@ -445,10 +445,10 @@ def _axes(
     if attribute is not None:
         measured = (
             name
-            for name in _FAIRNESS
+            for name in LEADING_GAPS
             if any(_gap(one.report, attribute, name)[0] is not None for one in weighed)
         )
-        named.append(("fairness", fairness or next(measured, _FAIRNESS[0]), attribute))
+        named.append(("fairness", fairness or next(measured, LEADING_GAPS[0]), attribute))
     if utility is None:
         accurate = all(one.report.utility.accuracy is not None for one in weighed)
         utility = "accuracy" if accurate else "validation_loss"

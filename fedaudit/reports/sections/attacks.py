@@ -11,13 +11,8 @@ from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.part import Part, Section, Share, handed_over
 from fedaudit.spec.attacks.attack_spec import AttackKind
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
-from fedaudit.spec.attacks.gradient_leakage_spec import (
-    AttackedHypothesis,
-    LabelKnowledge,
-    LayerWeights,
-    LeakageMethod,
-)
-from fedaudit.spec.attacks.membership_spec import MembershipMethod, ScoreVariance, ShadowVariant
+from fedaudit.spec.attacks.gradient_leakage_spec import LabelKnowledge, LeakageMethod
+from fedaudit.spec.attacks.membership_spec import MembershipMethod
 
 
 class ConfidenceLimits(Part):
@@ -112,9 +107,6 @@ class MetricAudit(Part):
     releases: int
     leakage_lower_bound: float | None
     """Lower bound at the significance; None where nothing was tested."""
-    largest_log_ratio: float | None = None
-    """Only in stored reports of an adaptive radius."""
-    median_log_ratio: float | None = None
     significance: Share | None
     power: Share | None
     assumption: str
@@ -157,14 +149,6 @@ class NamedShare(Part):
     reason: str | None
 
 
-class HypothesisNamed(Part):
-    """The same of the clients that chose one hypothesis."""
-
-    hypothesis: int
-    suppressed: bool
-    nearest: NamedShare
-
-
 class ClusterMembershipResult(Part):
     """What the server inferred from uploads at one noise multiplier."""
 
@@ -181,7 +165,6 @@ class ClusterMembershipResult(Part):
     which what the server receives can be likelier under one than under the other, for the same
     update. Of an adaptive radius it is heuristic, and rounded up to two digits."""
     exponent_max: float | None
-    by_hypothesis: list[HypothesisNamed]
     reasons: dict[str, str]
 
 
@@ -256,14 +239,10 @@ class GradientLeakageSection(AttackSection):
     label: LabelKnowledge | None
     """How it came by the labels; null where it needs none."""
     per_layer: bool
-    layer_weights: LayerWeights
     images: int
-    images_per_update: int
-    local_steps: int
     iterations: int
     """Steps of each search; 0 where nothing is searched for."""
     restarts: int
-    hypothesis: AttackedHypothesis
     recovered_below: float
     """An image counts as recovered at this share of the smaller baseline's error."""
     baseline: LeakageBaseline | None
@@ -318,15 +297,6 @@ class ClaimSection(Part):
     rates: list[ClaimedRate]
 
 
-class MembershipRates(Part):
-    """How well one way to score rows distinguishes members from others."""
-
-    variant: ShadowVariant | None
-    variance: ScoreVariance | None
-    auc: Share
-    tpr_at_fpr: list[RateAtFpr]
-
-
 class GroupMembership(Part):
     """The same of one group, at the thresholds of all rows; a suppressed group shows nothing."""
 
@@ -350,14 +320,8 @@ class MembershipSection(AttackSection):
 
     kind: Literal["membership"]
     method: MembershipMethod
-    variant: ShadowVariant | None
-    """Variant of `likelihood-ratio`; None otherwise."""
-    variance: ScoreVariance | None
     shadows: int | None
     """Shadow runs; None for `threshold`."""
-    fewest_with: int | None
-    """Shadow runs that trained on a row, at least, over the rows attacked."""
-    fewest_without: int | None
     members: int
     """Rows attacked that were trained on."""
     non_members: int
@@ -367,13 +331,6 @@ class MembershipSection(AttackSection):
     membership_tpr_at_1pct: Share | None
     """`tpr` at an `fpr` of 1 %, which gates may bound."""
     confidence: float
-    others: list[MembershipRates]
-    """The other ways to make scores of the same shadow runs, for comparison: no alarm rests on
-    them."""
-    not_normal_share: Share | None
-    """The share of rows whose `likelihood-ratio` scores a Shapiro-Wilk test calls not normal, at a
-    level of 5 % a row; normal scores give 0.05."""
-    not_normal_rows: int | None
     claim: ClaimSection | None
     groups: list[AttributeMembership]
     reasons: dict[str, str]

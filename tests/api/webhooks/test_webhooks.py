@@ -4,7 +4,7 @@ arrive."""
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -139,23 +139,6 @@ def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
     assert not shown["enabled"]
     assert "every attempt since" in shown["disabled_reason"]
     assert "500" in shown["disabled_reason"]
-
-
-def test_a_receiver_that_asks_to_be_left_alone_is(api, dispatcher, receiver):
-    webhook = register(api, receiver.url)
-    api.post(f"/v1/webhooks/{webhook['id']}/test")
-    day = PAUSES_SECONDS[-1]
-    for asked, low, high in (
-        ("3600", 3600, 1.2 * 3600),
-        ("1", 0.8 * PAUSES_SECONDS[1], 1.2 * PAUSES_SECONDS[1]),
-        (f"{10 * day:.0f}", day, 1.2 * day),
-        ("soon", 0.8 * PAUSES_SECONDS[3], 1.2 * PAUSES_SECONDS[3]),
-    ):
-        receiver.answers, receiver.retry_after = [503], asked
-        [sent] = deliver(api, dispatcher, webhook)
-        due = datetime.fromisoformat(sent["next_attempt_at"])
-        waits = (due - datetime.fromisoformat(sent["attempted_at"])).total_seconds()
-        assert low - 2 <= waits <= high + 2, asked
 
 
 def test_a_type_that_is_subscribed_to_no_more_does_no_harm(api: Api) -> None:

@@ -60,8 +60,6 @@ def test_figures_follow_from_the_uploads(fixed: AttackedRun) -> None:
     assert result.nearest.value == pytest.approx(np.mean(right))
     assigned = [line["assigned"] == line["chosen"] for line in lines]
     assert result.assigned.value == pytest.approx(np.mean(assigned))
-    of_first = [line["nearest"] == "0" for line in lines if line["chosen"] == "0"]
-    assert result.by_hypothesis[0].nearest.value == pytest.approx(np.mean(of_first))
     choices = [line["chosen"] for line in lines]
     assert section.chance == max(choices.count("0"), choices.count("1")) / 200
 
@@ -91,8 +89,6 @@ def test_few_choices_are_suppressed() -> None:
     section, _ = attack(attacked_run(cell(spec)))
     assert section.chance is None
     assert "few clients" in section.reasons["chance"]
-    for result in section.results:
-        assert all(one.suppressed and one.nearest.value is None for one in result.by_hypothesis)
     assert "suppressed" in section.statement
 
 

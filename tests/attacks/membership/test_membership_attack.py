@@ -74,9 +74,6 @@ def test_a_model_that_memorised_gives_its_rows_away(memorised: AttackedRun) -> N
     assert set(clients["members"]) == {0.0, 50.0}
     hits = clients["taken_for_members_at_0.01"][clients["members"] > 0].sum()
     assert one_percent.tpr == pytest.approx(hits / section.members)
-    # Every row is in about half of the shadow runs.
-    assert min(section.fewest_with or 0, section.fewest_without or 0) >= 16
-    assert (section.variant, section.variance) == ("online", "per-record")
     # Without a mechanism there is no claim.
     assert section.claim is None
     assert section.reasons["claim"].startswith("there is no mechanism")

@@ -68,7 +68,7 @@ def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(ap
     assert [one["alarm_round"] for one in api.get("/v1/ledgers").json()["items"]] == [1, None]
     assert [one["event"] for one in deliveries(api, hook)] == ["alarm.raised"]
     for ledger in (honest, halved):
-        verified = client.ledger_verification(ledger.id)
+        verified = client.ask("GET", f"ledgers/{ledger.id}/report/verification")
         assert verified["valid"], verified
     assert "contradict" in render_declared(client.ledger_report(halved.id))
     assert "power" in render_declared(client.ledger_report(honest.id))
@@ -130,7 +130,7 @@ def test_a_second_pass_through_copies_measures_the_noise_again_and_no_coin(api, 
             scores = canaries._scores - canaries._sent
         tests = client.ledger_report(ledger.id)["tests"]
         assert (tests["canaries"], tests["releases"], tests["alarm"]) == (count, 1, None)
-        assert client.ledger_verification(ledger.id)["valid"]
+        assert client.ask("GET", f"ledgers/{ledger.id}/report/verification")["valid"]
         found[count, passes] = tests["power"], float(scores.std())
     # 100 normal numbers miss their deviation by a quarter once in 2,000 times; the seed is fixed.
     assert found[100, 2][1] == pytest.approx(NOISE, rel=0.25)

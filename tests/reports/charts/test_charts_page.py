@@ -68,7 +68,7 @@ def test_a_run_under_metric_privacy_has_all_its_charts(material):
     assert titles(text) == [
         *("What was spent: not in force", "Who is treated worse: by group", "How good it is"),
         *("Leakage of a client, by round", "Differences between groups of group, by round"),
-        *("Ratios between groups of group, by round", "Loss, by round"),
+        "Loss, by round",
         "Uploads in each cluster, by round",
     ]
     assert "signature covers" in text
@@ -128,15 +128,15 @@ def test_names_of_groups_and_attributes_are_escaped(material):
     assert "&lt;b&gt;g1" in text
 
 
-def test_many_rounds_are_thinned_and_the_table_says_so(material):
-    series = made(3000)
-    [loss, *_] = charts_of(assemble(material()), series).training
-    assert len(loss.table.rows) <= 200
-    assert "of 3000 rounds" in loss.table.note
-    for name in ("validation_loss", "selection_loss"):
-        values = series.figures[name]
-        lowest = values.index(min(values)) + 1
-        assert str(lowest) in [row[0] for row in loss.table.rows]
+def test_rounds_that_were_not_validated_break_no_line_and_thinned_ones_are_stated(material):
+    rounds = [
+        Round(number, validation_loss=None if number % 5 else 1.0, selection_loss=None)
+        for number in range(1, 21)
+    ]
+    [loss, *_] = charts_of(assemble(material()), series_of(rounds, [], every=5)).training
+    assert [row[0] for row in loss.table.rows] == ["5", "10", "15", "20"]
+    assert loss.drawing.body.count("M") == 1
+    assert "every 5th" in loss.caption
 
 
 @pytest.mark.parametrize("count", [7, 12])
