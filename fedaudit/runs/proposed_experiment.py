@@ -129,7 +129,7 @@ def shown_facts(profile: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the facts that a federation's profile shows."""
     sizes, classes = profile.get("rows_per_client", {}), profile.get("classes") or ()
     balance = profile.get("class_balance") or {}
-    rows = [balance.get(name) for name in classes]
+    rows = [balance.get(name) or 0 for name in classes]
     return {
         "clients": profile["clients"],
         "rows": profile["rows"],
