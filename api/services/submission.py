@@ -1,6 +1,6 @@
 """Submit, retry and cancel experiments; a repeated request submits nothing twice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +67,13 @@ class Admitting:
     _notices: ExitStack
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def hold(self, plans: Iterable[ExperimentPlan]) -> None:
+        """Lock all contents of a sweep before its first cell is admitted, by their fingerprints:
+        two sweeps over the same contents would else wait for each other."""
+        by_content = {one.federation.fingerprint: one for one in plans}
+        for fingerprint in sorted(by_content):
+            store_federation(self.budgets, by_content[fingerprint])
 
     def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> Unit:
         """A unit for an experiment, or for several that are kept together (`alone`)."""
