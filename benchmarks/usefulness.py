@@ -23,13 +23,8 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out_rows, split_clients
-from fedaudit.runs.proposed_experiment import (
-    DeclaredFacts,
-    ProposalAim,
-    ProposedExperiment,
-    propose_experiment,
-    shown_facts,
-)
+from fedaudit.runs.declared_facts import DeclaredFacts, shown_facts
+from fedaudit.runs.proposed_experiment import ProposalAim, ProposedExperiment, propose_experiment
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 

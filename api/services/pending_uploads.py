@@ -19,13 +19,8 @@ from api.services.uploads import ArrivedFile
 from api.shared.data_faults import shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Call, refuse_over_stored
-from fedaudit.runs.proposed_experiment import (
-    DeclaredFacts,
-    ProposalAim,
-    ProposedExperiment,
-    propose_experiment,
-    shown_facts,
-)
+from fedaudit.runs.declared_facts import DeclaredFacts, shown_facts
+from fedaudit.runs.proposed_experiment import ProposalAim, ProposedExperiment, propose_experiment
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
 from fedaudit.stored import CostFigure

@@ -10,12 +10,8 @@ from hypothesis import strategies as st
 
 from fedaudit.cli.run import run_locally
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.runs.proposed_experiment import (
-    DeclaredFacts,
-    ProposalAim,
-    propose_experiment,
-    shown_facts,
-)
+from fedaudit.runs.declared_facts import DeclaredFacts, shown_facts
+from fedaudit.runs.proposed_experiment import ProposalAim, propose_experiment
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import with_registration
