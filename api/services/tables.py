@@ -241,23 +241,6 @@ class FairnessTable:
         ]
 
 
-def why_no_counts(report: Mapping[str, Any]) -> str | None:
-    """Why the counts of the best round are not those that a report's rates were made from; None
-    where they are, or those were rounded."""
-    spec, data = report["spec"], report["data"]
-    if spec["fairness"].get("noise") is not None:
-        return "fairness.noise protects the people held out, and these counts would have no noise"
-    sample = spec["training"]["stopping"].get("validation_clients")
-    # Where rows are held out, every client has some.
-    scored = data["validation_clients"] or data["clients"]
-    if sample is not None and sample < scored:
-        return (
-            f"rounds score a sample of {sample:,} of {scored:,} clients, and the rates here are of "
-            "all of them, whose counts are not kept"
-        )
-    return None
-
-
 def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
     """The counts and rates of each group, of groups of any size: for confidential use. Empty where
     no favourable outcome was declared, so that nothing was counted."""

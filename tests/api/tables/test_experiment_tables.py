@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from api.schemas.experiment_tables import LedgerPage
 from api.services.parquet_tables import from_lines, parquet
-from api.services.tables import page_reasons, why_no_counts
+from api.services.tables import page_reasons
 from fedaudit.spec.metrics import METRICS
 from fedaudit.stored import RoundRow
 from models.repositories import RoundRepository
@@ -288,31 +288,6 @@ def test_counts_come_once_over_pages(api: Api) -> None:
     assert [(group["round"], group["value"]) for group in groups] == [
         (number, value) for number in (1, 2, 3) for value in ("g1", "g2")
     ]
-
-
-@pytest.mark.parametrize(
-    ("sample", "held_out", "noise", "why"),
-    [
-        (None, 40, None, None),
-        (40, 40, None, None),
-        (10, 40, None, "rounds score a sample of 10 of 40 clients"),
-        (10, 0, None, "rounds score a sample of 10 of 100 clients"),
-        (None, 40, {"epsilon": 1}, "protects the people held out"),
-    ],
-)
-def test_counts_are_shown_only_where_a_reports_rates_were_made_from_them(
-    sample: int | None, held_out: int, noise: dict[str, Any] | None, why: str | None
-) -> None:
-    found = why_no_counts(
-        {
-            "spec": {
-                "fairness": {"noise": noise},
-                "training": {"stopping": {"validation_clients": sample}},
-            },
-            "data": {"validation_clients": held_out, "clients": 100},
-        }
-    )
-    assert found == why if why is None else why in (found or "")
 
 
 # -- tables as Parquet: what is written is read back, row group by row group ----------------------
