@@ -14,14 +14,13 @@ is meant to be released: there it must be impossible to draw the noise again.
 
 import math
 import os
-import threading
 from collections.abc import Sequence
 from enum import IntEnum, unique
 from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fedaudit.arrays import Floats, Ints
@@ -42,7 +41,6 @@ _BELOW_ONE = np.float32(1.0 - 2.0**-24)
 _WIDE_BELOW_ONE = 1.0 - 2.0**-53
 _CIPHER_CHUNK = 1 << 14  # blocks of 16 bytes at a time
 _CIPHER_BLOCK = 16
-_MAX_CIPHERS = 1024
 
 
 @unique
@@ -203,29 +201,11 @@ def _encrypted(
     for start, end in pairwise(starts):
         if start < end:
             target = found.data[start * width : end * width + _CIPHER_BLOCK]
-            cipher = _ciphers.with_key(int(seeds[start]))
+            key = algorithms.AES(int(seeds[start]).to_bytes(_CIPHER_BLOCK, "little"))
+            # One block at a time is no way to hide a text, and what a generator is.
+            cipher = Cipher(key, modes.ECB()).encryptor()
             cipher.update_into(plain[start:end].data.cast("B"), target)
     return found[: plain.nbytes].view("<u8").reshape(len(seeds), -1)
-
-
-class _Ciphers(threading.local):
-    """Ciphers by seed, since making one takes longer than a small draw; each thread has its own."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, CipherContext] = {}
-
-    def with_key(self, seed: int) -> CipherContext:
-        """AES-128 of one block at a time, which is no way to hide a text, and just what a
-        generator is: it remembers nothing from block to block."""
-        if seed not in self._made:
-            if len(self._made) >= _MAX_CIPHERS:
-                self._made.clear()
-            key = seed.to_bytes(_CIPHER_BLOCK, "little")
-            self._made[seed] = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
-        return self._made[seed]
-
-
-_ciphers = _Ciphers()
 
 
 def _counted(values: ArrayLike) -> NDArray[np.uint64]:

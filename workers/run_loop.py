@@ -151,8 +151,13 @@ class RunLoop:
     ) -> list[int]:
         """Draws on the budgets and stores the intents; returns the positions without room."""
         refused = []
-        for position, rounds in planned.items():
-            experiment = self._experiments[position]
+
+        def content(position: int) -> str:
+            return self._experiments[position].run.federation.fingerprint
+
+        # In the order in which budgets' contents are locked.
+        for position in sorted(planned, key=content):
+            rounds, experiment = planned[position], self._experiments[position]
             if not self._draw(session, experiment, rounds):
                 refused.append(position)
                 continue

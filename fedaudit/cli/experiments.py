@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +33,7 @@ from fedaudit.cli.output import (
     write_json,
     write_line,
 )
-from fedaudit.cli.remote import MAX_PAGE, checked_key, connected, first_of
+from fedaudit.cli.remote import MAX_PAGE, checked_key, connected
 from fedaudit_client.client import Client, experiment_page, report_page
 from fedaudit_client.errors import ProblemError
 
@@ -89,7 +90,10 @@ def list_experiments(
     asked["federation_id"] = federation
     with connected() as client:
         listed = client.list(**asked, limit=min(most, MAX_PAGE))
-        found = first_of(listed, most, what="experiments")
+        found = list(islice(listed, most + 1))
+    if len(found) > most:
+        say(f"there are more experiments than the {most} shown; raise --most, or narrow the list")
+        found.pop()
     if as_json:
         write_json(found)
     else:
@@ -365,5 +369,4 @@ def _gates(experiment: Json) -> str:
 
     outcome: GateOutcome | None = experiment["gate_outcome"]
     words = "" if outcome is None else OUTCOME_WORDS[outcome]
-    # A service of an earlier version says nothing of alarms.
-    return f"{words}\nALARM".strip() if experiment.get("alarms") else words
+    return f"{words}\nALARM".strip() if experiment["alarms"] else words

@@ -15,7 +15,6 @@ from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_v
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import audit_for_readers
 from fedaudit.reports.report import section_rows
-from fedaudit.reports.sections.fairness import least_people
 from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.ranking import RankingFigures
@@ -157,8 +156,7 @@ def show_audit(report: Mapping[str, Any]) -> None:
         console.print(f"[bold]{title}[/bold]\n{escape(text)}")
     ranked = _figures(figure_rows(RankingFigures, report["utility"]), {})
     console.print(sections_table(["predictions"], [{"utility": ranked}]))
-    shown = audit_for_readers(report)
-    found = fairness_tables(shown["fairness"], least=least_people(shown))
+    found = fairness_tables(audit_for_readers(report)["fairness"])
     for table in chain.from_iterable(found.by_section):
         console.print(f"[bold]{escape(table.caption)}[/bold]")
         columns = zip(table.head, zip(*table.rows, strict=True), strict=True)

@@ -174,6 +174,9 @@ def test_a_rare_outcome_that_is_ranked_needs_another_threshold(tmp_path, hypothe
     assert parts["next"].startswith(
         "Declare another threshold (decision.threshold), such as the share in which passed = yes is"
     )
+    # Neither the gates nor advice after them say that training is at fault.
+    assert report["gates"][2]["reason"] == utility["reasons"]["degenerate"]
+    assert "balanced_accuracy has to be" not in parts["next"]
     # No number of the people who were held out is proposed: they would judge it.
     assert rate not in parts["next"]
     assert report["advice"]["changes"] == []

@@ -32,7 +32,6 @@ from fedaudit.reports.charts.drawing import (
     range_chart,
     together,
 )
-from fedaudit.reports.sections.fairness import few_words, least_people, rests_on_few
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import why_not_useful
@@ -287,16 +286,12 @@ def _treated(report: Report) -> Chart | None:
     if not known:
         return None
     doubt = _doubt_words(report) if report.get("utility", {}).get("reasons") else ""
-    least = least_people(report)
-    return treated_picture(known[-1], name="picture-treated", doubt=doubt, least=least)
+    return treated_picture(known[-1], name="picture-treated", doubt=doubt)
 
 
-def treated_picture(
-    section: Mapping[str, Any], *, name: str, doubt: str = "", least: int | None = None
-) -> Chart | None:
+def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -> Chart | None:
     """The rates in which two groups of an attribute are furthest apart, with their uncertainty;
-    None where fewer than two groups are shown. `doubt`: why they mean nothing for people; `least`:
-    the minimum group size."""
+    None where fewer than two groups are shown. `doubt`: why they mean nothing for people."""
     pair = headline_pair(section)
     if pair is None:
         return None
@@ -309,7 +304,7 @@ def treated_picture(
     rows = [_group_row(one, rate, stressed=one["value"] in ends) for one in outermost]
     levels = {100 * found["level"] for one in outermost if (found := _interval_of(one, rate))}
     edges = sorted((pair.worse[rate], pair.better[rate]))
-    stated = f"{_treated_words(section, pair)}{_few_words(pair, least)}"
+    stated = _treated_words(section, pair)
     some = "" if len(rows) == len(groups) else f"{len(rows)} of {len(groups)} groups"
     if some:
         stated += f" {some} are drawn, the lowest and the highest."
@@ -399,17 +394,6 @@ def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
     if hidden:
         stated += f" {hidden} of {len(section['groups'])} groups are hidden."
     return stated
-
-
-def _few_words(pair: Pair, least: int | None) -> str:
-    """Whether the rates of the two groups may rest on few people, as far as the report shows it."""
-    if pair.rate not in RATES:
-        return ""
-    ends = (pair.worse, pair.better)
-    if not any(_interval_of(one, pair.rate) for one in ends):
-        return " Without intervals, nothing shows whether these rates rest on few people."
-    few = [one["value"] for one in ends if rests_on_few(one, pair.rate, least=least)]
-    return f" {few_words(' and '.join(few), least=least)}" if few else ""
 
 
 def _rate_words(rate: str) -> str:

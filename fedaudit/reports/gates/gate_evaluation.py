@@ -8,7 +8,6 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from fedaudit.number_text import at_most
 from fedaudit.reports.gates.gate_evidence import (
     LEAST_LEVEL,
     alarm_doubt,
@@ -111,12 +110,11 @@ def _judge(
         return INSUFFICIENT, why_not
     relation = "is" if met else "is not"
     shown, bound = gate_value(gate.figure, value), f"{gate.value:.6g}"
-    alike = bound in (shown, f"{value:.4g}")
-    # Few digits would hide the difference, or a cost rounded up pass the bound that it meets.
     if value == gate.value:
         shown = bound
-    elif alike or _is_met(float(shown), gate) is not met:
-        shown, bound = _told_apart(value, gate)
+    # Few digits would hide the difference, or a cost rounded up pass the bound that it meets.
+    elif bound in (shown, f"{value:.4g}") or _is_met(float(shown), gate) is not met:
+        shown, bound = str(value), str(gate.value)
     sentence = f"{shown} {relation} {SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:
         guarantee = report["guarantee"]
@@ -135,18 +133,6 @@ def _judge(
 
 def _is_met(value: float, gate: Gate) -> bool:
     return _MEETS[gate.op](value, gate.value)
-
-
-def _told_apart(value: float, gate: Gate) -> tuple[str, str]:
-    """A value and its bound with the fewest digits that show on which side of it the value is."""
-    for digits in range(5, 17):
-        # A cost that meets its bound is rounded up, as in the tables.
-        rounded_up = gate.op == "le" and _is_met(value, gate)
-        shown = at_most(value, digits=digits) if rounded_up else f"{value:.{digits}g}"
-        bound = f"{gate.value:.{digits}g}"
-        if float(shown) != float(bound) and _is_met(float(shown), gate) is _is_met(value, gate):
-            return shown, bound
-    return str(value), str(gate.value)
 
 
 def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:

@@ -198,10 +198,7 @@ def alarm_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
 def model_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of the model's decisions is no evidence: the model decides nothing, or is not
     shown to decide anything."""
-    if gate.allow_degenerate or not gate.judges_model:
-        return None
-    why = why_not_useful(report)
-    return None if why is None else f"{why}; train a model that is better"
+    return None if gate.allow_degenerate or not gate.judges_model else why_not_useful(report)
 
 
 def personal_doubt(gate: Gate, report: Report) -> str | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from fedaudit.fairness.gaps import OF_SELECTION
 from fedaudit.number_text import NO_FIGURE, figure_text, filled_columns, interval_text
-from fedaudit.reports.sections.fairness import few_words, rests_on_few
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
 
@@ -57,15 +56,15 @@ class FairnessTables:
 
 
 def fairness_tables(
-    sections: Sequence[Section], *, said_of: Section | None = None, least: int | None = None
+    sections: Sequence[Section], *, said_of: Section | None = None
 ) -> FairnessTables:
     """The tables of a report's fairness sections. `said_of`: the section whose gap the verdict
-    states; `least`: the minimum group size."""
+    states."""
 
     def gaps(section: Section) -> PageTable:
         return _gaps(section, said=section is said_of)
 
-    found = [[gaps(one), _rates(one, least=least)] for one in sections]
+    found = [[gaps(one), _rates(one)] for one in sections]
     often = Counter(
         row[-1]
         for tables in found
@@ -122,7 +121,7 @@ def _remarks(section: Section) -> list[str]:
     ]
 
 
-def _rates(section: Section, *, least: int | None) -> PageTable:
+def _rates(section: Section) -> PageTable:
     scores = [
         name for name in _SCORES if any(one.get(name) is not None for one in section["groups"])
     ]
@@ -130,18 +129,13 @@ def _rates(section: Section, *, least: int | None) -> PageTable:
     head += [_SCORES[name] for name in scores]
     sized = any(group.get("rows") is not None for group in section["groups"])
     head += ["Rows, with noise"] if sized else []
-    rows, few = [], False
+    rows = []
     for group in section["groups"]:
         row = [group["value"], *(_with_interval(group, name) for name in RATES)]
         row += [figure_text(group[name]) for name in scores]
         row += [figure_text(group["rows"])] if sized else []
         reasons = [group["reasons"].get(name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
-        on_few = [
-            rate.words for name, rate in RATES.items() if rests_on_few(group, name, least=least)
-        ]
-        few = few or bool(on_few)
-        reasons += [f"{', '.join(on_few)}: of few people"] if on_few else []
         rows.append((*row, _joined(reasons)))
     nameless = [one["value"] for one in section["groups"] if not one["value"][:1].isalpha()]
     codes = ""
@@ -164,7 +158,6 @@ def _rates(section: Section, *, least: int | None) -> PageTable:
                 None,
                 [
                     *(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
-                    few_words("Where noted, rates", least=least) if few else "",
                     codes,
                 ],
             )

@@ -31,7 +31,6 @@ from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.report import section_rows
-from fedaudit.reports.sections.fairness import least_people
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows
@@ -134,9 +133,7 @@ def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
     """Pictures of each attribute but the one that is below the answer already."""
     widest = by_unevenness(report["fairness"])[-1:]
     return [
-        treated_picture(section, name=f"rates-{place}", least=least_people(report))
-        if section not in widest
-        else None
+        treated_picture(section, name=f"rates-{place}") if section not in widest else None
         for place, section in enumerate(report["fairness"], start=1)
     ]
 
@@ -155,9 +152,7 @@ def _page(
         "seen": answer_pictures(report),
         "rates": [[] if one is None else [one] for one in _rate_pictures(report)],
         "tables": fairness_tables(
-            report["fairness"],
-            said_of=widest[0] if widest and "verdict_parts" in report else None,
-            least=least_people(report),
+            report["fairness"], said_of=widest[0] if widest and "verdict_parts" in report else None
         ),
         "leave_out": Markup(marks[0]),
         "go_on": Markup(marks[1]),

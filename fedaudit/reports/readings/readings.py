@@ -1,10 +1,13 @@
 """The forms in which kinds of recipients require a report: impact ratios, NIST SP 800-226, model
 card, registry of deployments, and questions of European texts."""
 
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
 
 from fedaudit.fairness.gaps import is_below_four_fifths
 from fedaudit.number_text import plain
@@ -273,11 +276,6 @@ NIST_800_226 = questions_reading(
 )
 
 
-Value = str | Sequence[str] | Mapping[str, str]
-
-_MARKUP = frozenset('"\\<>&`')
-
-
 def model_card(document: Document) -> str:
     """The card; sections that a person has to write say so."""
     names = (text_at(section, "attribute") for section in parts_at(document, "fairness"))
@@ -292,7 +290,7 @@ def model_card(document: Document) -> str:
     return rendered(
         "model_card.txt",
         document,
-        front_matter="\n".join(["---", *_yaml(_keys(document)), "---"]),
+        front_matter=f"---\n{_yaml(_keys(document))}---",
         attributes=[name for name in names if name],
         data=facts.federation(document) or f"{NOT_STATED}.",
         utilities=figure_rows(Utility, document["utility"]),
@@ -311,8 +309,8 @@ MODEL_CARD = ReportReading(
 )
 
 
-def _keys(document: Document) -> dict[str, Value]:
-    found: dict[str, Value] = {"library_name": "fedaudit"}
+def _keys(document: Document) -> dict[str, Any]:
+    found: dict[str, Any] = {"library_name": "fedaudit"}
     name = text_at(document, "experiment", "name")
     if name is not None:
         found["model_name"] = name
@@ -339,24 +337,10 @@ def _guarantee(document: Document) -> str:
     return guarantee_words({**section, "in_force": False} if simulated else section)
 
 
-def _yaml(values: Mapping[str, Value]) -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, str):
-            yield f"{key}: {_quoted(value)}"
-        elif isinstance(value, Mapping):
-            yield f"{key}:"
-            yield from (f"  {name}: {_quoted(text)}" for name, text in value.items())
-        else:
-            yield f"{key}:"
-            yield from (f"- {_quoted(text)}" for text in value)
-
-
-def _quoted(text: str) -> str:
-    """Quote on one line, without characters that YAML refuses or Markdown marks up."""
-    escaped = (
-        one if one.isprintable() and one not in _MARKUP else f"\\U{ord(one):08x}" for one in text
-    )
-    return f'"{"".join(escaped)}"'
+def _yaml(values: Mapping[str, Any]) -> str:
+    """The values, every text in quotes and without what Markdown takes for marks of HTML."""
+    text = yaml.safe_dump(values, default_style='"', sort_keys=False, width=math.inf)
+    return text.translate({ord(mark): f"\\x{ord(mark):02x}" for mark in "<>&`"})
 
 
 _PREPARATION = "/deployment/implementation/preprocessing_and_hyperparameter_tuning"

@@ -1,6 +1,6 @@
 """The section `privacy.between_hypotheses`: how far noise hides which hypothesis a client chose."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,7 +129,7 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
         + f"likelihood by a factor of at most exp(epsilon * distance{layered}).",
         "The distances are those at the end of the run: releases of earlier rounds started from "
         "other hypotheses, which may have lain further apart.",
-        _reach(pairs, adaptive=adaptive),
+        *_figures_words(pairs[0], adaptive=adaptive),
         "An exponent of several units hides next to nothing, and the exponents of a client's "
         "releases add up.",
         _bound_any_two(run, by_part),
@@ -220,33 +220,15 @@ def pair_figures(
     return found
 
 
-def _reach(pairs: Sequence[HypothesisPair], *, adaptive: bool) -> str:
-    ordered = sorted(pairs, key=lambda pair: pair.distance)
-    near, far = ordered[0], ordered[-1]
-    if near.indistinguishability is None:
-        return f"No exponent is reported: {near.reasons['indistinguishability']}."
-    stated = f"{_which(near)}, the exponent is {_exponent(near, adaptive=adaptive)}"
-    if near is not far:
-        stated += f"; {_which(far).lower()}, the farthest, {_exponent(far, adaptive=adaptive)}"
-    if adaptive:
-        stated += (
-            ". Heuristic: the adaptive radius makes epsilon as secret as the update, and the "
-            "theorem does not cover it; these are the releases of the best round, their figures "
-            "rounded up"
+def _figures_words(pair: HypothesisPair, *, adaptive: bool) -> Iterator[str]:
+    if pair.indistinguishability is None:
+        yield f"No exponent is reported: {pair.reasons['indistinguishability']}."
+    elif adaptive:
+        yield (
+            "The figures are heuristic: the adaptive radius makes epsilon as secret as the update, "
+            "and the theorem does not cover it. They are those of the releases of the best round, "
+            "rounded up."
         )
-    return f"{stated}."
-
-
-def _which(pair: HypothesisPair) -> str:
-    return f"Between hypotheses {pair.first} and {pair.second}, {number(pair.distance)} apart"
-
-
-def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
-    most = at_most(pair.indistinguishability or 0.0, digits=4)
-    if not adaptive:
-        return most
-    median = at_most(pair.indistinguishability_median or 0.0, digits=4)
-    return f"{median} for the median release and {most} for the one with the least noise"
 
 
 def _bound_any_two(run: _Run, by_part: Floats) -> str:

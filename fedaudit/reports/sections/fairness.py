@@ -16,10 +16,9 @@ from fedaudit.fairness.gaps import (
     group_rates,
     group_scores,
 )
-from fedaudit.fairness.intervals import GROUP_METHOD, Interval, score_ends
+from fedaudit.fairness.intervals import GROUP_METHOD, Interval
 from fedaudit.fairness.noised_counts import outward
 from fedaudit.fairness.ranking import TOO_FEW
-from fedaudit.reports.checks import value_at
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
@@ -261,28 +260,3 @@ def metric_section(
     return MetricSection(
         value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
     )
-
-
-def least_people(report: Mapping[str, Any]) -> int | None:
-    """The minimum group size of a report of any kind; None of one that states none."""
-    declared = value_at(report, "ledger", "minimum_group_size")
-    found = declared or value_at(report, "spec", "fairness", "minimum_group_size")
-    return found if isinstance(found, int) else None
-
-
-def rests_on_few(group: Mapping[str, Any], rate: str, *, least: int | None) -> bool:
-    """Whether the interval of a group's rate is wider than that of `least` rows drawn one by one
-    would be, as for rows of few clients that differ; False without an interval. How many people a
-    rate rests on is confidential, and a statement that they are fewer than some number would bound
-    it further than an exact rate does. So nothing is counted here."""
-    interval = (group.get("rate_intervals") or {}).get(rate)
-    if interval is None or least is None:
-        return False
-    ends = score_ends(np.array(group[rate]), np.array(float(least)), share=1 - interval["level"])
-    low, high = outward(float(ends[0]), float(ends[1]), ENDS)
-    return bool(interval["high"] - interval["low"] > high - low + 1e-9)
-
-
-def few_words(whose: str, *, least: int | None) -> str:
-    """What it means that rates may rest on few people."""
-    return f"{whose} may rest on few people: the interval is as wide as with fewer than {least}."

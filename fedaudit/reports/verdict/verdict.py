@@ -136,8 +136,7 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[Advice]:
 
 def _of_the_model(report: Mapping[str, Any]) -> Iterator[Advice]:
     utility = report["utility"]
-    ranks = misplaced_threshold(utility, who="the model") is not None
-    ranks = ranks and _needs_no_training(utility)
+    ranks = _needs_another_threshold(utility)
     if ranks:
         yield better_threshold(report)
     if "degenerate" in utility and not sends_nothing(report):
@@ -157,9 +156,12 @@ def _of_the_model(report: Mapping[str, Any]) -> Iterator[Advice]:
         )
 
 
-def _needs_no_training(utility: Mapping[str, Any]) -> bool:
-    """Whether scores may be near enough to probabilities for another threshold: its loss is not
-    above a constant's; where no threshold was declared yet, it is not shown to be."""
+def _needs_another_threshold(utility: Mapping[str, Any]) -> bool:
+    """Whether the threshold is misplaced and scores may be near enough to probabilities for another
+    one: the loss is not above a constant's; where no threshold was declared yet, it is not shown
+    to be."""
+    if misplaced_threshold(utility, who="the model") is None:
+        return False
     gain, interval = (utility.get(f"loss_under_baseline{end}") for end in ("", "_interval"))
     if utility["threshold"] == Decision().threshold and interval is not None:
         gain = interval["high"]
@@ -239,8 +241,10 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _for_gates(report: Mapping[str, Any]) -> Iterator[Advice]:
+    misplaced = _needs_another_threshold(report["utility"])
     for gate in _failed(report):
-        if gate["figure"] not in FAIRNESS_FIGURES:
+        has_its_advice = misplaced and gate["figure"] in _AT_THE_THRESHOLD
+        if gate["figure"] not in FAIRNESS_FIGURES and not has_its_advice:
             yield _for_failed(report, gate)
     why = why_not_useful(report)
     for gate in report["gates"]:
@@ -248,6 +252,9 @@ def _for_gates(report: Mapping[str, Any]) -> Iterator[Advice]:
         if gate["outcome"] == "insufficient_evidence" and not of_the_model:
             reason = without_waiver(gate["reason"])
             yield Advice(text=f"The gate on {gate['figure']} lacks evidence: {reason}.")
+
+
+_AT_THE_THRESHOLD = ("accuracy", "accuracy_over_baseline", "balanced_accuracy", "prediction_share")
 
 
 def _for_failed(report: Mapping[str, Any], gate: Mapping[str, Any]) -> Advice:

@@ -55,7 +55,6 @@ def test_a_fixed_radius_gives_the_exponent_exactly(material):
     assert set(pair["reasons"]) == {"worst_case"}
     statement = privacy["between_hypotheses"]["statement"]
     assert "no separate noise" in statement
-    assert "the exponent is 15." in statement
     assert "No figure bounds datasets" in statement
     assert "can be drawn again" in statement
 
