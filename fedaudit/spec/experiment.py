@@ -98,7 +98,7 @@ class ExperimentSpec(SpecPart):
     ] = []
     federation: FederationSpec
     model: Annotated[
-        ModelSpec, InForm("Kind", "linear", words={"layers": "layers: put together below"})
+        ModelSpec, InForm("Kind", "linear", hint="Layers: paste a spec.", left_out=("layers",))
     ]
     decision: Annotated[Decision, Field(exclude_if=lambda decision: decision == Decision())] = (
         Decision()

@@ -405,7 +405,7 @@ class Training(SpecPart):
                 "poisson": "poisson coins",
                 "allocation": "once in every block of rounds, in secret",
             },
-            retired=("rotation",),
+            left_out=("rotation",),
         ),
         FILLED,
     ]

@@ -118,7 +118,7 @@ def test_methods_whose_clients_send_no_plain_updates_are_refused(method: str) ->
 
 def test_networks_that_a_method_cannot_take_are_refused_with_the_reason() -> None:
     rough = refused(small_cell(model=MLP).spec)
-    assert "the ReLU of `mlp` has jumps" in rough["/attacks/2/method"]
+    assert "`relu` has jumps" in rough["/attacks/2/method"]
     pooled = {
         **CONVOLUTIONAL,
         "layers": [{"kind": "max-pooling", "size": 2}, *CONVOLUTIONAL["layers"]],

@@ -19,19 +19,16 @@ LEAST_SHADOWS = 64
 `MIN_SHADOWS_EACH` are needed for every record to be in that many, and outside as many."""
 
 
-_USUAL = {
-    "method": ("threshold", "likelihood-ratio"),
-    "variant": ("online",),
-    "variance": ("per-record",),
-}
-"""What is not retired."""
-
-
 class MembershipSpec(AttackPart):
     """Guesses from the trained hypotheses which records were trained on."""
 
     question = "Membership: can a record be recognised as one of training?"
     needs_hypotheses = True
+    usual = {
+        "method": ("threshold", "likelihood-ratio"),
+        "variant": ("online",),
+        "variance": ("per-record",),
+    }
     kind: Literal["membership"] = "membership"
     method: MembershipMethod = "threshold"
     """`threshold`: by the loss alone; `likelihood-ratio`: LiRA (Carlini et al. 2022); `relative` is
@@ -43,15 +40,6 @@ class MembershipSpec(AttackPart):
     """`online` compares shadow runs with and without the record; `offline` is retired."""
     variance: ScoreVariance = "per-record"
     """Each record's scores have a separate variance; `global` is retired."""
-
-    def retired(self, pointer: str) -> Refusals:
-        for name, usual in _USUAL.items():
-            if getattr(self, name) not in usual:
-                yield refuse_at(
-                    f"{pointer}/{name}",
-                    "is retired: it found no more members than the likelihood ratio, online and "
-                    f"with a variance for each record, whose intervals it shared; use {usual[-1]}",
-                )
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from check_common_model(attacked, pointer=pointer)
