@@ -4,7 +4,7 @@ import hmac
 
 from fastapi import APIRouter, Depends, Request
 from prometheus_client import REGISTRY, CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response
@@ -59,11 +59,9 @@ def _may_read(request: Request, resources: Shared, credentials: Credentials) -> 
 
 
 @router.get("/metrics", dependencies=[Depends(_may_read)], include_in_schema=False)
-def metrics(request: Request, resources: Shared) -> Response:
-    """The figures, as text for Prometheus, or as OpenMetrics where that is asked for."""
-    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+def metrics(resources: Shared) -> Response:
+    """The figures, as text for Prometheus."""
     registry = CollectorRegistry()
     registry.register(StateMetrics(resources))
-    # Each part of OpenMetrics ends by itself; only the last end counts.
-    state = encode(registry).removesuffix(b"# EOF\n")
-    return Response(state + encode(REGISTRY), media_type=content_type)
+    figures = generate_latest(registry) + generate_latest(REGISTRY)
+    return Response(figures, media_type=CONTENT_TYPE_PLAIN_0_0_4)

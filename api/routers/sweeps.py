@@ -38,7 +38,7 @@ from api.services.dispatch import (
     Queued,
 )
 from api.services.lookups import found_by, list_page, note
-from api.services.submission import RETRIED, DryRunRollback, admitting_for
+from api.services.submission import RETRIED, admitting_for, dry_run
 from api.shared.security import (
     Call,
     Caller,
@@ -267,7 +267,7 @@ def with_costs_of_now(
     session: Session, caller: Caller, experiment_id: str, document: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """A report with the present costs of its sweep, and never less than it states. Cells that were
-    cancelled may have been tried again since, and the choice of this run has looked at them too."""
+    cancelled may have been tried again since, and the choice of this run rests on them too."""
     section = document.get("sweep")
     sweeps = SweepRepository(session, caller.project_id)
     found = sweeps.cell_of(experiment_id)
@@ -383,27 +383,18 @@ def _tried(call: Call, value: Any) -> SweepValidationBody:
     InvalidInputError, or ProblemError where it would be refused for another reason than a
     budget."""
     planned = _plan_sweep(call, value)
-    found = SweepValidationBody(
+    costs, warnings, refusals = None, list[str](), list[str]()
+    with dry_run(call, refusals) as session:
+        submitted = _store(session, call, new_id(), planned)
+        costs, warnings = _costs_of(session, call.caller, submitted.row), submitted.warnings
+    return SweepValidationBody(
         cells=len(planned.cells),
-        costs=None,
+        costs=costs,
         facts=planned.facts,
-        has_room=False,
-        detail=None,
-        warnings=[],
+        has_room=not refusals,
+        detail=refusals[0] if refusals else None,
+        warnings=warnings,
     )
-    try:
-        with call.writing() as session:
-            submitted = _store(session, call, new_id(), planned)
-            found.costs = _costs_of(session, call.caller, submitted.row)
-            found.has_room, found.warnings = True, submitted.warnings
-            raise DryRunRollback
-    except DryRunRollback:
-        pass
-    except ProblemError as error:
-        if error.slug != "budget-exhausted":
-            raise
-        found.detail = error.detail
-    return found
 
 
 def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) -> Queued[Sweep]:

@@ -417,11 +417,19 @@ class BudgetBody(BaseModel):
         )
 
 
+_OTHER_FIGURE: dict[CostFigure, str] = {
+    "epsilon": "its cost is counted as leakage, another figure that cannot be added",
+    "leakage": "its cost is counted as an epsilon, another figure that cannot be added",
+    "log_ratio": "the theorem has no sum for it: that needs laplace-l2 with a fixed radius and a "
+    "clip",
+}
+"""Why a cost is not counted as the budget's figure."""
+
+
 def _why(budget: Budget, gap: Gap) -> str:
     words: dict[Gap, str] = {
         "unbounded": "nothing bounds what it reveals, without noise that is counted",
-        "other-figure": "its cost is counted as another figure, which cannot be added; a log_ratio "
-        "needs laplace-l2 with a fixed radius and a clip",
+        "other-figure": _OTHER_FIGURE[budget.figure],
         "simulated": "its noise was simulated from its seed, so what it published is protected by "
         "nothing, and it is in the simulation book",
         "profile": "profiles of the data were published, exact and without noise",

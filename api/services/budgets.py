@@ -320,8 +320,7 @@ def _report_costs(
 def _epsilon_costs(planned: ExperimentPlan) -> tuple[CountedCost, list[Cost]]:
     """The worst case of a run, against each observer."""
     plan, mechanism = planned.ledger_context.plan, mechanism_of(planned.spec)
-    if plan is None:
-        raise ValueError(f"{mechanism.facts.name} counts an epsilon and has no spending plan")
+    assert plan is not None, "what counts an epsilon has a plan"
     unit, costs = mechanism.facts.unit, []
     for observer in plan.observers:
         allowed = mechanism.compositions_within_budget(plan, observer)
@@ -348,8 +347,7 @@ def _sum_costs(planned: ExperimentPlan) -> tuple[CountedCost, list[Cost]]:
     inputs, projection = planned.ledger_context.inputs, planned.projection
     leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
     of_one_release, no_theorem = theorem_sum(inputs, 1), None
-    if leakage is None:
-        raise ValueError(f"{inputs.mechanism} counts leakage, and none was projected")
+    assert leakage is not None, "what counts leakage projects it"
     terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
     whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
     costs = [Cost(figure="leakage", adjacency=terms.key, unit_key=whose, amount=leakage)]

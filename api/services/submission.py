@@ -1,7 +1,7 @@
 """Submit, retry and cancel experiments; a repeated request submits nothing twice."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -240,8 +240,22 @@ class Asked:
         return self.planned.ledger_context.inputs.cost_kind
 
 
-class DryRunRollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
-    """Nothing of a trial is stored."""
+class _Rollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
+    pass
+
+
+@contextmanager
+def dry_run(call: Call, refusals: list[str]) -> Iterator[Session]:
+    """A write transaction of which nothing is stored. Where a budget has no room, why is added to
+    `refusals`; any other ProblemError is raised."""
+    try:
+        with suppress(_Rollback), call.writing() as session:
+            yield session
+            raise _Rollback
+    except ProblemError as error:
+        if error.slug != "budget-exhausted":
+            raise
+        refusals.append(error.detail)
 
 
 @dataclass(frozen=True)
@@ -260,37 +274,28 @@ def try_admission(call: Call, planned: ExperimentPlan, others: Sequence[Experime
     `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
     would be refused for another reason than a budget."""
     asked = Asked(call.caller, planned, others, IdempotentRequest.of(None, "", None))
-    warnings: list[str] = []
-    is_bounded, refusal = False, None
-    try:
-        with call.writing() as session:
-            budgets = call.budgets(session)
-            federation_id, noise = store_federation(budgets, planned), planned.spec.privacy.noise
-            warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=asked.cost_kind)
-            if others:
-                warnings.append(
-                    f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
-                    "projection says, and budgets must have room for all of them"
-                )
-            is_bounded = any(
-                one.book == noise and one.total is not None
-                for one in budgets.budgets(federation_id)
+    warnings, refusals, is_bounded = list[str](), list[str](), False
+    with dry_run(call, refusals) as session:
+        budgets = call.budgets(session)
+        federation_id, noise = store_federation(budgets, planned), planned.spec.privacy.noise
+        warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=asked.cost_kind)
+        if others:
+            warnings.append(
+                f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
+                "projection says, and budgets must have room for all of them"
             )
-            with admitting_for(session, call) as admitting:
-                _admit(admitting, asked)
-                raise DryRunRollback
-    except DryRunRollback:
-        pass
-    except ProblemError as error:
-        if error.slug != "budget-exhausted":
-            raise
-        refusal = error.detail
+        is_bounded = any(
+            one.book == noise and one.total is not None for one in budgets.budgets(federation_id)
+        )
+        with admitting_for(session, call) as admitting:
+            _admit(admitting, asked)
     spec, clients = planned.spec, planned.training_clients
     if (
         isinstance(spec.privacy, GaussianCentral)
         and 0 < (spec.training.asked_clients or 0) < clients
     ):
         warnings.append(_FIXED_COHORT)
+    refusal = refusals[0] if refusals else None
     return Trial(refusal, [*planned.doubts, *warnings], is_bounded)
 
 

@@ -1,8 +1,8 @@
 """What callers who may not read federations learn of data that do not fit a spec: nothing.
 
-A fault found in data quotes them: a row, a cell, the values of a column. Whoever may submit specs
-could read a table cell by cell by asking for what does not fit. Every fault of loading or planning
-passes here on its way out, and every stored reason on its way back.
+A fault found in data quotes them: a row, a cell, the values of a column. Anyone who may submit
+specs could read a table cell by cell by asking for what does not fit. Every fault of loading or
+planning passes here on its way out, and every stored reason on its way back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -160,7 +160,7 @@ class FederationCache:
             self._kept.clear()
 
     def _key(self, spec: ExperimentSpec, uploads: Uploads) -> tuple[object, ...] | None:
-        """Everything that the loaded data depends on; None where a file cannot be looked at."""
+        """Everything that the loaded data depends on; None where a file cannot be found."""
         files: list[tuple[object, ...]] = []
         uploaded = getattr(spec.federation, "id", None)
         if uploaded is not None:

@@ -107,7 +107,7 @@ class Resources:
         return Budgets(session, project_id, price=composed_epsilon)
 
     def tidy_storage(self) -> None:
-        """Remove what is left of uploads whose process was killed, and of those that nobody
+        """Remove what is left of uploads whose process was killed, and of those that no one
         registered in time."""
         try:
             if swept := self.storage.sweep():
