@@ -152,15 +152,8 @@ def test_a_form_without_the_word_or_with_a_wrong_one_is_refused(api: Api) -> Non
     assert browser.post("/sign-out").status_code == 303
 
 
-def test_a_form_after_the_session_leads_back_to_its_page(api: Api) -> None:
-    browser = Browser(api)
-    answer = browser.post(
-        "/sign-out", csrf="0" * 64, headers={"Referer": "http://testserver/federations?a=1"}
-    )
-    assert answer.headers["location"] == "/sign-in?next=%2Ffederations%3Fa%3D1"
-    answer = browser.post(
-        "/sign-out", csrf="0" * 64, headers={"Referer": "https://evil.example/federations"}
-    )
+def test_a_form_after_the_session_leads_to_signing_in(api: Api) -> None:
+    answer = Browser(api).post("/sign-out", csrf="0" * 64)
     assert answer.headers["location"] == "/sign-in"
 
 
