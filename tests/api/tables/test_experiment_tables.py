@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from api.schemas.experiment_tables import LedgerPage
-from api.services.parquet_tables import from_lines, parquet
+from api.services.parquet_tables import parquet
 from api.services.tables import page_reasons
 from fedaudit.spec.metrics import METRICS
 from fedaudit.stored import RoundRow
@@ -293,20 +293,17 @@ def test_counts_come_once_over_pages(api: Api) -> None:
 # -- tables as Parquet: what is written is read back, row group by row group ----------------------
 
 
-def test_row_groups_leave_before_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.services.parquet_tables._ROWS_AT_ONCE", 3)
+def test_row_groups_leave_before_the_rest_is_read() -> None:
     asked = []
 
-    def tables() -> Any:
-        for number in range(1, 9):
+    def blocks() -> Any:
+        for number in range(1, 4):
             asked.append(number)
-            yield from_lines([{"round": number, "cluster_sizes": [number, 1]}], what="rounds")
+            yield [{"round": number, "cluster_sizes": [number, 1]}]
 
-    pieces = parquet(tables(), what="rounds")
+    pieces = parquet(blocks(), what="rounds")
     first = next(pieces)
-    assert asked == [1, 2, 3]
-    file = pq.ParquetFile(io.BytesIO(first + b"".join(pieces)))
-    assert file.num_row_groups == 3
-    read = file.read()
-    assert read["round"].to_pylist() == list(range(1, 9))
-    assert read["cluster_sizes"].to_pylist()[7] == [8, 1]
+    assert asked == [1]
+    read = pq.ParquetFile(io.BytesIO(first + b"".join(pieces))).read()
+    assert read["round"].to_pylist() == [1, 2, 3]
+    assert read["cluster_sizes"].to_pylist()[2] == [3, 1]
