@@ -425,48 +425,32 @@ MIN_CLIENTS = 20
 NO_INTERVALS = "the spec asks for no intervals"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OverConstant:
-    """Figures of one run; None for what a target of its kind has not."""
-
-    baseline_accuracy: float | None
-    baseline_loss: float
-    accuracy_over_baseline: float | None
-    loss_under_baseline: float
-    prediction_share: float | None
-    """Share of rows for which the most frequent prediction was made, of the hypothesis that
-    predicted the row."""
-    outcome_share: float | None
-    intervals: dict[str, Interval]
-    """Intervals of `accuracy_over_baseline` and `loss_under_baseline`, for a fixed constant."""
-
-
-def over_constant(found: ConstantComparison, *, level: float | None) -> OverConstant:
-    """The figures of a comparison. `level`: coverage of the intervals, None for none."""
+def over_constant(
+    found: ConstantComparison, *, level: float | None
+) -> tuple[dict[str, float | None], dict[str, Interval]]:
+    """The figures of a comparison, None for what a target of its kind has not, and the intervals of
+    its gains in accuracy and loss, for a fixed constant. `level`: coverage of these, None for
+    none."""
     rows = int(found.rows.sum())
-    accuracy = baseline = None
+    baseline = gain = None
     if found.correct is not None and found.constant_correct is not None:
-        accuracy = int(found.correct.sum()) / rows
         baseline = int(found.constant_correct.sum()) / rows
+        gain = int(found.correct.sum()) / rows - baseline
     loss, constant_loss = (
         float(np.average(values, weights=found.weights))
         for values in (found.loss, found.constant_loss)
     )
-    return OverConstant(
-        baseline_accuracy=baseline,
-        baseline_loss=constant_loss,
-        accuracy_over_baseline=(
-            None if accuracy is None or baseline is None else accuracy - baseline
-        ),
-        loss_under_baseline=constant_loss - loss,
-        prediction_share=_share(found.outcomes),
-        outcome_share=_share(found.true_outcomes),
-        intervals=(
-            dict.fromkeys(_GAINS[:2], Interval(None, None, NO_INTERVALS))
-            if level is None
-            else _intervals(found, level)
-        ),
-    )
+    figures = {
+        "baseline_accuracy": baseline,
+        "baseline_loss": constant_loss,
+        "accuracy_over_baseline": gain,
+        "loss_under_baseline": constant_loss - loss,
+        "prediction_share": _share(found.outcomes),
+        "outcome_share": _share(found.true_outcomes),
+    }
+    if level is None:
+        return figures, dict.fromkeys(_GAINS[:2], Interval(None, None, NO_INTERVALS))
+    return figures, _intervals(found, level)
 
 
 def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Judgement:
