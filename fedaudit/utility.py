@@ -254,22 +254,10 @@ Gain = Literal["accuracy", "loss", "outcome"]
 """A gain in right classifications, in the loss before any root, or in right outcomes."""
 
 
-@dataclass(frozen=True)
-class RowGains:
-    """What the gains of single rows add up to."""
-
-    total: float
-    squares: float
-
-    @classmethod
-    def of(cls, gains: Floats) -> "RowGains":
-        """Sum up the gains of single rows [rows]."""
-        return cls(float(gains.sum()), float((gains**2).sum()))
-
-    @property
-    def shown(self) -> bool:
-        """Whether the rows, taken one by one, show the model to be better (at 95 %, two-sided)."""
-        return self.total > NORMAL_95 * math.sqrt(self.squares)
+def _shown(gains: Floats) -> bool:
+    """Whether gains of rows [rows], taken one by one, show the model to be better (at 95 %,
+    two-sided)."""
+    return bool(gains.sum() > NORMAL_95 * math.sqrt((gains**2).sum()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -292,8 +280,8 @@ class ConstantComparison:
     """[outcomes]: the same rows by their true outcome."""
     rows_by_group: Mapping[str, Ints]
     """Attribute -> how many rows each group has, [groups]."""
-    gains: Mapping[Gain, RowGains]
-    """How much better the model is on each row."""
+    shown_by_rows: Mapping[Gain, bool]
+    """Whether rows, taken one by one, show the model to be better."""
     decided: Floats
     """Its rows, weighted by `MeasuredRows.weights`."""
     decision_gain: Floats | None
@@ -335,7 +323,7 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         weights=shape.client_weights(rows),
         outcomes=outcomes,
         true_outcomes=true_outcomes,
-        gains={name: RowGains.of(gain) for name, gain in gains.items()},
+        shown_by_rows={name: _shown(gain) for name, gain in gains.items()},
         decided=_sums(rows, rows.weights),
         decision_gain=_sums(rows, gains["accuracy"]) if "accuracy" in gains else None,
         outcome_gain=_sums(rows, gains["outcome"]) if "outcome" in gains else None,
@@ -473,7 +461,7 @@ def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Jud
     for (kind, gain), name in zip(kinds.items(), _GAINS, strict=True):
         if gain is not None:
             low = intervals[name].low
-            shown = by_rows and found.gains[kind].shown if low is None else low > 0
+            shown = by_rows and found.shown_by_rows[kind] if low is None else low > 0
             gained[kind] = Gained(gain, shown, too_uneven=low is None and not by_rows)
     return judge_model(
         accuracy=gained["accuracy"],

@@ -180,7 +180,7 @@ _LOCAL_DATA = (
 )
 _ROWS_OF_TUNING = (
     "Held-out clients make their models from rows that are in no count. These rows move the "
-    "predictions that are counted, without noise; suppression and rounding look at the scored "
+    "predictions that are counted, without noise; suppression and rounding consider the scored "
     "rows alone."
 )
 _WEIGHTS = (

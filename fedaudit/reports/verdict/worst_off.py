@@ -237,9 +237,7 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
     worse, better = pair.names(report, attribute)
     low, high = (_percent(one[pair.rate]) for one in (pair.worse, pair.better))
     favourable = favourable_words(report, attribute=attribute)
-    outcome = f"The favourable outcome is {favourable}."
-    if favourable is None:
-        outcome = "The report does not say which outcome is favourable."
+    outcome = f"The favourable outcome is {favourable or 'not stated'}."
     of, predicted = _counted(pair.rate, favourable)
     # More true positives and more selected are better for people; of outcomes that are given to
     # those who lack them, a patient sent home for one, no report can say so.
