@@ -20,7 +20,6 @@ from api.http.middleware import (
     Upload,
 )
 from api.http.observation import Observation
-from api.metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
     administration,
@@ -102,7 +101,6 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        resources.printer.open()
         await run_sync(resources.tidy_storage)
         async with anyio.create_task_group() as chores:
             chores.start_soon(_keep_tidy, resources)
@@ -114,7 +112,6 @@ def create_app(settings: Settings) -> FastAPI:
         routes=_routes(), docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
     )
     app.state.resources = resources
-    app.state.state_metrics = StateMetrics(resources)
     app.add_middleware(
         BodyLimit, largest_bytes=settings.max_body_bytes, uploads=uploads_of(settings)
     )

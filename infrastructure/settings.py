@@ -160,6 +160,15 @@ def parts_of(text: str) -> list[str]:
     return [part for one in text.split(",") if (part := one.strip())]
 
 
+def _networks(text: str) -> str:
+    for one in parts_of(text):
+        ip_network(one)
+    return text
+
+
+_Networks = Annotated[str, AfterValidator(_networks)]
+
+
 class Settings(BaseSettings):
     """Raises pydantic.ValidationError naming the setting and the remedy."""
 
@@ -173,8 +182,8 @@ class Settings(BaseSettings):
     sources_map: Path | None = None
     """The file that says which projects may read which files below the sources folder; null opens
     all of them to every project."""
-    database_url: str = ""
-    broker_url: str = ""
+    database_url: Annotated[str, Field(pattern=r"^(sqlite|postgresql(\+psycopg)?)://")] = ""
+    broker_url: Annotated[str, Field(pattern="^(filesystem|rediss?)://")] = ""
     storage_url: str = ""
     """Where uploaded files are kept: file:///FOLDER, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX."""
     signing_key_file: Path | None = None
@@ -231,7 +240,7 @@ class Settings(BaseSettings):
     metrics_token_file: Path | None = None
     """The file with the token that a scraper of `/metrics` sends, beside keys with the scope
     `metrics:read`: it works also while the database is away."""
-    trusted_proxies: str = ""
+    trusted_proxies: _Networks = ""
     """Comma-separated addresses and networks of proxies whose X-Forwarded-* are believed. By
     default none: any local process could choose its address."""
     groups_map: Path | None = None
@@ -252,7 +261,7 @@ class Settings(BaseSettings):
     proxy_groups_header: str = ""
     """Header in which it names their groups, separated by commas."""
     proxy_name_header: str = ""
-    proxy_addresses: str = ""
+    proxy_addresses: _Networks = ""
     """Comma-separated addresses and networks: whatever connects from one is whom these headers say.
     Not those of FEDAUDIT_TRUSTED_PROXIES."""
 
@@ -312,25 +321,6 @@ class Settings(BaseSettings):
         _ = self.source_rights
         self.metrics_token()
         self._check_sign_in()
-        for name in ("trusted_proxies", "proxy_addresses"):
-            for proxy in parts_of(getattr(self, name)):
-                try:
-                    ip_network(proxy)
-                except ValueError:
-                    raise ValueError(
-                        f"FEDAUDIT_{name.upper()}: {proxy!r} is neither an address nor a network "
-                        "such as 172.16.0.0/12"
-                    ) from None
-        databases = ("sqlite://", "postgresql://", "postgresql+psycopg://")
-        brokers = ("filesystem://", "redis://", "rediss://")
-        for name, url, allowed in (
-            ("database", self.database_url, databases),
-            ("broker", self.broker_url, brokers),
-        ):
-            if not url.startswith(allowed):
-                raise ValueError(
-                    f"FEDAUDIT_{name.upper()}_URL must start with one of {', '.join(allowed)}"
-                )
         check_storage_url(self.storage_url)
         return self
 

@@ -39,15 +39,12 @@ class Lease:
         claim: Claim,
         *,
         seconds: float,
-        silent_seconds: float | None = None,
         renewed: Callable[[], None] | None = None,
     ) -> None:
-        """`silent_seconds`: the longest time without progress, by default ten leases. `renewed` is
-        called in the thread after each renewal."""
+        """`renewed` is called in the thread after each renewal."""
         self.unit_id, self.fence, self.attempts = claim.unit_id, claim.fence, claim.attempts
         self.is_last_attempt = claim.attempts >= claim.max_attempts
         self.seconds = seconds
-        self._silent_seconds = silent_seconds or _SILENT_LEASES * seconds
         self._database = database
         self._renewed = renewed
         self._progress = 0
@@ -81,7 +78,7 @@ class Lease:
         while not self._released.wait(self.seconds / _RENEWALS_PER_LEASE):
             if self._progress != seen:
                 seen, since = self._progress, monotonic()
-            elif monotonic() - since > self._silent_seconds:
+            elif monotonic() - since > _SILENT_LEASES * self.seconds:
                 log.error("no progress; the lease is left to end", unit_id=self.unit_id)
                 return
             if not self._renew():

@@ -127,7 +127,7 @@ class Disclosed:
     def store(self, session: Session) -> bool:
         """Remembers what was decided; False, and nothing is, where another report was quicker."""
         disclosed = DisclosureRepository(session)
-        disclosed.lock(self._locks)
+        disclosed.lock(*self._locks)
         counts = disclosed.counts({key for key, _ in self._stored})
         if any(counts.get(name, 0) != count for name, count in self._stored.items()):
             return False

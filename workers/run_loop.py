@@ -151,8 +151,13 @@ class RunLoop:
     ) -> list[int]:
         """Draws on the budgets and stores the intents; returns the positions without room."""
         refused = []
-        for position, rounds in planned.items():
-            experiment = self._experiments[position]
+
+        def content(position: int) -> str:
+            return self._experiments[position].run.federation.fingerprint
+
+        # In the order in which budgets' contents are locked.
+        for position in sorted(planned, key=content):
+            rounds, experiment = planned[position], self._experiments[position]
             if not self._draw(session, experiment, rounds):
                 refused.append(position)
                 continue
@@ -307,8 +312,8 @@ class RunLoop:
             is_cancelled=is_cancelled,
         )
         audit = self._audits.audits.get(experiment.id)
-        attacked = AttackedRun(experiment.run, result, self._context.device, audit=audit)
-        return list(carry_out(attacked, watch=watch))
+        attacked = AttackedRun(experiment.run, result, self._context.device)
+        return list(carry_out(attacked, watch=watch, audit=audit))
 
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""

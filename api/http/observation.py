@@ -19,12 +19,11 @@ _SANE = re.compile(r"[A-Za-z0-9._~-]{8,64}")
 """What is taken from a client: nothing that could break a line of a log or be read as markup."""
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _OTHER = "other"
-NAME = "fedaudit_http_request_duration_seconds"
 _PROBES = ("/health/", "/metrics")
 """Asked every few seconds: only failures are logged."""
 _ID_PARAMETERS = ("experiment_id", "federation_id")
 _DURATIONS = Histogram(
-    NAME,
+    "fedaudit_http_request_duration_seconds",
     "Seconds from a request's arrival to the beginning of its answer.",
     ("method", "route", "status"),
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),

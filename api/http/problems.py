@@ -71,7 +71,8 @@ class Problem(BaseModel):
 
 
 class ProblemError(Exception):
-    """Ends a request with a problem document; `members` are added to it."""
+    """Ends a request with a problem document; `members` are added to it. `retry_seconds`: when to
+    ask again."""
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class ProblemError(Exception):
         *,
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
+        retry_seconds: int | None = None,
         **members: Any,
     ) -> None:
         super().__init__(detail)
@@ -89,6 +91,8 @@ class ProblemError(Exception):
         self.detail = detail
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
+        if retry_seconds is not None:
+            self.headers["Retry-After"] = str(retry_seconds)
         self.members = members
 
 
@@ -104,8 +108,7 @@ def conflict(detail: str, **members: Any) -> ProblemError:
 
 def unavailable(detail: str, *, retry_seconds: int | None = None) -> ProblemError:
     """The answer where the service cannot do now what it can do at other times."""
-    headers = {} if retry_seconds is None else {"Retry-After": str(retry_seconds)}
-    return ProblemError(503, "unavailable", detail, headers=headers)
+    return ProblemError(503, "unavailable", detail, retry_seconds=retry_seconds)
 
 
 def invalid(pointer: str, message: str) -> ProblemError:

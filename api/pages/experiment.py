@@ -249,8 +249,7 @@ def experiment_picture(
 @router.post("/cancel")
 def post_cancel(experiment_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Ask for the experiment's end."""
-    cancelled = cancel(form, experiment_id)
-    return form.to(f"/experiments/{cancelled.row.id}")
+    return form.to(f"/experiments/{cancel(form, experiment_id).id}")
 
 
 @router.post("/retry")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -43,7 +43,7 @@ from api.routers.reports import (
 )
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffRequest
-from api.services.clients import rounding_words, shown_clients
+from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import (
     find_experiment,
@@ -54,7 +54,6 @@ from api.services.lookups import (
 )
 from api.services.report_evidence import verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
-from api.services.tables import group_lines, why_no_counts
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.readings.reading import ReportReading
@@ -62,14 +61,12 @@ from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
-from models.repositories import FairnessRepository, LaterAttacksRepository, SigningKeyRepository
+from models.repositories import LaterAttacksRepository, SigningKeyRepository
 from models.vocabulary import OPEN, Scope
 
 router = APIRouter()
 
 _OF = "/experiments/{experiment_id}"
-_MOST = 100
-"""Attributes whose rows are counted on a page."""
 _PLAIN_TEXT = "reading_text.html"
 
 
@@ -259,22 +256,11 @@ def _tail(
         concerns = concerns_of(judged_document(session, report))
         row = find_experiment(session, visit.caller, experiment_id)
         clients = shown_clients(session, visit.caller, row)
-        best = report.document["utility"]["best_round"]
-        groups, no_groups = [], None
-        if visit.may("ledger:read") and best is not None and report.document["fairness"]:
-            no_groups = why_no_counts(report.document)
-        if visit.may("ledger:read") and best is not None and no_groups is None:
-            behind = FairnessRepository(session, visit.project_id).after(row.id, best - 1, _MOST)
-            lines = [group_lines(one, row.attributes) for one in behind if one.round == best]
-            groups = list(chain(*lines))
     raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
     html = fragment(
         "report_tail.html",
         base=f"/experiments/{experiment_id}",
         clients=clients,
-        groups=groups,
-        no_groups=no_groups,
-        rounding=rounding_words(report.document),
         experiment_id=experiment_id,
         visitor=visit.visitor,
         csrf_field=CSRF_FIELD,

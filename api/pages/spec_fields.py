@@ -11,11 +11,9 @@ from pydantic.fields import FieldInfo
 
 from fedaudit.privacy.mechanisms import registry as mechanisms
 from fedaudit.spec.base import UPLOADED, InForm, SpecPart
-from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
-from fedaudit.spec.models import LayerSpec
 
 Kind = Literal[
     "text",
@@ -28,11 +26,10 @@ Kind = Literal[
     "left-out",
     "choice",
     "switch",
-    "layers",
 ]
 Choices = tuple[tuple[str, str], ...]
 
-SOURCE, MECHANISM, LAYERS = "/federation/source", "/privacy/mechanism", "/model/layers"
+SOURCE, MECHANISM = "/federation/source", "/privacy/mechanism"
 CHOOSERS = (
     *(SOURCE, MECHANISM, "/federation/scoring/method", "/model/kind", "/training/method/kind"),
     *("/training/cohort/sampling", "/training/server/optimiser"),
@@ -79,8 +76,7 @@ _ADVANCED = (
 class Field:
     """A field; its name in the form is the JSON pointer of the spec's field. `numbers` and `words`
     are lists with commas; `vectors` lists of numbers, and `sets` words with `+`, between
-    semicolons; `joined` and `left-out` as in `sex: other = a, b` and `sex: a, b`; `layers` a layer
-    a line."""
+    semicolons; `joined` and `left-out` as in `sex: other = a, b` and `sex: a, b`."""
 
     pointer: str
     label: str
@@ -115,6 +111,7 @@ def fields_at(info: FieldInfo, pointer: str) -> Iterator[Field]:
     if isinstance(tag := info.discriminator, str):
         if described is not None:
             names = [name for part in parts for name in _names(part, tag)]
+            parts = [one for one in parts if not {*_names(one, tag)} & {*described.left_out}]
             yield _described(f"{pointer}/{tag}", "choice", described, names)
         yield from union_fields(parts, where=pointer, tag=tag)
         return
@@ -156,16 +153,13 @@ def _names(part: type[SpecPart], tag: str) -> tuple[str, ...]:
 
 
 def _described(pointer: str, kind: Kind, described: InForm, words: Sequence[str]) -> Field:
-    offered = [word for word in words if word not in described.retired]
+    offered = [word for word in words if word not in described.left_out]
     choices = tuple((word, described.words.get(word, word)) for word in offered)
     if "" in described.words:
         choices = (("", described.words[""]), *choices)
-    hint = described.hint
-    if kind == "layers":
-        hint = f"{'; '.join(' '.join((name, *given)) for name, given in _usages().items())}. {hint}"
     of_own_data = pointer in ("/fairness/sensitive", "/fairness/intersections")
     only = described.only or (("own",) if of_own_data else ())
-    return Field(pointer, described.label, kind, described.initial, hint, choices, only)
+    return Field(pointer, described.label, kind, described.initial, described.hint, choices, only)
 
 
 def _kind_of(kinds: Sequence[Any]) -> Kind:
@@ -182,8 +176,7 @@ def _kind_of(kinds: Sequence[Any]) -> Kind:
         return "choice"
     numbers: tuple[Kind, ...] = ("number", "numbers", "vectors")
     known: dict[Any, tuple[Kind, ...]] = {str: ("text", "words", "sets"), int: numbers}
-    found = known.get(int if kind is float else kind)
-    return "layers" if found is None else found[depth]
+    return known[int if kind is float else kind][depth]
 
 
 def _members(annotation: Any) -> list[Any]:
@@ -236,51 +229,6 @@ def number(typed: str) -> int | float | str:
         except ValueError:
             continue
     return typed
-
-
-def layers_of(typed: str) -> list[dict[str, Any]]:
-    """The layers of lines such as `convolution 8 5`; blank lines are left out.
-    Nothing is refused here: the spec names an unknown kind, a missing number, and one too many."""
-    return [_layer(line.replace(",", " ").split()) for line in typed.splitlines() if line.strip()]
-
-
-def fault_of_layer(fault: FieldError, typed: str) -> FieldError:
-    """The fault in the words of the lines: which layer, which of its numbers, how it is written."""
-    start, _, within = fault.pointer.partition(f"{LAYERS}/")
-    place, _, name = within.partition("/")
-    layers = layers_of(typed)
-    if start or not place.isdigit() or int(place) >= len(layers):
-        return fault
-    kind = str(layers[int(place)]["kind"])
-    where = f"layer {int(place) + 1} (`{kind}`)"
-    if name and name != "kind":
-        where += f", {name}"
-    message = f"{where}: {fault.message}"
-    if name and kind in _usages():
-        message += f"; write `{' '.join((kind, *_usages()[kind]))}`"
-    return FieldError(fault.pointer, message, of_spec=fault.of_spec)
-
-
-def _layer(words: list[str]) -> dict[str, Any]:
-    kind, *numbers = words
-    names = [word.strip("[]").casefold() for word in _usages().get(kind, ())]
-    # A number too many goes on under its own name, which no layer has.
-    names += numbers[len(names) :]
-    return {"kind": kind, **dict(zip(names, map(number, numbers), strict=False))}
-
-
-@cache
-def _usages() -> dict[str, tuple[str, ...]]:
-    """Kind -> the names of its numbers in the spec's order; brackets mark the optional ones."""
-    found: dict[str, tuple[str, ...]] = {}
-    for part in get_args(get_args(LayerSpec)[0]):
-        words = [
-            name.upper() if one.is_required() else f"[{name.upper()}]"
-            for name, one in part.model_fields.items()
-            if name != "kind"
-        ]
-        found |= {kind: tuple(words) for kind in _names(part, "kind")}
-    return found
 
 
 SECTIONS = (

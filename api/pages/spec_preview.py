@@ -18,8 +18,9 @@ from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.reports.verdict.cost import is_proven, report_level, scale_words
+from fedaudit.runs.declared_facts import nearest_power_of_two
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason, nearest_power_of_two
+from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.utility import MIN_CLIENTS

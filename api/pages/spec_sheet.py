@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from api.pages import spec_fields as fields
-from api.pages.spec_fields import LAYERS, Field, Kind, fault_of_layer, layers_of, number
+from api.pages.spec_fields import Field, Kind, number
 from fedaudit.spec.base import UPLOADED
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.fairness import joined_in, left_out_in
@@ -48,7 +48,6 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     "vectors": lambda typed: [list(map(number, parts(one))) for one in parts(typed, ";")],
     "words": parts,
     "switch": bool,
-    "layers": layers_of,
     "sets": lambda typed: [parts(one, "+") for one in parts(typed, ";")],
     "joined": lambda typed: _read(joined_in, typed),
     "left-out": lambda typed: _read(left_out_in, typed),
@@ -296,5 +295,4 @@ def faults_of(
         (fields.GATE_ROWS, _GATE_PARTS, fields.GATES),
     ):
         names += [f"{name}/{row}/{part}" for row in range(rows) for part in parts_]
-    in_words = [fault_of_layer(one, typed.get(LAYERS, "")) for one in errors]
-    return placed(in_words, names, built.rows)
+    return placed(errors, names, built.rows)

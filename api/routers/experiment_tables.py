@@ -43,8 +43,6 @@ from api.services.tables import (
     LedgerTable,
     Position,
     RoundTable,
-    Table,
-    What,
     export,
     group_lines,
     page_reasons,
@@ -54,7 +52,6 @@ from api.shared.resources import Resources
 from api.shared.security import Call, ExperimentsReader, LedgerReader
 from fedaudit.spec.base import Text
 from infrastructure.storage import record_table_key
-from models.tables.experiments import Experiment
 
 router = Router(prefix="/experiments/{experiment_id}", tags=["records"])
 
@@ -100,8 +97,9 @@ def export_rounds(
     _parameters: Annotated[Parameters, Query()],
 ) -> Response:
     """The figures of every round as a file."""
-    found = _found(call, experiment_id)
-    return _file(call.resources, RoundTable(call.project_id, found.id), "rounds", form, found)
+    with call.reading() as session:
+        found = find_experiment(session, call.caller, experiment_id)
+    return export(RoundTable(call.project_id, found.id), call.resources.database, form)
 
 
 @router.get("/clients", responses=problems(409))
@@ -149,8 +147,7 @@ def export_ledger(
     """What each round cost each subject, as a file of all that the filters let through."""
     table = _ledger_table(call, experiment_id, filters)
     note_export(call, experiment_id, form)
-    name = f"{experiment_id}-privacy-ledger"
-    return export(table, call.resources.database, what="ledger", form=form, file_name=name)
+    return export(table, call.resources.database, form)
 
 
 @router.get("/fairness", response_model=FairnessPage)
@@ -191,9 +188,10 @@ def export_fairness(
     filters: Annotated[FairnessFilters, Query()],
 ) -> Response:
     """The gaps between groups in every round, as a file; never the counts."""
-    found = _found(call, experiment_id)
+    with call.reading() as session:
+        found = find_experiment(session, call.caller, experiment_id)
     table = FairnessTable(call.project_id, found.id, filters)
-    return _file(call.resources, table, "fairness", form, found)
+    return export(table, call.resources.database, form)
 
 
 @router.get("/record-table", responses=_RECORD_TABLE)
@@ -219,18 +217,6 @@ def get_record_table(
     table = opened_file(call.resources.storage, key)
     note_export(call, experiment_id, "record-table")
     return as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])
-
-
-def _found(call: Call, experiment_id: str) -> Experiment:
-    with call.reading() as session:
-        return find_experiment(session, call.caller, experiment_id)
-
-
-def _file(
-    resources: Resources, table: Table[Any], what: What, form: Form, experiment: Experiment
-) -> Response:
-    name = f"{experiment.id}-{what}"
-    return export(table, resources.database, what=what, form=form, file_name=name)
 
 
 def _ledger_table(call: Call, experiment_id: str, filters: LedgerFilters) -> LedgerTable:

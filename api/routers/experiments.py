@@ -107,7 +107,7 @@ def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBod
 @router.post("/{experiment_id}/cancel", responses=problems(409))
 def cancel_experiment(experiment_id: str, call: ExperimentsWriter) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
-    return experiment_body(cancel(call, experiment_id).row, caller=call.caller)
+    return experiment_body(cancel(call, experiment_id), caller=call.caller)
 
 
 @router.post(

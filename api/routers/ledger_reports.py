@@ -1,6 +1,5 @@
 """Reports of trainings that run elsewhere: signed within seconds of a round, verified, bundled."""
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -187,12 +186,6 @@ def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
     return applied >= least
 
 
-_MADE: OrderedDict[tuple[Any, ...], tuple[dict[str, Any], str]] = OrderedDict()
-"""The newest reports that were made for readers, by all that they depend on: a page asks for one
-again and again, and it may take seconds."""
-_MOST_MADE = 16
-
-
 def _made_now(call: Call, ledger_id: str) -> LedgerReport:
     """The report of a ledger now. Its lock keeps out rounds while what they overwrite is read; most
     entries are read before."""
@@ -205,10 +198,6 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
         reservations = DeclaredPartRepository(session, row.project_id).reservations(row.id)
         least = shown_group_size(call.resources, session, row.project_id, row.federation_id)
     now = utc_now()
-    reserved = tuple((one.round, one.state, one.expires_at <= now) for one in reservations)
-    of = (row.id, state.head, row.last_round, least, reserved)
-    if (made := _MADE.get(of)) is not None:
-        return LedgerReport(*made, row.entries, row)
     with call.reading() as session:
         entries = LedgerRepository(session, row.project_id)
         rounds = DeclaredPartRepository(session, row.project_id).rounds(row.id, upto=row.last_round)
@@ -228,11 +217,7 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
         )
     # Outside of any transaction: figures may take seconds.
     document = declared_report(material)
-    made = document, report_hash(document)
-    _MADE[of] = made
-    while len(_MADE) > _MOST_MADE:
-        _MADE.popitem(last=False)
-    return LedgerReport(*made, row.entries, row)
+    return LedgerReport(document, report_hash(document), row.entries, row)
 
 
 def _evidence(resources: Resources, found: LedgerReport) -> Evidence:

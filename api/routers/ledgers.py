@@ -140,8 +140,7 @@ def export_declared_entries(
     """What each declared round cost each client, as a file of all that the filters let through."""
     table = _table(call, ledger_id, filters)
     note_export(call, ledger_id, form)
-    name = f"{ledger_id}-privacy-ledger"
-    return export(table, call.resources.database, what="ledger", form=form, file_name=name)
+    return export(table, call.resources.database, form)
 
 
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:

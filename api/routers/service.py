@@ -1,7 +1,6 @@
 """The service itself: its health and its figures."""
 
 import hmac
-from typing import cast
 
 from fastapi import APIRouter, Depends, Request
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -60,11 +59,11 @@ def _may_read(request: Request, resources: Shared, credentials: Credentials) -> 
 
 
 @router.get("/metrics", dependencies=[Depends(_may_read)], include_in_schema=False)
-def metrics(request: Request) -> Response:
+def metrics(request: Request, resources: Shared) -> Response:
     """The figures, as text for Prometheus, or as OpenMetrics where that is asked for."""
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     registry = CollectorRegistry()
-    registry.register(cast(StateMetrics, request.app.state.state_metrics))
+    registry.register(StateMetrics(resources))
     # Each part of OpenMetrics ends by itself; only the last end counts.
     state = encode(registry).removesuffix(b"# EOF\n")
     return Response(state + encode(REGISTRY), media_type=content_type)

@@ -409,6 +409,7 @@ def _tried(call: Call, value: Any) -> SweepValidationBody:
 def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) -> Queued[Sweep]:
     ids, units, drawn_on = [], [], set[tuple[str, str, CostKind]]()
     with admitting_for(session, call) as admitting:
+        admitting.hold(one for _, one in planned.cells)
         for position, (_, one) in enumerate(planned.cells):
             ids.append(new_id())
             units.append(admitting.queue(one))
@@ -477,6 +478,7 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
         if not left:
             raise conflict("another request has tried the cells again just now")
         with admitting_for(session, call) as admitting:
+            admitting.hold(plans)
             for cell, planned in zip(again, plans, strict=True):
                 if (former := cell.experiment.id) in left:
                     units.append(admitting.queue(planned))

@@ -251,8 +251,8 @@ class SpecProposalBody(BaseModel):
     reasons: list[ReasonBody]
     projection: ProjectionBody
     expected_useful: bool
-    """Whether the model is expected to be better than a constant, by a rule of thumb for outcomes
-    that are not rare: none is looked at."""
+    """Whether the model is expected to be better than a constant, by a rule of thumb; of classes
+    whose share the profile does not show, if none is rare."""
     needs: str | None
     """What would make a useful model of it; null where one is expected."""
 

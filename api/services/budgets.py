@@ -44,10 +44,6 @@ _FIGURES: dict[CostFigure, str] = {
     "epsilon": "an epsilon",
 }
 _MAX_NAMED = 3
-_EITHER = (
-    "the book has totals for an epsilon and for metric privacy, no mechanism is counted by both, "
-    "and so every run is refused until one of them is gone: "
-)
 
 
 def _refused(refusal: Refusal, federation_id: str, cost: Cost) -> ProblemError:
@@ -147,11 +143,8 @@ def _refuse_uncountable(
     if (found := uncountable(totals, cost)) is None:
         return
     budget, why = budgets.composed(federation_id, found[0]), found[1]
-    figures = {one.figure for one in totals}
-    locked = "epsilon" in figures and len(figures) > 1
-    remedy = _EITHER if locked else "use a mechanism, radius and clip that fit, or "
-    detail = f"{_name(budget)} {why}; {remedy}{_take_back(budget, federation_id)}"
-    raise _problem(budget, federation_id, detail)
+    remedy = f"use a mechanism, radius and clip that fit, or {_take_back(budget, federation_id)}"
+    raise _problem(budget, federation_id, f"{_name(budget)} {why}; {remedy}")
 
 
 def _name(budget: Budget) -> str:

@@ -41,11 +41,6 @@ _NO_NOISE = (
     "report and model reveal: it has no noise, or none that is counted. No total counts it; the "
     "budget lists it in `uncounted`"
 )
-_SHOWN_SHARES = (0.99, 0.95, 0.9)
-"""Coarse, so that files that differ by one row do not disclose whether others have it."""
-_SEPARATE = (
-    "whose budget is separate: a person with a row in both spends twice, and no budget adds it up"
-)
 
 
 def floor_of(settings: Settings) -> DisclosureFloor:
@@ -209,10 +204,9 @@ def near_copy_warnings(
             whose = "other registered content"
         else:
             continue
-        share = next((least for least in _SHOWN_SHARES if one.share >= least), None)
-        if share is None:
-            alike = f"nearly all rows of {whose} are among its rows"
-        else:
-            alike = f"about {share:.0%} or more of its rows are those of {whose}"
-        found[one.federation_id].append(f"{alike}, {_SEPARATE}")
+        # No share of rows: files that differ by one row would disclose whether others have it.
+        found[one.federation_id].append(
+            f"it has nearly the same rows as {whose}, or one is a part of the other; the budgets "
+            "are separate: a person with a row in both spends twice, and no budget adds it up"
+        )
     return found

@@ -149,7 +149,7 @@ def names_of(session: Session, owner: Experiment | DeclaredLedger) -> Sequence[s
     erasures = ErasureRepository(session, owner.project_id)
     if erasures.has_names(owner.id, owner.federation_id):
         detail = "the names of the clients are being erased; ask again in a few seconds"
-        raise conflict(detail, headers={"Retry-After": "5"})
+        raise conflict(detail, retry_seconds=5)
     if isinstance(owner, DeclaredLedger):
         return owner.names
     return SubjectSetRepository(session).names(owner.subject_set_id)

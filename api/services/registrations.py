@@ -202,7 +202,7 @@ def register_file(
                 "these data are being erased from this project; if you may still use them, "
                 "register them once that is done",
                 federation_id=before.id,
-                headers={"Retry-After": "5"},
+                retry_seconds=5,
             )
         owners = federations.of_owner(file.fingerprint)
         refuse_registration(before, owners, file.registration)

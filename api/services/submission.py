@@ -1,6 +1,6 @@
 """Submit, retry and cancel experiments; a repeated request submits nothing twice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,6 @@ from api.services.disclosure import (
 )
 from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_experiment, note
-from api.shared.resources import Resources
 from api.shared.security import Call, Caller, refuse_over_running
 from fedaudit.ledger.encoding import new_salt
 from fedaudit.privacy.accounting.privacy_events import CostKind
@@ -67,6 +66,13 @@ class Admitting:
     _notices: ExitStack
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def hold(self, plans: Iterable[ExperimentPlan]) -> None:
+        """Lock all contents of a sweep before its first cell is admitted, by their fingerprints:
+        two sweeps over the same contents would else wait for each other."""
+        by_content = {one.federation.fingerprint: one for one in plans}
+        for fingerprint in sorted(by_content):
+            store_federation(self.budgets, by_content[fingerprint])
 
     def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> Unit:
         """A unit for an experiment, or for several that are kept together (`alone`)."""
@@ -180,7 +186,7 @@ def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest) ->
     return _queue(call, again)
 
 
-def cancel(call: Call, experiment_id: str) -> Submitted:
+def cancel(call: Call, experiment_id: str) -> Experiment:
     """Request an end: `cancelled` at once where no worker has it, else `cancelling` until then.
     Raises ProblemError where it has ended otherwise."""
     with call.writing() as session:
@@ -190,9 +196,8 @@ def cancel(call: Call, experiment_id: str) -> Submitted:
         ExperimentRepository(session, call.project_id).request_cancel(
             row.id, cancelled_by=call.caller.actor
         )
-        cancelled = _submitted(session, call, row.id)
         note(session, call.caller, "experiment.cancelled", row.id)
-        return cancelled
+        return find_experiment(session, call.caller, experiment_id)
 
 
 def _earlier(call: Call, idempotency: IdempotentRequest) -> Submitted | None:
@@ -204,27 +209,17 @@ def _earlier(call: Call, idempotency: IdempotentRequest) -> Submitted | None:
     if found is None:
         return None
     with call.reading() as session:
-        return _submitted(session, call, found)
-
-
-def _submitted(session: Session, call: Call, experiment_id: str) -> Submitted:
-    """An experiment that was submitted before, as it is now."""
-    experiment = ExperimentRepository(session, call.project_id).get(experiment_id)
-    if experiment is None:
-        raise LookupError(f"experiment {experiment_id} was stored and is not there")
-    kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
-    return Submitted(
-        experiment, warnings=_warnings_about(call.resources, session, experiment, kind)
-    )
+        experiment = find_experiment(session, call.caller, found)
+        kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
+        return Submitted(experiment, warnings=_warnings_about(call, session, experiment, kind))
 
 
 def _warnings_about(
-    resources: Resources, session: Session, experiment: Experiment, cost_kind: CostKind
+    call: Call, session: Session, experiment: Experiment, cost_kind: CostKind
 ) -> list[str]:
     """The warnings to its submitter, in the transaction that stores it."""
-    budgets = resources.budgets(session, experiment.project_id)
     federation_id, noise = experiment.federation_id, experiment.noise
-    return warnings_of(budgets, federation_id, noise=noise, cost_kind=cost_kind)
+    return warnings_of(call.budgets(session), federation_id, noise=noise, cost_kind=cost_kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +305,7 @@ def _queue(call: Call, asked: Asked) -> Submitted:
                 experiment, unit = _admit(admitting, asked)
             warnings = [
                 *asked.planned.doubts,
-                *_warnings_about(call.resources, session, experiment, asked.cost_kind),
+                *_warnings_about(call, session, experiment, asked.cost_kind),
             ]
             names = ("federation_id", "noise", "retry_of", "spec_hash")
             details = {name: getattr(experiment, name) for name in names}

@@ -9,11 +9,11 @@ import csv
 import io
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
 from math import ceil
-from typing import Any, Generic, Literal, Protocol, TypeVar, assert_never
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, assert_never
 
 import numpy as np
 import orjson
@@ -37,12 +37,11 @@ from models.database import Database
 from models.repositories import FairnessRepository, LedgerRepository, RoundRepository
 
 Row = TypeVar("Row")
-Block = TypeVar("Block", bound=Sized)
 Key = tuple[Any, ...]
 Line = dict[str, Any]
 Position = tuple[Key | None, int]
 Form = Literal["csv", "ndjson", "parquet"]
-What = Literal["ledger", "rounds", "fairness"]
+What = Literal["privacy-ledger", "rounds", "fairness"]
 
 BEGINNING: Position = (None, 0)
 MEDIA_TYPES: dict[Form, str] = {
@@ -66,8 +65,11 @@ class Lines(Protocol):
     def counts(self) -> Iterable[int]:
         """How many lines each of the rows has."""
 
-    def lines(self, begin: int, end: int) -> Iterable[Line]:
-        """The lines from one number to before another."""
+    def __len__(self) -> int:
+        """The number of lines."""
+
+    def lines(self, begin: int = 0, end: int | None = None) -> Iterable[Line]:
+        """All lines, or those from one number to before another."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,20 @@ class LinesByRow:
     def counts(self) -> Iterable[int]:
         return map(len, self.rows)
 
-    def lines(self, begin: int, end: int) -> Iterable[Line]:
+    def __len__(self) -> int:
+        return sum(self.counts)
+
+    def lines(self, begin: int = 0, end: int | None = None) -> Iterable[Line]:
         return islice(chain.from_iterable(self.rows), begin, end)
 
 
 class Table(Protocol[Row]):
-    """A table of one experiment."""
+    """A table of one experiment or declared ledger."""
 
-    columns: Sequence[str]
+    what: ClassVar[What]
+    columns: ClassVar[Sequence[str]]
     """The names of a line's values."""
+    owner_id: str
 
     @property
     def lines_a_row(self) -> int | None:
@@ -149,18 +156,16 @@ def _rows_for(lines: int, lines_a_row: float) -> int:
     return min(_MAX_ROWS, max(_FIRST_ROWS, ceil(needed)))
 
 
-def _read_all(
-    table: Table[Row], database: Database, work: Callable[[Sequence[Row]], Block]
-) -> Iterator[Block]:
-    """What `work` makes of every row, in blocks, each read by a short transaction. The rows of a
-    block are as many as have about `_LINES_A_BLOCK` lines."""
+def _read_all(table: Table[Row], database: Database) -> Iterator[Lines]:
+    """Every line, in blocks, each read by a short transaction. The rows of a block are as many as
+    have about `_LINES_A_BLOCK` lines."""
     after: Key | None = None
     size = _FIRST_ROWS
     while True:
         with database.read() as session:
             rows = table.rows(session, after=after, limit=size)
         if rows:
-            block = work(rows)
+            block = table.lines(rows)
             yield block
         if len(rows) < size:
             return
@@ -175,17 +180,18 @@ _NOT_RECORDED = "the round was stored by a version that did not record it"
 class RoundTable:
     """The rounds of one experiment: one line each."""
 
-    columns: Sequence[str] = tuple(RoundBody.model_fields)
+    what: ClassVar[What] = "rounds"
+    columns: ClassVar[Sequence[str]] = tuple(RoundBody.model_fields)
     lines_a_row: int | None = 1
 
     def __init__(self, project_id: str, experiment_id: str) -> None:
         self._project_id = project_id
-        self._experiment_id = experiment_id
+        self.owner_id = experiment_id
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[RoundRow]:
         """Rounds after a key (round,)."""
         rounds = RoundRepository(session, self._project_id)
-        return rounds.after(self._experiment_id, 0 if after is None else after[0], limit)
+        return rounds.after(self.owner_id, 0 if after is None else after[0], limit)
 
     def key(self, row: RoundRow) -> Key:
         return (row.round,)
@@ -205,19 +211,20 @@ class RoundTable:
 class FairnessTable:
     """The fairness figures of one experiment: a line for each metric."""
 
-    columns: Sequence[str] = tuple(FairnessLine.model_fields)
+    what: ClassVar[What] = "fairness"
+    columns: ClassVar[Sequence[str]] = tuple(FairnessLine.model_fields)
     lines_a_row: int | None = None
 
     def __init__(self, project_id: str, experiment_id: str, filters: FairnessFilters) -> None:
         self._project_id = project_id
-        self._experiment_id = experiment_id
+        self.owner_id = experiment_id
         self._attribute = filters.attribute
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[FairnessRow]:
         """Rows after a key (round, attribute)."""
         round_, attribute = (0, None) if after is None else after
         return FairnessRepository(session, self._project_id).after(
-            self._experiment_id, round_, limit, attribute=self._attribute, after_attribute=attribute
+            self.owner_id, round_, limit, attribute=self._attribute, after_attribute=attribute
         )
 
     def key(self, row: FairnessRow) -> Key:
@@ -239,23 +246,6 @@ class FairnessTable:
             }
             for figure in row.figures
         ]
-
-
-def why_no_counts(report: Mapping[str, Any]) -> str | None:
-    """Why the counts of the best round are not those that a report's rates were made from; None
-    where they are, or those were rounded."""
-    spec, data = report["spec"], report["data"]
-    if spec["fairness"].get("noise") is not None:
-        return "fairness.noise protects the people held out, and these counts would have no noise"
-    sample = spec["training"]["stopping"].get("validation_clients")
-    # Where rows are held out, every client has some.
-    scored = data["validation_clients"] or data["clients"]
-    if sample is not None and sample < scored:
-        return (
-            f"rounds score a sample of {sample:,} of {scored:,} clients, and the rates here are of "
-            "all of them, whose counts are not kept"
-        )
-    return None
 
 
 def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
@@ -289,7 +279,8 @@ class LedgerTable:
     """The packed ledger of one experiment or declared ledger, or the part that the filters select,
     one line per subject: the figures of the view `privacy_ledger`."""
 
-    columns: Sequence[str] = tuple(LedgerLine.model_fields)
+    what: ClassVar[What] = "privacy-ledger"
+    columns: ClassVar[Sequence[str]] = tuple(LedgerLine.model_fields)
 
     def __init__(
         self,
@@ -303,7 +294,7 @@ class LedgerTable:
         """`names`: the subjects' keys by index. `salt`: the key of their digests."""
         self.salt = salt
         self._project_id = project_id
-        self._owner_id = owner_id
+        self.owner_id = owner_id
         self._names = names
         self._filters = filters
         self._client: int | None = None
@@ -323,8 +314,8 @@ class LedgerTable:
         stored = LedgerRepository(session, self._project_id)
         rounds = (self._filters.round_from, self._filters.round_to)
         if self._client is not None:
-            return stored.history(self._owner_id, self._client, *rounds, after=after, limit=limit)
-        return stored.rows_after(self._owner_id, *rounds, after=after, limit=limit)
+            return stored.history(self.owner_id, self._client, *rounds, after=after, limit=limit)
+        return stored.rows_after(self.owner_id, *rounds, after=after, limit=limit)
 
     def key(self, row: LedgerRow) -> Key:
         return row.key
@@ -353,46 +344,23 @@ def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]
     return reasons
 
 
-def export(
-    table: Table[Row], database: Database, *, what: What, form: Form, file_name: str
-) -> Response:
+def export(table: Table[Row], database: Database, form: Form) -> Response:
     """Every line of a table as a file that is sent while it is read; a null is an empty cell in
     CSV."""
-    if isinstance(table, LedgerTable):
-        encoded = _of_ledger(table, database, form=form)
-    else:
-        encoded = _of_lines(table, database, what=what, form=form)
-    return as_file(encoded, f"{file_name}.{form}", MEDIA_TYPES[form])
-
-
-def _of_ledger(table: LedgerTable, database: Database, *, form: Form) -> Iterator[bytes]:
-    """Its lines are many, and are never made one by one for Parquet."""
-    blocks = _read_all(table, database, table.lines)
-    if form == "parquet":
-        from api.services.parquet_tables import LedgerTables, parquet
-
-        return parquet(map(LedgerTables().table, blocks), what="ledger")
-    lines = (block.lines() for block in blocks)
-    return _ndjson(lines) if form == "ndjson" else _csv(lines, table.columns)
-
-
-def _of_lines(table: Table[Row], database: Database, *, what: What, form: Form) -> Iterator[bytes]:
-    def lines(rows: Sequence[Row]) -> list[Line]:
-        found = table.lines(rows)
-        return list(found.lines(0, sum(found.counts)))
-
-    blocks = _read_all(table, database, lines)
+    blocks = _read_all(table, database)
     match form:
         case "csv":
-            return _csv(blocks, table.columns)
+            encoded = _csv((block.lines() for block in blocks), table.columns)
         case "ndjson":
-            return _ndjson(blocks)
+            encoded = _ndjson(block.lines() for block in blocks)
         case "parquet":
-            from api.services.parquet_tables import from_lines, parquet
+            from api.services.parquet_tables import parquet
 
-            return parquet((from_lines(block, what=what) for block in blocks), what=what)
+            columns = (one if isinstance(one, LedgerColumns) else [*one.lines()] for one in blocks)
+            encoded = parquet(columns, what=table.what)
         case _:
             assert_never(form)
+    return as_file(encoded, f"{table.owner_id}-{table.what}.{form}", MEDIA_TYPES[form])
 
 
 def _ndjson(blocks: Iterable[Iterable[Line]]) -> Iterator[bytes]:

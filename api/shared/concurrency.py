@@ -15,17 +15,15 @@ from api.http.problems import ProblemError
 
 Answer = TypeVar("Answer")
 
-MAX_WAITING_OF_A_PROJECT = 64
+_MAX_WAITING = 64
 _RETRY_SECONDS = 5
 
 
 class LoadPool:
     """A few threads; a project has one of them at a time. Used by the event loop alone."""
 
-    def __init__(self, *, threads: int, most_waiting: int = MAX_WAITING_OF_A_PROJECT) -> None:
-        self._size = threads
-        self._threads: ThreadPoolExecutor | None = None
-        self._most_waiting = most_waiting
+    def __init__(self, *, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="load")
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._of_project: Counter[str] = Counter()
 
@@ -33,13 +31,17 @@ class LoadPool:
         """The answer of work in a thread, once the project has its turn. It is carried out also
         where the client has left: a request that is repeated with its key finds the result. Raises
         ProblemError where too many requests of the project wait, and whatever the work raises."""
-        if self._of_project[project_id] > self._most_waiting:
-            raise crowded(self._most_waiting)
+        if self._of_project[project_id] > _MAX_WAITING:
+            raise ProblemError(
+                429,
+                "rate-limited",
+                f"{_MAX_WAITING} requests of this project wait for their data to be loaded "
+                "already; wait for some of the answers",
+                retry_seconds=_RETRY_SECONDS,
+            )
         self._of_project[project_id] += 1
         try:
             async with self._turns[project_id]:
-                if self._threads is None:
-                    self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="load")
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._threads, copy_context().run, work)
         finally:
@@ -48,20 +50,8 @@ class LoadPool:
                 del self._of_project[project_id], self._turns[project_id]
 
     def close(self) -> None:
-        """Drop what waits; work that has begun goes on to its end. The next work opens it again."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
-
-
-def crowded(most: int) -> ProblemError:
-    """The answer where so many requests of a project wait already."""
-    detail = (
-        f"{most} requests of this project wait for their data to be loaded already; wait for some "
-        "of the answers"
-    )
-    headers = {"Retry-After": str(_RETRY_SECONDS)}
-    return ProblemError(429, "rate-limited", detail, headers=headers)
+        """Drop what waits; work that has begun goes on to its end."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 log = structlog.get_logger()
@@ -90,9 +80,11 @@ class StreamPlaces:
         """Hold a place while the block runs. Raises ProblemError where there is none. A reader who
         leaves ends the block and is no failure of it."""
         if self._of_key[key_id] >= self._most_of_a_key:
-            raise _full(429, f"this API key has {self._most_of_a_key} event streams open already")
+            detail = f"this API key has {self._most_of_a_key} event streams open already"
+            raise ProblemError(429, "too-many-streams", detail, retry_seconds=_RETRY_SECONDS)
         if self.open >= self._most:
-            raise _full(503, f"this process serves {self._most} event streams already")
+            detail = f"this process serves {self._most} event streams already"
+            raise ProblemError(503, "too-many-streams", detail, retry_seconds=_RETRY_SECONDS)
         self._of_key[key_id] += 1
         try:
             yield
@@ -103,9 +95,3 @@ class StreamPlaces:
             self._of_key[key_id] -= 1
             if not self._of_key[key_id]:
                 del self._of_key[key_id]
-
-
-def _full(status: int, detail: str) -> ProblemError:
-    return ProblemError(
-        status, "too-many-streams", detail, headers={"Retry-After": str(_RETRY_SECONDS)}
-    )

@@ -8,10 +8,11 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import structlog
 
-from api.http.problems import ProblemError
+from api.http.problems import unavailable
 
 log = structlog.get_logger()
 
@@ -20,7 +21,7 @@ MAX_SECONDS = 120
 _MAX_MEBIBYTES = 4096
 _NOT_INSTALLED = 3
 """Exit status of `fedaudit.reports.page.pdf` without WeasyPrint."""
-_RETRY_SECONDS = 10
+_unavailable = partial(unavailable, retry_seconds=10)
 _COMMAND = (sys.executable, "-P", "-m", "fedaudit.reports.page.pdf")
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "FONTCONFIG_PATH")
 """What the process gets of the environment: nothing of the service's databases and keys."""
@@ -46,10 +47,6 @@ class PagePrinter:
                 return self._print(page.encode())
         finally:
             self._places.release()
-
-    def open(self) -> None:
-        """Print again after `close`: an application may be started anew."""
-        self._closed = False
 
     def close(self) -> None:
         """End what is being printed."""
@@ -86,8 +83,3 @@ class PagePrinter:
             raise _unavailable(said)
         log.error("report not printed", status=process.returncode, detail=said[-2000:])
         raise _unavailable("printing failed; report.html prints from any browser")
-
-
-def _unavailable(detail: str) -> ProblemError:
-    headers = {"Retry-After": str(_RETRY_SECONDS)}
-    return ProblemError(503, "unavailable", detail, headers=headers)

@@ -45,19 +45,14 @@ def count_request(resources: Resources, project_id: str, scope: MutableMapping[s
         "RateLimit": f'"requests";r={max(0, limit - used)};t={left}',
     }
     if used > limit:
-        raise ProblemError(
-            429,
-            "rate-limited",
+        raise _over(
+            "requests-per-minute",
+            limit,
             f"the project has made its {limit} requests of this minute "
             f"(FEDAUDIT_QUOTA_REQUESTS_PER_MINUTE); send the request again in {left} seconds, or "
             "ask the service's operator for more",
-            headers={"Retry-After": str(left)},
-            quota="requests-per-minute",
-            limit=limit,
+            retry_seconds=left,
         )
-
-
-_RETRY_SECONDS = {"running": "60", "stored-bytes": "3600"}
 
 
 def refuse_over_running(session: Session, project_id: str, settings: Settings) -> None:
@@ -74,6 +69,7 @@ def refuse_over_running(session: Session, project_id: str, settings: Settings) -
             limit,
             f"the project has {limit} experiments or attacks queued or running already "
             "(FEDAUDIT_QUOTA_RUNNING); wait for the end of one, or cancel one",
+            retry_seconds=60,
         )
 
 
@@ -90,17 +86,13 @@ def refuse_over_stored(session: Session, project_id: str, settings: Settings) ->
             limit,
             f"with this file the project would store {stored} bytes, and {limit} are allowed "
             "(FEDAUDIT_QUOTA_STORED_BYTES); delete a federation or an artifact first",
+            retry_seconds=3600,
         )
 
 
-def _over(quota: str, limit: int, detail: str) -> ProblemError:
+def _over(quota: str, limit: int, detail: str, *, retry_seconds: int) -> ProblemError:
     return ProblemError(
-        429,
-        "rate-limited",
-        detail,
-        headers={"Retry-After": _RETRY_SECONDS[quota]},
-        quota=quota,
-        limit=limit,
+        429, "rate-limited", detail, retry_seconds=retry_seconds, quota=quota, limit=limit
     )
 
 

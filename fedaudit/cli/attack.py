@@ -72,7 +72,9 @@ def attack(
     as_json: AsJson = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for attacks.json and the files of each attack."),
+        typer.Option(
+            "--out", help="Folder for attacks.json and the files of each attack; waits for them."
+        ),
     ] = None,
     sources_dir: SourcesDir = None,
     device: Annotated[
@@ -84,8 +86,6 @@ def attack(
     Ends with 1 where an attack raised an alarm, with 3 where one could not be carried out.
     """
     if attacks_from is None:
-        if wait:
-            raise usage_error("--wait: goes with --attacks, for a run of the service")
         if is_id(attacked) and not Path(attacked).exists():
             raise usage_error(f"{attacked} is an id: name the attacks on that run by --attacks")
         code = _attack(
@@ -99,8 +99,7 @@ def attack(
         )
     if sources_dir is not None or device is not None:
         raise usage_error("--sources-dir and --device are for a spec that is trained here")
-    if out is not None and not wait:
-        raise usage_error("--out: goes with --wait, since nothing is found before the end")
+    wait = wait or out is not None
     raise typer.Exit(_attack_later(attacked, attacks_from, wait=wait, as_json=as_json, out=out))
 
 

@@ -118,11 +118,6 @@ def _audit(
                     rounding_key=secrets.token_bytes(_KEY_BYTES),
                 ),
             )
-    except ImportError as error:
-        raise CommandError(
-            f"the figures are computed a second time by Fairlearn, which cannot be imported "
-            f"({error}): pip install 'fedaudit[worker]'"
-        ) from None
     except FiguresDisagreeError as error:
         raise CommandError(f"the audit failed: {error}") from None
     if folder is not None:

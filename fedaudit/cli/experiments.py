@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from itertools import islice
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,6 @@ from fedaudit.cli.options import (
 from fedaudit.cli.output import (
     ExitCode,
     gate_exit,
-    json_text,
     progress_bars,
     say,
     show_warnings,
@@ -32,7 +31,7 @@ from fedaudit.cli.output import (
     write_json,
     write_line,
 )
-from fedaudit.cli.remote import MAX_PAGE, checked_key, connected, first_of
+from fedaudit.cli.remote import MAX_PAGE, checked_key, connected
 from fedaudit_client.client import Client, experiment_page, report_page
 from fedaudit_client.errors import ProblemError
 
@@ -89,7 +88,10 @@ def list_experiments(
     asked["federation_id"] = federation
     with connected() as client:
         listed = client.list(**asked, limit=min(most, MAX_PAGE))
-        found = first_of(listed, most, what="experiments")
+        found = list(islice(listed, most + 1))
+    if len(found) > most:
+        say(f"there are more experiments than the {most} shown; raise --most, or narrow the list")
+        found.pop()
     if as_json:
         write_json(found)
     else:
@@ -169,24 +171,12 @@ def export(
 
 
 @app.command()
-def model(
-    experiment_id: ExperimentId,
-    *,
-    out: Out = None,
-    layout: Annotated[
-        Path | None, typer.Option(help="Confidential: features, scales and classes, in order.")
-    ] = None,
-) -> None:
+def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
     """Write an experiment's trained hypotheses as safetensors.
 
     They may leave where a proven guarantee covers them and its noise was secret; see
     docs/models.md.
     """
-    if layout is not None:
-        with connected() as client, whole_file(layout) as file:
-            file.write(f"{json_text(client.model_layout(experiment_id))}\n".encode())
-    if out is None and layout is not None:
-        return
     if out is None and sys.stdout.isatty():
         raise usage_error("--out: name a file; safetensors is no text for a terminal")
     with connected() as client, whole_file(out) as file:
@@ -365,5 +355,4 @@ def _gates(experiment: Json) -> str:
 
     outcome: GateOutcome | None = experiment["gate_outcome"]
     words = "" if outcome is None else OUTCOME_WORDS[outcome]
-    # A service of an earlier version says nothing of alarms.
-    return f"{words}\nALARM".strip() if experiment.get("alarms") else words
+    return f"{words}\nALARM".strip() if experiment["alarms"] else words

@@ -1,6 +1,5 @@
 """The commands under `federations`, `propose` and `budget`: the data, and what they may cost."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,15 +11,16 @@ from rich.markup import escape
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value, readable
 from fedaudit.cli.output import (
     ExitCode,
+    json_text,
     print_columns,
     say,
     sections_table,
     standard_output,
     usage_error,
     working,
+    write_bytes,
     write_json,
     write_line,
-    write_text,
 )
 from fedaudit.cli.remote import confirm, connected
 from fedaudit.number_text import bound_text, exact_text, room_text
@@ -178,12 +178,14 @@ def federations_add(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The data, perhaps gzipped.")],
     *,
     registration: Annotated[
-        str | None,
-        typer.Option(help="A YAML or JSON file with `federation` and `fairness`; - is stdin."),
-    ] = None,
-    spec: Annotated[
-        str | None, typer.Option(help="An experiment's spec, to take those two from; - is stdin.")
-    ] = None,
+        str,
+        typer.Option(
+            "--registration",
+            "--spec",
+            help="A YAML or JSON file with `federation` and `fairness`, or an experiment's spec to "
+            "take those two from; - is stdin.",
+        ),
+    ],
     name: Annotated[
         str | None, typer.Option(help="Rather than the one in the registration.")
     ] = None,
@@ -191,14 +193,10 @@ def federations_add(
     as_json: AsJson = False,
 ) -> None:
     """Upload a data file and have it profiled."""
-    if (registration is None) == (spec is None):
-        raise usage_error("federations add: give either --registration or --spec")
-    value = _of_spec(spec) if spec is not None else read_value(str(registration))
-    if spec is None and isinstance(value, dict) and "training" in value:
-        message = f"{registration} is an experiment's spec; name it by --spec"
-        raise usage_error(f"--registration: {message}")
+    value = read_value(registration)
     if isinstance(value, dict):
-        value = {**value, "name": name or value.get("name") or file.name}
+        named = {"name": name or value.get("name") or file.name}
+        value = {**(_of_spec(value) if "training" in value else value), **named}
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
     with connected() as client:
@@ -264,8 +262,10 @@ def federations_scaffold(
     if out is None:
         write_line(text.rstrip("\n"))
         return
-    write_text(text, out, replaces=False)
-    say(f"wrote {out}; read its comments, then")
+    if out.exists():
+        raise usage_error(f"{out} exists; name another file, or delete it")
+    write_bytes(text.encode(), out)
+    say("read its comments, then")
     say(f"  fedaudit federations add {file} --registration {out}")
 
 
@@ -367,7 +367,7 @@ def federations_erase(
         say(f"erasing {federation_id}")
         done = client.erased(federation_id)
     if out is not None:
-        write_text(json.dumps(done["receipt"], indent=2) + "\n", out)
+        write_bytes(f"{json_text(done['receipt'])}\n".encode(), out)
     if as_json:
         write_json(done)
         return
@@ -377,19 +377,20 @@ def federations_erase(
         write_line(f"remains: {name}: {why}")
 
 
-def _of_spec(source: str) -> Any:
+def _of_spec(spec: Json) -> Json:
     """The parts of an experiment's spec that describe its data, without where they come from."""
-    spec = read_value(source)
-    if not isinstance(spec, dict) or not isinstance(spec.get("federation"), dict):
-        raise usage_error(f"--spec: {source} has no `federation`")
-    elsewhere = ("path", "id")
-    federation = {key: part for key, part in spec["federation"].items() if key not in elsewhere}
-    fairness = spec.get("fairness")
-    if isinstance(fairness, dict):
+    found = {name: spec[name] for name in ("federation", "fairness") if name in spec}
+    if isinstance(found.get("federation"), dict):
+        elsewhere = ("path", "id")
+        found["federation"] = {
+            name: part for name, part in found["federation"].items() if name not in elsewhere
+        }
+    if isinstance(found.get("fairness"), dict):
         known = RegistrationFairness.model_fields
-        fairness = {key: part for key, part in fairness.items() if key in known}
-    value = {"name": spec.get("name"), "federation": federation}
-    return value if fairness is None else {**value, "fairness": fairness}
+        found["fairness"] = {
+            name: part for name, part in found["fairness"].items() if name in known
+        }
+    return found
 
 
 @app.command()
@@ -447,7 +448,6 @@ def budget(
         _show_budgets(found)
     else:
         say("nothing was spent on this data, and no total is set")
-    _warn(found)
 
 
 def _amount(option: str, text: str) -> float:
@@ -455,19 +455,3 @@ def _amount(option: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise usage_error(f"{option}: {text!r} is no number") from None
-
-
-def _warn(budgets: Sequence[Mapping[str, Any]]) -> None:
-    """A run is counted by leakage or by epsilon: with totals for both, one of them refuses it."""
-    for noise in ("release", "simulation"):
-        bound = {
-            one["figure"]
-            for one in budgets
-            if one["book"] == noise and one["total"] is not None and one["observer"] != "report"
-        }
-        if "epsilon" in bound and bound & {"leakage", "log_ratio"}:
-            say(
-                f"{' and '.join(sorted(bound))} have totals for runs with {noise} noise: no run "
-                "is counted by leakage and by an epsilon, so each is refused; take one back with "
-                "--set FIGURE=none"
-            )

@@ -30,8 +30,8 @@ def _places() -> dict[str, Place]:
     return {name: Place(module, said) for name, module, said in rows}
 
 
-_OF_WORKERS = ("fairlearn", "sklearn", "torch")
-"""Modules that the extra `worker` brings; all others are those of `service`."""
+_EXTRAS = {"mlflow": "mlflow", **dict.fromkeys(("fairlearn", "sklearn", "torch"), "worker")}
+"""The extra that brings a module; all others are those of `service`."""
 PLACES = _places()
 """Keyed by the name of the command or group."""
 
@@ -89,7 +89,7 @@ def main() -> NoReturn:
         missing = (error.name or "").partition(".")[0]
         if not missing or find_spec(missing) is not None:
             raise
-        extra = "worker" if missing in _OF_WORKERS else "service"
+        extra = _EXTRAS.get(missing, "service")
         say(f"fedaudit: this needs {missing}: pip install 'fedaudit[{extra}]'")
         sys.exit(ExitCode.USAGE)
     except Exception as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedaudit.spec.experiment import ExperimentSpec
     from fedaudit.spec.gates import PolicyFile
 
-ReportForm = Literal["json", "html", "text"]
+ReportForm = Literal["json", "html"]
 TableName = Literal["ledger", "rounds", "fairness"]
 TableForm = Literal["csv", "ndjson", "parquet"]
 Decision = Literal["approved", "rejected", "needs-changes"]

@@ -179,17 +179,6 @@ def json_text(value: Any, *, pretty: bool = True) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def write_text(text: str, path: Path, *, replaces: bool = True) -> None:
-    """The text into the file of --out. Raises CommandError where it cannot be written."""
-    try:
-        with path.open("w" if replaces else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise usage_error(f"{path} exists; name another file, or delete it") from None
-    except OSError as error:
-        raise usage_error(f"--out: cannot write {path}: {error.strerror}") from None
-
-
 def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> None:
     """The content into a file, or to standard output where none is named.
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +13,7 @@ from fedaudit.cli.options import AsJson
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
-from fedaudit.publishing.publication import (
-    MissingExtraError,
-    Publication,
-    PublishingError,
-    from_file,
-    from_service,
-    import_mlflow,
-)
+from fedaudit.publishing.publication import Publication, PublishingError, from_file, from_service
 
 _MLFLOW_SETTINGS = {
     # A mistyped address is reported within seconds rather than minutes.
@@ -70,7 +64,7 @@ def publish_mlflow(
     for name, value in _MLFLOW_SETTINGS.items():
         os.environ.setdefault(name, value)
     with _failures():
-        import_mlflow()
+        import_module("mlflow")  # before anything is fetched
         with _publication(source, with_ledger=with_ledger) as found:
             run = publish_to_mlflow(
                 found, tracking_uri=tracking_uri, experiment=experiment, registration=registration
@@ -120,7 +114,5 @@ def _publication(source: str, *, with_ledger: bool) -> Iterator[Publication]:
 def _failures() -> Iterator[None]:
     try:
         yield
-    except MissingExtraError as error:
-        raise usage_error(str(error)) from None
     except PublishingError as error:
         raise CommandError(str(error), ExitCode.FAILED) from None

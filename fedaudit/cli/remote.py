@@ -2,11 +2,10 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,7 +19,6 @@ MAX_PAGE = 1000
 _CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
 _IDEMPOTENCY_KEY = re.compile("[ -~]{1,255}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_Item = TypeVar("_Item")
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -42,14 +40,6 @@ def _exit_code(status: int) -> ExitCode:
     if status >= _SERVER_ERROR or status == _TOO_MANY:
         return ExitCode.UNREACHABLE
     return ExitCode.FAILED if status == _CONFLICT else ExitCode.USAGE
-
-
-def first_of(found: Iterable[_Item], most: int, *, what: str) -> list[_Item]:
-    """The first ones, at most so many; says so where there are more."""
-    items = list(islice(found, most + 1))
-    if len(items) > most:
-        say(f"there are more {what} than the {most} shown; raise --most, or narrow the list")
-    return items[:most]
 
 
 def is_id(text: str) -> bool:

@@ -1,8 +1,7 @@
 """The commands on reports: one in several forms, and what it claims."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, assert_never
+from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
@@ -17,30 +16,15 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-def _known_reading(name: str | None) -> str | None:
-    if name is None:
-        return None
-    # Only where one is asked for: the readings take a second to import.
-    from fedaudit.reports.readings.readings import READINGS
-
-    if name not in READINGS:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, READINGS))}.")
-    return name
-
-
 @app.command()
 def report(
     experiment_id: ExperimentId,
     *,
-    form: Annotated[
-        ReportForm, typer.Option("--format", help="text is for reading here.")
-    ] = "json",
+    form: Annotated[ReportForm, typer.Option("--format")] = "json",
     reading: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            callback=_known_reading,
-            help="In the form that its reader has to fill; see docs/readings.md.",
+            metavar="NAME", help="In the form that its reader has to fill; see docs/readings.md."
         ),
     ] = None,
     appendix: Annotated[
@@ -57,13 +41,9 @@ def report(
         return
     if appendix and form != "html":
         raise usage_error("--appendix: goes with --format html")
-    if form == "text" and out is not None:
-        raise usage_error("--out: goes with --format json and html; text is for reading here")
     with connected() as client:
         later = later_found(client, experiment_id)
         match form:
-            case "text":
-                _show(later.judge(client.report(experiment_id)))
             case "html":
                 write_bytes(client.report_page(experiment_id, appendix=appendix).encode(), out)
             case "json":
@@ -75,12 +55,6 @@ def report(
             f"fedaudit: {later.alarms} attacks after the report was signed raised an alarm: "
             "do not rely on its guarantee"
         )
-
-
-def _show(report: Mapping[str, Any]) -> None:
-    from fedaudit.cli.summary import show
-
-    show(report)
 
 
 def _write_reading(experiment_id: str, reading: "ReadingName", *, out: Path | None) -> None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit_client.client import Client
-from fedaudit_client.errors import NotFoundError
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,4 @@ class LaterFound:
 
 def later_found(client: Client, experiment_id: str) -> LaterFound:
     """The later attacks on an experiment of a service. Raises ClientError."""
-    try:
-        return LaterFound(client.later_attacks(experiment_id)["items"])
-    except NotFoundError:
-        # A service of an earlier version has no later attacks.
-        return LaterFound([])
+    return LaterFound(client.later_attacks(experiment_id)["items"])

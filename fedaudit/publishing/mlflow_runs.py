@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_mlflow
+from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.gates.gate_results import condition
 from fedaudit.reports.report import report_hash
@@ -61,9 +61,10 @@ def publish_to_mlflow(
     registration: Registration | None = None,
 ) -> MlflowRun:
     """Write a publication into the run that has its id as a tag, made if missing.
-    Publishing again adds what is missing and repeats nothing. Raises MissingExtraError, and
-    PublishingError where the server refuses or does not answer."""
-    mlflow = import_mlflow()
+    Publishing again adds what is missing and repeats nothing. Raises PublishingError where the
+    server refuses or does not answer."""
+    import mlflow  # the extra's, and slow to import
+
     client = mlflow.MlflowClient(tracking_uri=tracking_uri)
     try:
         home = _experiment_id(client, experiment)

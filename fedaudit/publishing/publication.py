@@ -9,11 +9,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 from typing import Any, Literal, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
@@ -127,21 +125,6 @@ def fairness_section(report: Mapping[str, Any]) -> str:
 
 class PublishingError(Exception):
     """A report cannot be published; the message says why and what to change."""
-
-
-class MissingExtraError(PublishingError):
-    """MLflow's client library is not installed; the message names the extra."""
-
-
-def import_mlflow() -> ModuleType:
-    """MLflow's client library. Raises MissingExtraError."""
-    try:
-        return import_module("mlflow")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"this needs the library mlflow, which cannot be imported ({error}): install the "
-            "extra `mlflow`, as in pip install 'fedaudit[mlflow]'"
-        ) from error
 
 
 MODEL_FILE = "model.safetensors"

@@ -115,8 +115,8 @@ class InForm:
     """Texts of choices; with one for `""` a spec may leave the field out."""
     only: tuple[str, ...] = ()
     """Choices made elsewhere in the form for which alone the field counts."""
-    retired: tuple[str, ...] = ()
-    """Choices that stored specs have, and that are not offered any more."""
+    left_out: tuple[str, ...] = ()
+    """Choices that the form does not offer."""
 
 
 UPLOADED = "uploaded"

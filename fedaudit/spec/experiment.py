@@ -6,7 +6,6 @@ that does not name it keeps the hash that it had before.
 """
 
 import hashlib
-from collections.abc import Callable, Collection
 from typing import Annotated, Any, Final, Literal, Self, assert_never
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
@@ -99,7 +98,7 @@ class ExperimentSpec(SpecPart):
     ] = []
     federation: FederationSpec
     model: Annotated[
-        ModelSpec, InForm("Kind", "linear", words={"layers": "layers: put together below"})
+        ModelSpec, InForm("Kind", "linear", hint="Layers: paste a spec.", left_out=("layers",))
     ]
     decision: Annotated[Decision, Field(exclude_if=lambda decision: decision == Decision())] = (
         Decision()
@@ -120,7 +119,7 @@ class ExperimentSpec(SpecPart):
 
     @model_validator(mode="after")
     def _parts_agree(self, info: ValidationInfo) -> Self:
-        refuse_all(self.disagreements(type(self).model_fields))
+        refuse_all(self._disagreements())
         if info.context is not ADMITTED:
             refuse_all(self.uncharged_steps())
             refuse_all(self.retired_parts())
@@ -128,28 +127,31 @@ class ExperimentSpec(SpecPart):
             raise refuse_at("/privacy/noise_multiplier", "was found when the spec was admitted")
         return self
 
-    def disagreements(self, valid: Collection[str]) -> Refusals:
-        """Every fault between parts that are valid by themselves; of the others none is asked."""
-        found: tuple[tuple[set[str], Callable[[], Refusals]], ...] = (
-            ({"training"}, self._check_clusters),
-            ({"federation", "model", "training"}, self._check_model),
-            (
-                {"model", "training"},
-                lambda: self.model.check_start(hypotheses=self.training.hypotheses),
-            ),
-            ({"federation", "model", "training", "privacy", "decision"}, self._check_decision),
-            ({"federation", "model", "training"}, self._check_loss),
-            ({"federation", "fairness"}, self._check_fairness),
-            ({"federation", "model", "training", "privacy", "fairness"}, self._check_count_noise),
-            ({"fairness", "gates"}, self._check_gates),
-            ({"repeats", "seed", "fairness"}, self._check_repeats),
-            ({"federation", "training", "privacy"}, self._check_mechanism),
-            ({"federation", "model", "training", "privacy", "attacks"}, self._check_attacks),
-            ({"federation", "training", "privacy"}, self._check_method),
+    def _disagreements(self) -> Refusals:
+        """Every fault between parts that are valid by themselves."""
+        yield from self._check_clusters()
+        yield from self._check_model()
+        yield from self.model.check_start(hypotheses=self.training.hypotheses)
+        yield from self._check_decision()
+        yield from self._check_loss()
+        yield from self._check_fairness()
+        yield from check_count_noise(
+            self.fairness,
+            training=self.training,
+            source=self.federation,
+            has_outcome=self.declares_outcome,
+            by_record=self.privacy.draws_by_record,
         )
-        for needed, check in found:
-            if needed <= set(valid):
-                yield from check()
+        yield from self._check_gates()
+        yield from self._check_repeats()
+        yield from self.privacy.disagreements(training=self.training, federation=self.federation)
+        yield from self._check_attacks()
+        yield from self.training.method.disagreements(
+            hypotheses=self.training.hypotheses,
+            local=self.training.local,
+            mechanism=self.privacy.mechanism,
+            source=self.federation,
+        )
 
     def uncharged_steps(self) -> Refusals:
         """Refuse what loading computes from the data of more than the guarantee's unit.
@@ -186,9 +188,8 @@ class ExperimentSpec(SpecPart):
         if isinstance(self.training.cohort, RotationCohort):
             yield refuse_at(
                 "/training/cohort/sampling",
-                "rotation is retired, with the correlated noise that it was for: at the same "
-                "epsilon neither had a measurable gain; use {sampling: allocation, every: "
-                f"{self.training.cohort.every}}}",
+                "rotation is retired, as it had no measurable gain; use {sampling: allocation, "
+                f"every: {self.training.cohort.every}}}",
             )
         if publishes_noised_rounds(self.fairness):
             yield refuse_at(
@@ -218,19 +219,9 @@ class ExperimentSpec(SpecPart):
         if threshold == BASE_RATE and self.privacy.mechanism != "none":
             yield refuse_at(
                 "/decision/threshold",
-                "the share of the positive class among the training rows has no noise, and no "
-                f"figure of {self.privacy.mechanism} counts it; declare a number, such as a "
-                "prevalence that is known from elsewhere, or use `mechanism: none`",
+                "the share of the training rows has no noise, and no figure of "
+                f"{self.privacy.mechanism} counts it; declare a number, or use `mechanism: none`",
             )
-
-    def _check_count_noise(self) -> Refusals:
-        return check_count_noise(
-            self.fairness,
-            training=self.training,
-            source=self.federation,
-            has_outcome=self.declares_outcome,
-            by_record=self.privacy.draws_by_record,
-        )
 
     def _check_repeats(self) -> Refusals:
         if self.repeats > 1 and self.fairness.noise is not None:
@@ -242,9 +233,6 @@ class ExperimentSpec(SpecPart):
         if self.seed + self.repeats - 1 > MAX_INTEGER:
             yield refuse_at("/repeats", "leads beyond the largest seed; take a smaller `seed`")
 
-    def _check_mechanism(self) -> Refusals:
-        return self.privacy.disagreements(training=self.training, federation=self.federation)
-
     def _check_attacks(self) -> Refusals:
         attacked = AttackedSpec(
             federation=self.federation,
@@ -254,14 +242,6 @@ class ExperimentSpec(SpecPart):
         )
         for position, attack in enumerate(self.attacks):
             yield from attack.disagreements(attacked, pointer=pointer("attacks", position))
-
-    def _check_method(self) -> Refusals:
-        return self.training.method.disagreements(
-            hypotheses=self.training.hypotheses,
-            local=self.training.local,
-            mechanism=self.privacy.mechanism,
-            source=self.federation,
-        )
 
     def _check_clusters(self) -> Refusals:
         hypotheses, clients = self.training.hypotheses, self.training.asked_clients

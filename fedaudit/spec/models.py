@@ -345,9 +345,8 @@ class Model(SpecPart):
                 elif hypotheses > 1:
                     yield refuse_at(
                         "/model/start",
-                        f"zeros start all {hypotheses} hypotheses alike, so clients have nothing to"
-                        " choose by and they never separate; use `uniform` or `normal`, or one "
-                        "hypothesis",
+                        f"zeros start all {hypotheses} hypotheses alike, and they never separate; "
+                        "use `uniform` or `normal`, or one hypothesis",
                     )
             case "normal" | "uniform" | ArtifactStart():
                 pass
@@ -414,19 +413,12 @@ class Layers(Model):
     output = "either"
     has_hidden_layers = True
     kind: Literal["layers"]
-    input: Annotated[
+    input: (
         Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=3, max_length=3)]
-        | None,
-        InForm(
-            "Images", hint="Height, width and channels, for convolutions and pooling. Empty: rows."
-        ),
-    ] = None
+        | None
+    ) = None
     """Height, width and channels of the images that it takes; null where it takes any rows."""
-    layers: Annotated[
-        list[LayerSpec],
-        Field(min_length=1, max_length=50),
-        InForm("Layers", "dense 16\nrelu", "One a line; the layer with the outputs is added."),
-    ]
+    layers: Annotated[list[LayerSpec], Field(min_length=1, max_length=50)]
     start: UniformUnlessNamed = "uniform"
 
     def faults(self) -> Refusals:

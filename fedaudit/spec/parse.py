@@ -8,25 +8,11 @@ from contextlib import suppress
 from typing import Any, assert_never
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
 
-from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import is_stored
-from fedaudit.spec.errors import (
-    FieldError,
-    InvalidInputError,
-    error_at,
-    field_errors,
-    of_spec,
-    raise_errors,
-    refuse_all,
-    validated,
-)
-from fedaudit.spec.experiment import ADMITTED, ExperimentSpec, filled
-from fedaudit.spec.fairness import Fairness
-from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.gates import Gate, refuse_percentages
-from fedaudit.spec.models import ModelSpec
+from fedaudit.spec.errors import InvalidInputError, error_at, of_spec, raise_errors, validated
+from fedaudit.spec.experiment import ADMITTED, ExperimentSpec
+from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.privacy import (
     LEAST_CLIP,
     GaussianCentral,
@@ -34,23 +20,14 @@ from fedaudit.spec.privacy import (
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
-    PrivacySpec,
     RecordPersonalised,
 )
-from fedaudit.spec.training import Training
 
 
 def parse_spec(value: object) -> ExperimentSpec:
-    """The spec in a decoded JSON or YAML value. Raises InvalidInputError naming the fields: each
-    that is wrong by itself, and among the parts that are right, each that does not fit another
-    one."""
-    try:
-        spec = ExperimentSpec.model_validate(value)
-    except ValidationError as error:
-        found = field_errors(error, value)
-        known = {one.pointer for one in found}
-        beside = [one for one in _disagreements(value) if one.pointer not in known]
-        raise InvalidInputError([*found, *beside]) from None
+    """The spec in a decoded JSON or YAML value. Raises InvalidInputError naming every field that is
+    wrong by itself, or else every one that does not fit another."""
+    spec = validated(ExperimentSpec, value)
     # What was stored can be read, and is not trained (`Cell`).
     if not (isinstance(value, dict) and is_stored(value)):
         refuse_small_clip(spec)
@@ -91,38 +68,6 @@ def parse_admitted(value: object) -> ExperimentSpec:
     not run: what is refused since then stays readable. Raises InvalidInputError. The document does
     not prove admission, since anyone can write it: it must come from a store."""
     return validated(ExperimentSpec, value, context=ADMITTED)
-
-
-_PARTS: dict[str, TypeAdapter[Any]] = {
-    "federation": TypeAdapter(FederationSpec),
-    "model": TypeAdapter(ModelSpec),
-    "training": TypeAdapter(Training),
-    "privacy": TypeAdapter(PrivacySpec),
-    "fairness": TypeAdapter(Fairness),
-    "attacks": TypeAdapter(list[AttackSpec]),
-    "gates": TypeAdapter(list[Gate]),
-}
-
-
-def _disagreements(value: object) -> list[FieldError]:
-    """Faults between the parts of a faulty spec that are valid by themselves."""
-    document = filled(value)
-    if not isinstance(document, dict):
-        return []
-    valid: dict[str, Any] = {"fairness": Fairness(), "attacks": [], "gates": []}
-    for name, part in _PARTS.items():
-        if name in document:
-            valid.pop(name, None)
-            with suppress(ValidationError):
-                valid[name] = part.validate_python(document[name])
-    spec = ExperimentSpec.model_construct(**valid)
-    try:
-        refuse_all(spec.disagreements(valid))
-        if {"federation", "privacy"} <= valid.keys():
-            refuse_all(spec.uncharged_steps())
-    except ValidationError as error:
-        return field_errors(error, value)
-    return []
 
 
 def decode_text(text: str) -> Any:

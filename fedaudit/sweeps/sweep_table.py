@@ -277,20 +277,14 @@ def value_words(value: Any) -> str:
 
 
 def short_names(paths: Sequence[str], *, taken: Collection[str] = ()) -> list[str]:
-    """`noise_multiplier` for `privacy.noise_multiplier`: the shortest end of each path that is
-    neither the end of another one nor a name that is taken."""
-    return [_shortest(path, [one for one in paths if one != path], taken) for path in paths]
-
-
-def _shortest(path: str, others: Sequence[str], taken: Collection[str]) -> str:
-    parts = path.split(".")
-    for start in range(len(parts) - 1, 0, -1):
-        end = ".".join(parts[start:])
-        # The place of an item in a list says nothing by itself.
-        is_plain = end not in taken and not end.isdigit()
-        if is_plain and not any(one == end or one.endswith(f".{end}") for one in others):
-            return end
-    return path
+    """`noise_multiplier` for `privacy.noise_multiplier`, unless another path ends so, or the name
+    is taken."""
+    ends = [path.rpartition(".")[2] for path in paths]
+    # The place of an item in a list says nothing by itself.
+    return [
+        path if ends.count(end) > 1 or end in taken or end.isdigit() else end
+        for path, end in zip(paths, ends, strict=True)
+    ]
 
 
 _LEADING = (*_COSTS, *_UTILITIES, *_GAPS)

@@ -2,9 +2,8 @@
 
 Rows are locked in one order, so that no two transactions wait for each other: units, declared
 ledgers, sweeps, federations, contents, artifacts, experiments, webhook endpoints, ends of audit
-logs, projects; of one kind by their keys; logs of runs last. A reservation may be locked anywhere:
-who does so has its unit or declared ledger. Federations that one transaction reserves of are locked
-in the order of its experiments: of two such that wait for each other Postgres ends one.
+logs, projects; of one kind by their keys, federations and contents by the fingerprint; logs of runs
+last. A reservation may be locked anywhere: who does so has its unit or declared ledger.
 """
 
 from models.repositories.accounts import (

@@ -60,28 +60,24 @@ _ASKED_AT_ONCE = 1000
 class DisclosureRepository(Repository):
     """Sets of rows by the fingerprint of the data. Confidential."""
 
-    def lock(self, fingerprints: Iterable[str]) -> None:
+    def lock(self, *fingerprints: str) -> Sequence[DisclosureMemory]:
         """Let no other transaction add to what was disclosed of these data until this one ends."""
-        self._locked(*fingerprints)
-
-    def profile_cuts(self, fingerprint: str) -> dict[str, Any]:
-        """How profiles of the data were cut, by attribute; locked as by `lock`."""
-        [memory] = self._locked(fingerprint)
-        return dict(memory.profile_cuts)
-
-    def set_profile_cuts(self, fingerprint: str, cuts: Mapping[str, Any]) -> None:
-        """Overwrites them. Call `profile_cuts` before, in the same transaction."""
-        [memory] = self._locked(fingerprint)
-        memory.profile_cuts = dict(cuts)
-        self.session.flush()
-
-    def _locked(self, *fingerprints: str) -> Sequence[DisclosureMemory]:
         # In one order, so that two that lock the same memories do not wait for each other.
         ordered, key = sorted(set(fingerprints)), DisclosureMemory.fingerprint
         new = [{"fingerprint": one, "profile_cuts": {}} for one in ordered]
         self._insert_all_absent(DisclosureMemory, new)
         memories = select(DisclosureMemory).where(key.in_(ordered)).order_by(key)
         return self._all(memories.with_for_update())
+
+    def profile_cuts(self, fingerprint: str) -> dict[str, Any]:
+        """How profiles of the data were cut, by attribute; locked as by `lock`."""
+        [memory] = self.lock(fingerprint)
+        return dict(memory.profile_cuts)
+
+    def set_profile_cuts(self, fingerprint: str, cuts: Mapping[str, Any]) -> None:
+        """Overwrites them. Call `profile_cuts` before, in the same transaction."""
+        mine = DisclosureMemory.fingerprint == fingerprint
+        self._set(DisclosureMemory, mine, profile_cuts=dict(cuts))
 
     def memories(self, anchors: Collection[str]) -> set[tuple[str, str]]:
         """Each of these rows with the memories that have it."""

@@ -188,8 +188,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         figures: FinalFigures | None = None,
     ) -> bool:
         """Ends an experiment as `succeeded`, `failed` or `cancelled`; False if it has ended.
-        Settles its reservations by the ledger, with open intents counted as spent; leakage without
-        a noise multiplier counts as spent in full."""
+        Settles its reservations by the ledger, with open intents counted as spent."""
         experiment = self.get(id)
         if experiment is None or experiment.status in ENDED:
             return False
@@ -235,12 +234,10 @@ class ExperimentRepository(RowRepository[Experiment]):
         of_all = budgets.held(experiment.id, *SUMS, "epsilon")
         if any(one.figure in SUMS for one in of_all):
             nu = experiment.noise_multiplier
-            if nu is None:
-                budgets.settle(experiment.id)
-            else:
-                [releases] = ledger.charged_releases(experiment.id)
-                spent = leakage(releases, n=experiment.parameters, noise_multiplier=nu)
-                budgets.settle(experiment.id, spent=spent, releases=releases)
+            assert nu is not None  # no sum is reserved without one
+            [releases] = ledger.charged_releases(experiment.id)
+            spent = leakage(releases, n=experiment.parameters, noise_multiplier=nu)
+            budgets.settle(experiment.id, spent=spent, releases=releases)
         held = sorted(one.observer for one in of_all if one.figure == "epsilon")
         observers = [observer for observer in held if not counts_report(observer)]
         counted: dict[str, int] = {}

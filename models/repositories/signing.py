@@ -42,16 +42,13 @@ class SigningKeyRepository(Repository):
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id).with_for_update())
         if known is None:
             return None
+        is_news = known.compromised_at is None or since < known.compromised_at
         origin = known.derived_from or key_id
         lost = (SigningKey.key_id == origin) | (SigningKey.derived_from == origin)
-        for other in self._all(select(SigningKey).where(lost, SigningKey.key_id != key_id)):
-            if other.compromised_at is None or since < other.compromised_at:
-                other.compromised_at = since
-            other.compromised_note = note if note is not None else other.compromised_note
-        is_news = known.compromised_at is None or since < known.compromised_at
-        if is_news:
-            known.compromised_at = since
-        known.compromised_note = note if note is not None else known.compromised_note
+        for one in self._all(select(SigningKey).where(lost)):
+            if one.compromised_at is None or since < one.compromised_at:
+                one.compromised_at = since
+            one.compromised_note = one.compromised_note if note is None else note
         self.session.flush()
         return known, is_news
 

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from fedaudit.cli import federations
-from fedaudit.cli.output import CommandError, write_text
 
 REGISTRATION = {
     "name": "incomes",
@@ -95,8 +94,6 @@ def test_what_is_wrong_is_reported_before_anything_is_sent(command, call, data):
     refused = command("federations", "add", data, "--registration", "-", stdin=wrong, env=offline)
     assert refused.returncode == 2
     assert "/federation/client_key" in refused.stderr
-    for arguments in ((), ("--registration", "-", "--spec", "-")):
-        assert "either" in call("federations", "add", data, *arguments).stderr
     missing = call(
         "federations",
         "add",
@@ -132,14 +129,6 @@ def test_the_file_is_closed_once_it_is_sent(data, tmp_path, monkeypatch, capsys)
     registration.write_text(_text(REGISTRATION))
     federations.federations_add(data, registration=str(registration), wait=True, as_json=True)
     assert json.loads(capsys.readouterr().out)["status"] == "ready"
-
-
-def test_scaffold_never_replaces_a_file_that_came_meanwhile(tmp_path):
-    there = tmp_path / "there.yaml"
-    there.write_text("mine")
-    with pytest.raises(CommandError, match="exists"):
-        write_text("proposed", there, replaces=False)
-    assert there.read_text() == "mine"
 
 
 def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_path, call):

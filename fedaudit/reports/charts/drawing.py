@@ -89,7 +89,7 @@ class FigureTable:
 
     @property
     def short(self) -> bool:
-        """Whether the table stays beside its chart on paper, rather than at the end."""
+        """Whether the table is shown without the appendix too."""
         return len(self.rows) <= 12
 
 

@@ -363,7 +363,7 @@ def _members_found(attack: Section) -> Evidence:
     if attack.get("method") == "threshold":
         weakness = (
             "guessing by the loss alone finds few members at 1 % of false positives, whatever the "
-            "model; attack by `likelihood-ratio` or `relative`"
+            "model; attack by `likelihood-ratio`"
         )
     return Evidence(
         max(float(one["tpr"]) for one in known),

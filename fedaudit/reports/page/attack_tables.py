@@ -3,7 +3,7 @@ attacks that came after it was signed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from fedaudit.number_text import figure_text, interval_text
 from fedaudit.reports.later import Basis, judged_later
@@ -80,7 +80,14 @@ def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
         title, method = titles.get(attack["kind"], str(attack["kind"])), attack.get("method")
         if isinstance(method, str):  # since a report may have several attacks of one kind
             title = f"{title} ({method})"
-        found.append(ShownAttack(title, attack, list(_figures(attack)), list(_tables(attack))))
+        parts = [
+            part
+            for name, value in _own(attack)
+            for part in _parts(_label(name), value, _note(attack, name))
+        ]
+        figures = [one for one in parts if isinstance(one, ShownFigure)]
+        tables = [one for one in parts if isinstance(one, ShownTable)]
+        found.append(ShownAttack(title, attack, figures, tables))
     return found
 
 
@@ -101,30 +108,17 @@ def _own(attack: Section) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _figures(attack: Section) -> Iterator[ShownFigure]:
-    for name, value in _own(attack):
-        if isinstance(value, Mapping) and not _is_interval(value):
-            for part, found in value.items():
-                if found is not None and not _is_table(found):
-                    yield _figure(f"{_label(name)}: {_label(part).lower()}", found, "")
-        elif not _is_table(value) and (value not in (None, []) or _note(attack, name)):
-            yield _figure(_label(name), value, _note(attack, name))
-
-
-def _figure(label: str, value: object, note: str) -> ShownFigure:
-    if isinstance(value, str) and _is_sentence(value):
-        return ShownFigure(label, "", value)
-    return ShownFigure(label, _text(value), note)
-
-
-def _tables(attack: Section) -> Iterator[ShownTable]:
-    for name, value in _own(attack):
-        if _is_table(value):
-            yield from _table(_label(name), value)
-        elif isinstance(value, Mapping):
-            for part, found in value.items():
-                if _is_table(found):
-                    yield from _table(f"{_label(name)}: {_label(part).lower()}", found)
+def _parts(label: str, value: object, note: str) -> Iterator[ShownFigure | ShownTable]:
+    """A figure or a table, or those of each part."""
+    if _is_table(value):
+        yield from _table(label, value)
+    elif isinstance(value, Mapping) and not _is_interval(value):
+        for part, found in value.items():
+            yield from _parts(f"{label}: {_label(part).lower()}", found, "")
+    elif _is_sentence(value):
+        yield ShownFigure(label, "", value)
+    elif note or value not in (None, []):
+        yield ShownFigure(label, _text(value), note)
 
 
 def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
@@ -169,13 +163,13 @@ def _label(name: str) -> str:
     return _LABELS.get(name, words[:1].upper() + words[1:])
 
 
-def _is_table(value: object) -> bool:
+def _is_table(value: object) -> TypeGuard[list[Section]]:
     return (
         isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
     )
 
 
-def _is_sentence(value: object) -> bool:
+def _is_sentence(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and len(value) > _WORDS
 
 

@@ -17,8 +17,6 @@ _SVG = re.compile(r"<svg\b[^>]*>")
 APPENDIX_BEGINS, APPENDIX_ENDS = "<!--appendix-->", "<!--/appendix-->"
 """Around what a page has and paper leaves out, unless the page was made with its appendix."""
 _LEFT_OUT = re.compile(f"{APPENDIX_BEGINS}.*?{APPENDIX_ENDS}", re.DOTALL)
-_LONG_TABLE = re.compile(r'<details class="long">(.*?)</details>', re.DOTALL)
-_APPENDIX = "<section><h2>Figures behind the charts</h2>{}</section>\n</main>"
 
 
 class PdfUnavailableError(RuntimeError):
@@ -26,8 +24,8 @@ class PdfUnavailableError(RuntimeError):
 
 
 def pdf_of(page: str) -> bytes:
-    """The PDF of a report's HTML page: at most 3 pages of A4, or all of a page with its appendix,
-    with long tables of rounds at the end. Nothing is fetched: the page contains all it needs.
+    """The PDF of a report's HTML page: at most 3 pages of A4, or all of a page with its appendix.
+    Nothing is fetched: the page contains all it needs.
     Raises PdfUnavailableError."""
     try:
         # OSError: the wheel is installed, but a system library that it loads is not.
@@ -41,22 +39,13 @@ def pdf_of(page: str) -> bytes:
 
 
 def paper_page(page: str) -> str:
-    """The page for printing: in the style of paper, without what paper leaves out, and with long
-    tables of rounds at its end. Every chart has a copy of the style, since WeasyPrint looks for it
-    there."""
+    """The page for printing: in the style of paper, without what paper leaves out. Every chart has
+    a copy of the style, since WeasyPrint looks for it there."""
     styled = _STYLE.sub(
         lambda _: f"<style>{paper_style()}</style>", _LEFT_OUT.sub("", page), count=1
     )
     charts = f"<style>{paper_chart_style()}</style>"
-    return _with_appendix(_SVG.sub(lambda found: found[0] + charts, styled))
-
-
-def _with_appendix(page: str) -> str:
-    """The page with the tables of many rounds moved to its end, where they separate no text."""
-    tables = "".join(_LONG_TABLE.findall(page))
-    if not tables:
-        return page
-    return _LONG_TABLE.sub("", page).replace("</main>", _APPENDIX.format(tables), 1)
+    return _SVG.sub(lambda found: found[0] + charts, styled)
 
 
 NOT_INSTALLED = 3

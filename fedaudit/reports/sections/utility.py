@@ -10,7 +10,7 @@ from fedaudit.fairness.noised_counts import (
     METHOD,
     ExactCounts,
     NoisedCounts,
-    RoundedCounts,
+    Rounder,
     digit_step,
     nearest,
     outward,
@@ -288,10 +288,10 @@ def utility_section(material: ScoredMaterial) -> Utility:
         case NoisedCounts():
             gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
-        case RoundedCounts():
+        case Rounder():
             counted = material.result.against_constant
             rows = 2**31 if counted is None else int(counted.rows.sum())
-            found = _coarse(_exact(material), step_of(rows, base=published.rounder.base))
+            found = _coarse(_exact(material), step_of(rows, base=published.base))
         case ExactCounts():
             found = _exact(material)
         case _:

@@ -273,19 +273,13 @@ class Budgets(ScopedRepository):
             self._change(one, **changed_columns(one, most[one.figure], paid))
         return True
 
-    def settle(self, experiment_id: str, *, spent: float | None = None, releases: int = 0) -> bool:
-        """Ends the reservations of sums: what was not spent returns to the budgets; all that was
-        reserved counts as spent where it is not known how much was. Never less than was drawn
-        already. False where nothing was held, so that a second call changes nothing."""
-        if spent is not None:
-            check_amount("spent", spent)
-        held = self.held(experiment_id, *SUMS)
-        for one in held:
-            paid = one.amount
-            if spent is not None:
-                paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
+    def settle(self, experiment_id: str, *, spent: float, releases: int) -> None:
+        """Ends the reservations of sums: what was not spent returns to the budgets; what was drawn
+        counts as spent at least. A second call changes nothing."""
+        check_amount("spent", spent)
+        for one in self.held(experiment_id, *SUMS):
+            paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
             self._change(one, state=SETTLED, spent=paid)
-        return bool(held)
 
     def give_back(self, experiment_ids: Collection[str]) -> None:
         """Settles what experiments of the project hold that have spent nothing, as `settle` and
@@ -316,13 +310,11 @@ class Budgets(ScopedRepository):
                 self._change(one, compositions=count, curve=enlarged(one, count))
         return True
 
-    def settle_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
+    def settle_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> None:
         """Ends the reservations of epsilons, as `settle` does those of sums."""
-        held = self.held(experiment_id, "epsilon")
-        for one in held:
+        for one in self.held(experiment_id, "epsilon"):
             count = max(compositions[one.observer], one.compositions or 0)
             self._change(one, state=SETTLED, compositions=count, curve=after(one, count))
-        return bool(held)
 
     def _pool(self, key: Mapping[str, object]) -> Pool:
         """All that counts together with a budget of this project."""

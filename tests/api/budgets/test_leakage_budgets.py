@@ -106,7 +106,6 @@ def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> No
     id_ = api.submit(run(**FIXED))["federation_id"]
     epsilon = {"delta": 1e-5, "adjacency": "replace-one", "observer": "final_model"}
     put(api, id_, figure="epsilon", total=100, **epsilon)
-    assert "every run" not in refused(api, run(**FIXED))["detail"]
     put(api, id_, total=2 * WORST, **FIXED)
     for value, command in (
         (central(), "--set leakage=none --noise simulation --radius 0.5 --clip 0.25`"),
@@ -116,7 +115,6 @@ def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> No
         ),
     ):
         problem = refused(api, value)
-        assert "every run is refused until one of them is gone" in problem["detail"]
         assert f"`fedaudit budget {id_} {command}" in problem["detail"]
     # Whoever takes one back is on record, and what was spent under it is not forgotten.
     assert put(api, id_, total=None, **FIXED).status_code == 200

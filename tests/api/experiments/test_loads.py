@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from api.shared.concurrency import LoadPool
 from api.shared.federation_data import FederationCache
 from tests.api.service import Api, running_api, served, settings_for, spec
 from tests.spec.documents import BY_RECORD
@@ -76,7 +75,7 @@ def test_slow_loads_of_a_project_keep_no_other_waiting(api: Api, slow: SlowLoads
 
 
 def test_a_project_cannot_queue_without_end(api, slow, monkeypatch):
-    monkeypatch.setattr(LoadPool.__init__, "__kwdefaults__", {"most_waiting": 2})
+    monkeypatch.setattr("api.shared.concurrency._MAX_WAITING", 2)
     with served(api) as url, ThreadPoolExecutor(5) as callers:
         held = [callers.submit(validate, url, api.key, name=SLOW) for _ in range(4)]
         try:

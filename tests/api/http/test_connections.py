@@ -199,7 +199,9 @@ def test_forwarded_headers_are_believed_from_named_proxies_alone(
 def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for proxies in ("proxy.example", "10.0.0.1/8", "*"):
         monkeypatch.setenv("FEDAUDIT_TRUSTED_PROXIES", proxies)
-        with pytest.raises(SettingsError, match=r"FEDAUDIT_TRUSTED_PROXIES: .* neither"):
+        with pytest.raises(
+            SettingsError, match=r"FEDAUDIT_TRUSTED_PROXIES: .*(not appear|host bits)"
+        ):
             load_settings()
 
 

@@ -37,7 +37,7 @@ def test_the_report_is_the_page_that_is_kept_below_links(api: Api) -> None:
         assert f'href="{base}/{part}"' in shown.text
     assert "attachment" in kept.headers["content-disposition"]
     links = re.compile(r"<header class=\"top\">.*?</header>\n", re.DOTALL)
-    tail = re.compile(r"<section aria-labelledby=\"group-rows\".*\n(?=</main>)", re.DOTALL)
+    tail = re.compile(r"<section aria-labelledby=\"sign-offs\".*\n(?=</main>)", re.DOTALL)
     without = re.sub(r"<p class=\"small\">Save as .*?</p>", "", tail.sub("", shown.text))
     assert links.sub("", without) == kept.text
 

@@ -2,17 +2,21 @@
 in a circle."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import select, text, update
 
 from models.repositories import ExperimentRepository, UnitRepository
 from models.tables.experiments import Event, Experiment, Unit
+from models.tables.federations import Federation
 from models.tables.ledger import Reservation
 from tests.api.budgets.test_epsilon_budgets import central
 from tests.api.service import Api, spec
 from tests.api.statements import statements
+from tests.waiting import wait_until
 
 KINDS = {"laplace": spec(privacy={"radius": 1.0, "clip": 0.5}), "gaussian": central()}
 
@@ -135,3 +139,40 @@ def test_nothing_waits_in_a_circle_beside_publishing_and_submissions(postgres_ur
                 text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
             )
         assert found == 0
+
+
+def test_contents_are_locked_by_their_fingerprints_whatever_the_order_of_cells(
+    postgres_url, tmp_path
+):
+    """The first content is locked when the sweep waits for the second, though its cell is last."""
+    from tests.api.service import running_api, settings_for
+
+    def swept(api: Api, rows: list[int]) -> httpx.Response:
+        base = spec(privacy={"radius": 1.0, "clip": 0.5})
+        grid = {"federation.rows_per_client": rows}
+        return api.post("/v1/sweeps", json={"name": "rows", "base": base, "grid": grid})
+
+    with running_api(settings_for(postgres_url, tmp_path)) as api:
+        cells = swept(api, [10, 11]).json()["cells"]
+        by_id = {str(api.stored(one["experiment_id"]).federation_id): one for one in cells}
+        with api.database.read() as session:
+            mine = select(Federation).where(Federation.id.in_(by_id))
+            first, second = session.scalars(mine.order_by(Federation.fingerprint))
+        rows = [by_id[one.id]["values"]["federation.rows_per_client"] for one in (second, first)]
+        locked = select(Federation.id).with_for_update(skip_locked=True)
+        with ThreadPoolExecutor(1) as pool:
+            with api.database.write() as session:
+                session.scalars(locked.where(Federation.id == second.id)).one()
+                answer = pool.submit(swept, api, rows)
+                wait_until(lambda: _one_waits(api), "the sweep waits")
+                assert not session.scalars(locked.where(Federation.id == first.id)).all()
+            assert answer.result().status_code == 202
+
+
+def _one_waits(api: Api) -> bool:
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with api.database.read() as session:
+        return session.scalar(waiting) == 1

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from api.schemas.experiment_tables import LedgerPage
-from api.services.parquet_tables import from_lines, parquet
-from api.services.tables import page_reasons, why_no_counts
+from api.services.parquet_tables import parquet
+from api.services.tables import page_reasons
 from fedaudit.spec.metrics import METRICS
 from fedaudit.stored import RoundRow
 from models.repositories import RoundRepository
@@ -290,48 +290,20 @@ def test_counts_come_once_over_pages(api: Api) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("sample", "held_out", "noise", "why"),
-    [
-        (None, 40, None, None),
-        (40, 40, None, None),
-        (10, 40, None, "rounds score a sample of 10 of 40 clients"),
-        (10, 0, None, "rounds score a sample of 10 of 100 clients"),
-        (None, 40, {"epsilon": 1}, "protects the people held out"),
-    ],
-)
-def test_counts_are_shown_only_where_a_reports_rates_were_made_from_them(
-    sample: int | None, held_out: int, noise: dict[str, Any] | None, why: str | None
-) -> None:
-    found = why_no_counts(
-        {
-            "spec": {
-                "fairness": {"noise": noise},
-                "training": {"stopping": {"validation_clients": sample}},
-            },
-            "data": {"validation_clients": held_out, "clients": 100},
-        }
-    )
-    assert found == why if why is None else why in (found or "")
-
-
 # -- tables as Parquet: what is written is read back, row group by row group ----------------------
 
 
-def test_row_groups_leave_before_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.services.parquet_tables._ROWS_AT_ONCE", 3)
+def test_row_groups_leave_before_the_rest_is_read() -> None:
     asked = []
 
-    def tables() -> Any:
-        for number in range(1, 9):
+    def blocks() -> Any:
+        for number in range(1, 4):
             asked.append(number)
-            yield from_lines([{"round": number, "cluster_sizes": [number, 1]}], what="rounds")
+            yield [{"round": number, "cluster_sizes": [number, 1]}]
 
-    pieces = parquet(tables(), what="rounds")
+    pieces = parquet(blocks(), what="rounds")
     first = next(pieces)
-    assert asked == [1, 2, 3]
-    file = pq.ParquetFile(io.BytesIO(first + b"".join(pieces)))
-    assert file.num_row_groups == 3
-    read = file.read()
-    assert read["round"].to_pylist() == list(range(1, 9))
-    assert read["cluster_sizes"].to_pylist()[7] == [8, 1]
+    assert asked == [1]
+    read = pq.ParquetFile(io.BytesIO(first + b"".join(pieces))).read()
+    assert read["round"].to_pylist() == [1, 2, 3]
+    assert read["cluster_sizes"].to_pylist()[2] == [3, 1]
