@@ -73,7 +73,7 @@ def declared_doubt(gate: Gate, report: Report) -> str | None:
             "trust the trainer"
         )
     if (alarm := (report.get("tests") or {}).get("alarm")) is not None:
-        return f"{alarm_words('canaries', Alarm.model_validate(alarm))}"
+        return alarm_words("canaries", Alarm.model_validate(alarm))
     found = report.get("contradictions")
     if found:
         return f"what the trainer declares contradicts itself: {found[0]}"
@@ -363,7 +363,7 @@ def _members_found(attack: Section) -> Evidence:
     if attack.get("method") == "threshold":
         weakness = (
             "guessing by the loss alone finds few members at 1 % of false positives, whatever the "
-            "model; attack by `likelihood-ratio` or `relative`"
+            "model; attack by `likelihood-ratio`"
         )
     return Evidence(
         max(float(one["tpr"]) for one in known),
