@@ -3,6 +3,8 @@
 No torch: a budget is known before a run, and so is what every record will spend.
 """
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -234,25 +236,22 @@ class RecordTable:
     def csv(self, client_names: Sequence[str]) -> Iterator[bytes]:
         """A line for each record, as pieces of a CSV file: rows are counted from 1, and an infinite
         epsilon is an empty cell."""
-        # Only now: nothing else in this room needs it.
-        import pandas as pd
-
         names = np.array([plain_text(name) for name in client_names], dtype=object)
-        spent = {
-            f"epsilon_{observer}": np.where(np.isfinite(values), values, np.nan)
-            for observer, values in self.spent.items()
-        }
-        table = pd.DataFrame(
-            {
-                "client": names[self.client],
-                "row": self.row + 1,
-                **{name: getattr(self, name) for name in ("budget", "rate", "left_out")},
-                **spent,
-            }
-        )
-        for start in range(0, len(table), _LINES_AT_ONCE):
-            block = table[start : start + _LINES_AT_ONCE]
-            yield block.to_csv(index=False, header=start == 0, lineterminator="\n").encode()
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        spent = [f"epsilon_{observer}" for observer in self.spent]
+        table.writerow(["client", "row", "budget", "rate", "left_out", *spent])
+        for start in range(0, len(self.client), _LINES_AT_ONCE):
+            part = slice(start, start + _LINES_AT_ONCE)
+            columns = [names[self.client[part]], self.row[part] + 1]
+            columns += [self.budget[part], self.rate[part], self.left_out[part]]
+            for values in self.spent.values():
+                own = values[part]
+                columns.append(np.where(np.isfinite(own), own.astype(object), None))
+            table.writerows(zip(*(column.tolist() for column in columns), strict=True))
+            yield text.getvalue().encode()
+            text.seek(0)
+            text.truncate()
 
 
 def record_table(
