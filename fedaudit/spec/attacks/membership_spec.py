@@ -53,19 +53,12 @@ class MembershipSpec(AttackPart):
                         "choose the method `likelihood-ratio`",
                     )
             case "likelihood-ratio":
-                if self.shadows is None:
+                if self.shadows is None or self.shadows < LEAST_SHADOWS:
                     yield refuse_at(
                         at,
-                        "a likelihood ratio compares the run with shadow runs; give their number, "
-                        f"at least {LEAST_SHADOWS} (256 is usual), or choose the method "
-                        "`threshold`",
-                    )
-                elif self.shadows < LEAST_SHADOWS:
-                    yield refuse_at(
-                        at,
-                        f"{self.shadows} shadow runs are too few for a likelihood ratio, as each "
-                        f"record is in about half of them; ask for at least {LEAST_SHADOWS}, or "
-                        "choose the method `threshold`, which needs none",
+                        f"a likelihood ratio needs {LEAST_SHADOWS} shadow runs or more (256 is "
+                        "usual), as each record is in about half of them; ask for more, or choose "
+                        "the method `threshold`, which needs none",
                     )
             case "relative":
                 pass  # retired
