@@ -74,11 +74,11 @@ def show_costs(costs: Json, facts: Json) -> None:
         _item(f"Mind: {caution}")
 
 
-def show_table(table: Json, *, everything: bool = False) -> None:
+def show_table(table: Json) -> None:
     """Rows by combination, in as many tables as the terminal needs; then remarks."""
     found = cast("sweep_table.SweepTable", table)
     measured, rows = measured_figures(found), found["rows"]
-    shown = measured if everything else leading_figures(found, measured)
+    shown = leading_figures(found, measured)
     columns: dict[str, Cells] = {
         "row": [str(number) for number in range(1, len(rows) + 1)],
         **_values([row["values"] for row in rows], taken=found["figures"]),
@@ -98,7 +98,7 @@ def show_table(table: Json, *, everything: bool = False) -> None:
     for note in found["notes"]:
         _item(f"Mind: {note}")
     if left_out := len(measured) - len(shown):
-        _item(f"{left_out} more figures: fedaudit sweeps table ID --all")
+        _item(f"{left_out} more figures: fedaudit api GET sweeps/ID/table.csv")
 
 
 def _values(rows: Sequence[Mapping[str, Any]], *, taken: Collection[str] = ()) -> dict[str, Cells]:
@@ -140,16 +140,13 @@ app = typer.Typer()
 sweeps = typer.Typer(no_args_is_help=True)
 app.add_typer(sweeps, name="sweeps")
 SweepId = Annotated[str, typer.Argument(metavar="ID", help="The sweep's id.")]
-Everything = Annotated[
-    bool, typer.Option("--all", help="Every figure, and not only the leading ones.")
-]
 
 
 @sweeps.command("table")
-def sweeps_table(sweep_id: SweepId, *, everything: Everything = False) -> None:
+def sweeps_table(sweep_id: SweepId) -> None:
     """Print every combination with its figures over seeds, as far as cells have ended."""
     with connected() as client:
-        show_table(client.sweep_table(sweep_id), everything=everything)
+        show_table(client.sweep_table(sweep_id))
 
 
 @sweeps.command("watch")

@@ -226,9 +226,8 @@ def _of_left_out(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldErro
     if policy.exclude is not None and groups.exclude != policy.exclude:
         yield _fault(
             "/fairness/exclude",
-            f"differs from what {_POLICY} leaves out, and beside reports that leave it out would "
-            f"give it away; set it to {_json(policy.exclude)}, and name its attributes under "
-            "`sensitive`",
+            f"differs from what {_POLICY} leaves out; set it to {_json(policy.exclude)}, and name "
+            "its attributes under `sensitive`",
         )
 
 

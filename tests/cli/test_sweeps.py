@@ -39,7 +39,7 @@ def test_the_example_ends_in_a_table(call, example, service):
     assert text.endswith(f"page: {service.url}/sweeps/{id_}")
     assert id_ in {one["id"] for one in _listed(call)}
     assert json.loads(call("api", "GET", f"sweeps/{id_}/table").stdout) == example["table"]
-    narrow = call("sweeps", "table", id_, "--all", COLUMNS="70").stdout
+    narrow = call("sweeps", "table", id_, COLUMNS="70").stdout
     assert max(map(len, narrow.splitlines())) <= 70
     for name in ("epsilon_max", "validation_loss", "[group]"):
         assert name in narrow

@@ -74,7 +74,7 @@ def declared_doubt(gate: Gate, report: Report) -> str | None:
             "trust the trainer"
         )
     if (alarm := (report.get("tests") or {}).get("alarm")) is not None:
-        return f"{alarm_words('canaries', Alarm.model_validate(alarm))}"
+        return alarm_words("canaries", Alarm.model_validate(alarm))
     found = report.get("contradictions")
     if found:
         return f"what the trainer declares contradicts itself: {found[0]}"

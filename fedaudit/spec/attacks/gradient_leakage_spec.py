@@ -100,30 +100,26 @@ class GradientLeakageSpec(AttackPart):
             yield refuse_at(
                 "/training/local/"
                 + ("momentum" if attacked.training.local.momentum else "optimiser"),
-                "gradient-leakage inverts steps of plain gradient descent, and its failure would "
-                f"say nothing of {attacked.training.local.words}; use `sgd` without momentum, or "
+                "gradient-leakage inverts plain gradient descent; use `sgd` without momentum, or "
                 "leave the attack out",
             )
         if not attacked.federation.traits.images:
             yield refuse_at(
                 f"{pointer}/kind",
-                "reconstructs images, and the rows of "
-                f"{attacked.federation.source} are none; leave the attack to `images` and "
-                "`femnist`",
+                f"the rows of {attacked.federation.source} are no images; leave the attack to "
+                "`images` and `femnist`",
             )
         if not attacked.training.compares_classes:
             yield refuse_at(
                 "/training/loss",
-                "gradient-leakage knows the gradients of a cross-entropy alone, and its failure "
-                f"would say nothing of {attacked.training.loss}; use `cross-entropy`, or leave the "
-                "attack out",
+                "gradient-leakage knows the gradients of `cross-entropy` alone; use it, or leave "
+                "the attack out",
             )
         if attacked.privacy.mechanism not in ("laplace-l2", "none"):
             yield refuse_at(
                 f"{pointer}/kind",
-                "adds the noise of `laplace-l2` to clients' updates at each noise multiplier, and "
-                f"this run is protected by {attacked.privacy.mechanism}; leave the attack to runs "
-                "with `laplace-l2` or `none`",
+                f"adds the noise of `laplace-l2`, which {attacked.privacy.mechanism} is not; leave "
+                "the attack to runs with `laplace-l2` or `none`",
             )
         yield from self._check_network(attacked, pointer)
 

@@ -56,9 +56,8 @@ class MembershipSpec(AttackPart):
                 if self.shadows is None or self.shadows < LEAST_SHADOWS:
                     yield refuse_at(
                         at,
-                        f"a likelihood ratio needs {LEAST_SHADOWS} shadow runs or more (256 is "
-                        "usual), as each record is in about half of them; ask for more, or choose "
-                        "the method `threshold`, which needs none",
+                        f"a likelihood ratio needs shadow runs: ask for at least {LEAST_SHADOWS} "
+                        "(256 is usual), or choose the method `threshold`, which needs none",
                     )
             case "relative":
                 pass  # retired
