@@ -12,7 +12,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import renumbered
+from fedaudit.arrays import finite, renumbered
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out, scored_rows, split_clients, training_clients
@@ -245,10 +245,9 @@ class RecordTable:
             part = slice(start, start + _LINES_AT_ONCE)
             columns = [names[self.client[part]], self.row[part] + 1]
             columns += [self.budget[part], self.rate[part], self.left_out[part]]
-            for values in self.spent.values():
-                own = values[part]
-                columns.append(np.where(np.isfinite(own), own.astype(object), None))
-            table.writerows(zip(*(column.tolist() for column in columns), strict=True))
+            lists = [column.tolist() for column in columns]
+            lists += [list(map(finite, values[part])) for values in self.spent.values()]
+            table.writerows(zip(*lists, strict=True))
             yield text.getvalue().encode()
             text.seek(0)
             text.truncate()
