@@ -52,11 +52,7 @@ class Feature(SpecPart):
 
     def faults(self) -> Refusals:
         if (self.kind == "categorical") != (self.categories is not None):
-            yield refuse(
-                "a categorical feature declares its `categories`"
-                if self.kind == "categorical"
-                else "`categories` belong to a feature of kind `categorical`"
-            )
+            yield refuse("`categories` go with the kind `categorical`: give both, or neither")
         if self.categories and len(set(self.categories)) != len(self.categories):
             yield refuse("`categories` names a value twice")
         if (self.missing == "constant") != (self.fill is not None):
