@@ -23,12 +23,8 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out_rows, split_clients
-from fedaudit.runs.proposed_experiment import (
-    DeclaredFacts,
-    ProposalAim,
-    ProposedExperiment,
-    propose_experiment,
-)
+from fedaudit.runs.declared_facts import DeclaredFacts, shown_facts
+from fedaudit.runs.proposed_experiment import ProposalAim, ProposedExperiment, propose_experiment
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 
@@ -142,17 +138,11 @@ TABLES: dict[str, Source] = {
 def facts_of(name: str, source: Source, data: Path) -> DeclaredFacts:
     """What a service would know of the table."""
     federation = load_federation(_plain(source), sources_dir=data)
-    shown = profile(federation)
     return DeclaredFacts(
         federation_id="0" * 8 + "-0000-0000-0000-" + "0" * 12,
         name=name,
         registration={"federation": source, "fairness": {}},
-        clients=shown["clients"],
-        rows=shown["rows"],
-        median_rows=shown["rows_per_client"]["median"],
-        most_rows=shown["rows_per_client"]["maximum"],
-        features=len(shown["features"]),
-        classes=len(shown["classes"]),
+        **shown_facts(profile(federation)),
     )
 
 

@@ -312,8 +312,8 @@ class RunLoop:
             is_cancelled=is_cancelled,
         )
         audit = self._audits.audits.get(experiment.id)
-        attacked = AttackedRun(experiment.run, result, self._context.device, audit=audit)
-        return list(carry_out(attacked, watch=watch))
+        attacked = AttackedRun(experiment.run, result, self._context.device)
+        return list(carry_out(attacked, watch=watch, audit=audit))
 
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""

@@ -69,15 +69,19 @@ def decode_json(body: bytes) -> Any:
             parse_float=_finite,
             object_pairs_hook=_distinct,
         )
+        # Only an escape can be half of a pair; without so many brackets nothing is nested too deep.
+        if b"\\u" in body:
+            json.dumps(value, ensure_ascii=False).encode()
+        if body.count(b"[") + body.count(b"{") >= _DEEPEST:
+            _refuse_deeper(value, _DEEPEST)
     except UnicodeDecodeError:
         raise invalid("", "is not UTF-8") from None
+    except UnicodeEncodeError:
+        raise invalid("", "holds half of a surrogate pair, which is no character") from None
     except RecursionError:
-        raise _too_deep() from None
+        raise invalid("", f"is nested more than {_DEEPEST} levels deep") from None
     except ValueError as error:
         raise invalid("", f"is not JSON: {error}") from None
-    # Without so many brackets nothing is nested too deep; only an escape can be half of a pair.
-    if b"\\u" in body or body.count(b"[") + body.count(b"{") >= _DEEPEST:
-        _check(value)
     return value
 
 
@@ -107,27 +111,10 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _check(value: Any) -> None:
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > _DEEPEST:
-            raise _too_deep()
-        inner: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                inner += item.keys()
-                inner += item.values()
-            elif isinstance(item, list):
-                inner += item
-            elif isinstance(item, str):
-                try:
-                    item.encode("utf-8")
-                except UnicodeEncodeError:
-                    message = "holds half of a surrogate pair, which is no character"
-                    raise invalid("", message) from None
-        level = inner
-
-
-def _too_deep() -> ProblemError:
-    return invalid("", f"is nested more than {_DEEPEST} levels deep")
+def _refuse_deeper(value: Any, levels: int) -> None:
+    """Raises RecursionError for more levels; a text or number is one."""
+    if not levels:
+        raise RecursionError
+    inner = value.values() if isinstance(value, dict) else value
+    for item in inner if isinstance(value, dict | list) else ():
+        _refuse_deeper(item, levels - 1)

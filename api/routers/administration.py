@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from api.http.answers import SmallInteger, earlier_name, key_type
 from api.http.problems import conflict, invalid, not_found, unavailable
 from api.openapi import Router, located, problems
-from api.schemas.base import PageQuery
+from api.schemas.base import PageQuery, of_row
 from api.schemas.people import (
     AuditEntryBody,
     AuditLogPage,
@@ -42,6 +42,7 @@ from infrastructure.outbound import AddressRefusedError, check_url
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
 from models.identifiers import is_id
+from models.person import Person
 from models.repositories import (
     AnnouncementRepository,
     ApiKeyRepository,
@@ -62,7 +63,7 @@ def list_api_keys(call: Administrator) -> KeyList:
     """Every key of the project, without its secret."""
     with call.reading() as session:
         keys = ApiKeyRepository(session).list(call.project_id)
-    return KeyList(items=[KeyBody.of(key) for key in keys], next_cursor=None)
+    return KeyList(items=[of_row(KeyBody, key) for key in keys], next_cursor=None)
 
 
 @keys_router.post("/api-keys", status_code=201)
@@ -73,13 +74,13 @@ def create_api_key(call: Administrator, asked: KeyRequest) -> KeyWithSecretBody:
             project_id=call.project_id,
             name=asked.name,
             scopes=list(dict.fromkeys(asked.scopes)),
-            person=None if asked.person is None else asked.person.stored(),
+            person=None if asked.person is None else Person(**asked.person.model_dump()),
             created_by=call.caller.actor,
         )
         person = None if key.person is None else key.person["name"]
         about = {"name": key.name, "scopes": list(key.scopes), "person": person}
         note(session, call.caller, "key.created", key.id, **about)
-    return KeyWithSecretBody(**KeyBody.of(key).model_dump(), key=plain)
+    return of_row(KeyWithSecretBody, key, key=plain)
 
 
 def _earlier_rotation(response: Response) -> None:
@@ -110,7 +111,7 @@ def rotate_api_key(
             "key in force",
         )
         note(session, call.caller, "key.rotated", key_id, overlap_seconds=seconds)
-    return KeyWithSecretBody(**KeyBody.of(key).model_dump(), key=plain)
+    return of_row(KeyWithSecretBody, key, key=plain)
 
 
 @keys_router.delete("/api-keys/{key_id}", status_code=204)
@@ -195,7 +196,7 @@ def list_signing_keys(call: ReportsReader) -> SigningKeyList:
     """
     with call.reading() as session:
         keys = SigningKeyRepository(session).list()
-    return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys], next_cursor=None)
+    return SigningKeyList(items=[of_row(SigningKeyBody, key) for key in keys], next_cursor=None)
 
 
 router = Router(prefix="/webhooks", tags=["webhooks"])

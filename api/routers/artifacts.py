@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from api.http.bodies import broke_off, media_type
 from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.openapi import BINARY, Router, located, problems
-from api.schemas.base import PageQuery
+from api.schemas.base import PageQuery, of_row
 from api.schemas.experiments import (
     ArtifactBody,
     ArtifactPage,
@@ -92,8 +92,9 @@ def list_artifacts(call: ExperimentsReader, parameters: PageQuery) -> ArtifactPa
             found = []
             for row in rows:
                 users = uses.get(row.sha256, ())
-                shown = [ArtifactUser.of(one) for one in users[:_USERS_SHOWN]]
-                found.append(ListedArtifact.of(row, id=row.sha256, uses=len(users), used_by=shown))
+                shown = [of_row(ArtifactUser, one) for one in users[:_USERS_SHOWN]]
+                made = {"id": row.sha256, "uses": len(users), "used_by": shown}
+                found.append(of_row(ListedArtifact, row, **made))
             return found
 
         return list_page(ArtifactPage, "artifacts", parameters, artifacts.list, bodies)

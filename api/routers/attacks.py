@@ -74,7 +74,6 @@ _FILE_TYPE = "application/octet-stream"
 _FILE = contents("The file.", _FILE_TYPE, BINARY, 410)
 _NO_FILES = "the attack left none"
 _NOT_READABLE = "files of attacks are read with the scope ledger:read"
-_MOST = 1000
 
 
 @router.post(
@@ -270,11 +269,11 @@ def _queued(
     with call.writing() as session:
         _hold_data(session, experiment, spec)
         later = LaterAttacksRepository(session, call.project_id)
-        number = later.next_number(LaterAttacks, experiment_id)
         if (before := idempotency.earlier(session, call.caller)) is not None:
             # The same request came twice at once, and the other one was first.
             return _earlier(session, call.caller, experiment_id, before)
-        _refuse_open(later, experiment_id, number)
+        _refuse_open(later, experiment_id)
+        number = later.next_number(LaterAttacks, experiment_id)
         if draws_in_secret(cell):
             _refuse_without_model(session, experiment, report, spec)
         budgets = call.budgets(session)
@@ -361,7 +360,7 @@ def _not_again(why: str) -> ProblemError:
     return conflict(f"the data of this experiment cannot be used for attacks any more: {why}")
 
 
-def _refuse_open(later: LaterAttacksRepository, experiment_id: str, number: int) -> None:
+def _refuse_open(later: LaterAttacksRepository, experiment_id: str) -> None:
     """One request after the other, so that each is judged beside all before it."""
     for row in (row for row in later.list(experiment_id) if row.status in OPEN):
         raise conflict(
@@ -369,8 +368,6 @@ def _refuse_open(later: LaterAttacksRepository, experiment_id: str, number: int)
             "end, or cancel it",
             attacks_id=row.id,
         )
-    if number > _MOST:
-        raise conflict(f"the experiment was attacked {_MOST} times already")
 
 
 def _refuse_without_model(

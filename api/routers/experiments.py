@@ -1,7 +1,7 @@
 """Submit, find and end experiments, and follow their events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -9,7 +9,6 @@ from typing import Annotated
 import orjson
 from fastapi import Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
@@ -177,11 +176,9 @@ class EventLog:
     """The events of one experiment, read in batches by short transactions."""
 
     resources: Resources
-    project_id: str
     experiment_id: str
-    in_force: Callable[[Session], bool]
-    """Whether the reader may still read; checked with every batch, because a stream can outlive a
-    key that is revoked or a session that ends."""
+    caller: Caller
+    """Checked with every batch: a stream can outlive a key that is revoked, or a session."""
 
     async def follow(self, last_event_id: int) -> AsyncIterator[ServerSentEvent]:
         """The events above a number, until the experiment or the reader's permission has ended. The
@@ -201,11 +198,11 @@ class EventLog:
         """Events above a number, and whether the experiment had ended before they were read. In
         that order nothing is missed: the last event is stored together with the end."""
         with self.resources.database.read() as session:
-            if not self.in_force(session):
+            if not self.caller.is_in_force(session):
                 return [], True
-            row = ExperimentRepository(session, self.project_id).get(self.experiment_id)
+            row = ExperimentRepository(session, self.caller.project_id).get(self.experiment_id)
             ended = row is None or row.status in ENDED
-            events = EventRepository(session, self.project_id)
+            events = EventRepository(session, self.caller.project_id)
             return events.after(self.experiment_id, sequence, _BATCH), ended
 
 
@@ -219,8 +216,7 @@ def _message(event: Event) -> ServerSentEvent:
 def _event_log(experiment_id: str, call: ExperimentsReader) -> EventLog:
     with call.reading() as session:
         found = find_experiment(session, call.caller, experiment_id)
-    in_force = call.caller.is_in_force
-    return EventLog(call.resources, call.project_id, found.id, in_force=in_force)
+    return EventLog(call.resources, found.id, call.caller)
 
 
 async def _place(call: ExperimentsReader) -> AsyncIterator[None]:

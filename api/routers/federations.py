@@ -13,7 +13,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from api.http.bodies import JsonBody, decode_json, media_type, read_value
 from api.http.problems import conflict
 from api.openapi import Router, located, problems, request_body, upload_body
-from api.schemas.base import IdempotencyHeader, PageQuery
+from api.schemas.base import IdempotencyHeader, PageQuery, of_row
 from api.schemas.experiments import ProjectionBody
 from api.schemas.federations import (
     BudgetList,
@@ -57,7 +57,7 @@ from models.identifiers import new_id
 from models.repositories import FederationRepository
 from models.repositories.webhooks import announcing_low
 from models.tables.federations import Federation
-from models.values import Budget, FederationStatus
+from models.values import Budget
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import SourceFile
@@ -71,14 +71,6 @@ class _FederationId(StringConvertor):
 
 register_url_convertor("federation", _FederationId())
 router = Router(prefix="/federations", tags=["federations"])
-
-_NO_PROFILE: dict[FederationStatus, str] = {
-    "ready": "the federation has no profile; register its file",
-    "profiling": "the federation is still being profiled",
-    "rejected": "the federation was rejected, for `errors`",
-    "deleted": "the federation was deleted, and its profile with it",
-    "erased": "the federation was erased, and its profile with it",
-}
 
 
 @router.post(
@@ -162,7 +154,8 @@ def get_profile(federation_id: str, call: FederationsReader) -> ShownProfile:
     if found.status != "ready" or profile is None:
         faults = found.reasons or []
         errors = [FieldError(one["pointer"], one["message"]) for one in faults]
-        raise conflict(_NO_PROFILE[found.status], errors=errors, reasons=faults)
+        why = f"the federation is {found.status} without a profile; wait, or register its file"
+        raise conflict(why, errors=errors, reasons=faults)
     return profile
 
 
@@ -265,9 +258,8 @@ def set_disclosure(federation_id: str, call: FederationsWriter, value: JsonBody)
 
 
 def _disclosure(call: Call, row: Federation) -> DisclosureBody:
-    return DisclosureBody.of(
-        policy_of(row), floor=floor_of(call.resources.settings), set_at=row.disclosure_set_at
-    )
+    floor, set_at = floor_of(call.resources.settings), row.disclosure_set_at
+    return of_row(DisclosureBody, policy_of(row), floor=floor, set_at=set_at)
 
 
 @router.post("/proposals", responses=problems(404, 409))
@@ -343,7 +335,7 @@ async def propose_experiment(
         found = proposal_for(call, row, aim)
         return SpecProposalBody(
             spec=found.spec,
-            reasons=[ReasonBody.of(one) for one in found.reasons],
+            reasons=[of_row(ReasonBody, one) for one in found.reasons],
             projection=ProjectionBody(**vars(found.projection)),
             expected_useful=found.expected_useful,
             needs=found.needs,

@@ -35,15 +35,6 @@ def of_row(body: type[_Shown], row: object, **made: Any) -> _Shown:
     return body.model_validate({name: getattr(row, name) for name in stored} | made)
 
 
-class RowBody(BaseModel):
-    """The body of a stored row."""
-
-    @classmethod
-    def of(cls, row: object, **made: Any) -> Self:
-        """The body of a row, as `of_row` makes it."""
-        return of_row(cls, row, **made)
-
-
 Item = TypeVar("Item")
 
 

@@ -5,16 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.schemas.base import (
-    Body,
-    FigureFilters,
-    Page,
-    Parameters,
-    Reasons,
-    RowBody,
-    UtcTime,
-    with_bounds,
-)
+from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, UtcTime, with_bounds
 from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.reports.later import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
@@ -320,7 +311,7 @@ class ArtifactBody(BaseModel):
     tensors: list[TensorBody]
 
 
-class ArtifactUser(RowBody):
+class ArtifactUser(BaseModel):
     """An experiment that starts from a file of parameters."""
 
     id: str
@@ -328,7 +319,7 @@ class ArtifactUser(RowBody):
     status: str
 
 
-class ListedArtifact(RowBody):
+class ListedArtifact(BaseModel):
     """A file of parameters in the project's list."""
 
     id: str

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 from api.http.problems import ProblemFault
-from api.schemas.base import Body, Page, PageParameters, Reasons, RowBody, of_row
+from api.schemas.base import Body, Page, PageParameters, Reasons, of_row
 from api.schemas.experiments import ProjectionBody
 from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.ledger.statements import what_remains
@@ -236,7 +236,7 @@ class SpecProposalRequest(Body):
         return self
 
 
-class ReasonBody(RowBody):
+class ReasonBody(BaseModel):
     """Why a field says what it says."""
 
     pointer: str
@@ -251,8 +251,8 @@ class SpecProposalBody(BaseModel):
     reasons: list[ReasonBody]
     projection: ProjectionBody
     expected_useful: bool
-    """Whether the model is expected to be better than a constant, by a rule of thumb for outcomes
-    that are not rare: none is looked at."""
+    """Whether the model is expected to be better than a constant, by a rule of thumb; of classes
+    whose share the profile does not show, if none is rare."""
     needs: str | None
     """What would make a useful model of it; null where one is expected."""
 
@@ -263,13 +263,6 @@ class DisclosureBody(DisclosurePolicy):
     floor: DisclosureFloor
     set_at: datetime | None
     """When it was changed last; null where no one ever set one."""
-
-    @classmethod
-    def of(
-        cls, policy: DisclosurePolicy, *, floor: DisclosureFloor, set_at: datetime | None
-    ) -> Self:
-        """The body of a policy."""
-        return of_row(cls, policy, floor=floor, set_at=set_at)
 
 
 class ErasureRequest(Body):
@@ -424,19 +417,11 @@ class BudgetBody(BaseModel):
         )
 
 
-_OTHER_FIGURE: dict[CostFigure, str] = {
-    "epsilon": "its cost is counted as leakage, another figure that cannot be added",
-    "leakage": "its cost is counted as an epsilon, another figure that cannot be added",
-    "log_ratio": "the theorem has no sum for it: that needs laplace-l2 with a fixed radius and a "
-    "clip",
-}
-"""Why a cost is not counted as the budget's figure."""
-
-
 def _why(budget: Budget, gap: Gap) -> str:
     words: dict[Gap, str] = {
         "unbounded": "nothing bounds what it reveals, without noise that is counted",
-        "other-figure": _OTHER_FIGURE[budget.figure],
+        "other-figure": "its cost is counted as another figure, which cannot be added; a log_ratio "
+        "needs laplace-l2 with a fixed radius and a clip",
         "simulated": "its noise was simulated from its seed, so what it published is protected by "
         "nothing, and it is in the simulation book",
         "profile": "profiles of the data were published, exact and without noise",

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator
 
-from api.schemas.base import Body, Page, PageParameters, Parameters, RowBody, UtcTime, of_row
+from api.schemas.base import Body, Page, PageParameters, Parameters, UtcTime, of_row
 from fedaudit.ledger.statements import Concern, Decision
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text, stands_for
 from infrastructure.outbound import MAX_URL_CHARACTERS
-from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
+from models.person import MAX_CHARACTERS, mail_address, tidy_line, tidy_paragraphs
 from models.tables.accounts import AuditEntry, WebhookDelivery, WebhookEndpoint
 from models.tables.experiments import SignOff
 from models.vocabulary import (
@@ -65,10 +65,6 @@ class PersonRequest(Body):
     email: Address | None = None
     role: Line | None = None
 
-    def stored(self) -> Person:
-        """The person as it is kept."""
-        return Person(self.name, email=self.email, role=self.role)
-
 
 class ActorBody(BaseModel):
     """Who did something: the key, and its person as named at that time by its administrator."""
@@ -79,7 +75,7 @@ class ActorBody(BaseModel):
     """Null for a key that names no one."""
 
 
-class ChangeBody(RowBody):
+class ChangeBody(BaseModel):
     """One change of what is set."""
 
     setting: Literal["budget", "disclosure", "simulation"]
@@ -96,7 +92,7 @@ class ChangePage(Page[ChangeBody]):
 _DAY = 86400
 
 
-class KeyBody(RowBody):
+class KeyBody(BaseModel):
     """A key without its secret."""
 
     id: str

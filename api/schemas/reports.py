@@ -13,7 +13,6 @@ from api.schemas.base import (
     Page,
     Parameters,
     Reasons,
-    RowBody,
     UtcTime,
     of_row,
     with_bounds,
@@ -244,7 +243,7 @@ class AuditVerification(CheckedReport):
     """What no check can say, since the rows are not kept with the report."""
 
 
-class SigningKeyBody(RowBody):
+class SigningKeyBody(BaseModel):
     """One key."""
 
     key_id: str

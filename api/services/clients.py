@@ -67,11 +67,11 @@ def client_lines(
         len(names),
         quantiles,
         shared=shared_reasons(lines),
-        rounding=rounding_words(report.document),
+        rounding=_rounding_words(report.document),
     )
 
 
-def rounding_words(report: Mapping[str, Any]) -> str:
+def _rounding_words(report: Mapping[str, Any]) -> str:
     """What is to be said beside exact figures where a report's rates are of rounded counts; else
     ''."""
     base = (report["spec"]["fairness"].get("rounding") or {}).get("base", 1)

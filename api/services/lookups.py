@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from api.http.answers import decode_cursor, encode_cursor
 from api.http.problems import ProblemError, conflict, not_found
-from api.schemas.base import PageParameters
+from api.schemas.base import PageParameters, of_row
 from api.schemas.people import ChangeBody, ChangePage
 from api.shared.security import Call, Caller
 from fedaudit.reports.later import judged_later
@@ -221,5 +221,5 @@ def change_page(
 ) -> ChangePage:
     """The changes of one federation's settings by the caller's project, newest first."""
     changes = partial(SettingChangeRepository(session, caller.project_id).list, federation_id)
-    bodies = partial(map, ChangeBody.of)
+    bodies = partial(map, partial(of_row, ChangeBody))
     return list_page(ChangePage, f"changes:federation:{federation_id}", parameters, changes, bodies)

@@ -19,12 +19,8 @@ from api.services.uploads import ArrivedFile
 from api.shared.data_faults import shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Call, refuse_over_stored
-from fedaudit.runs.proposed_experiment import (
-    DeclaredFacts,
-    ProposalAim,
-    ProposedExperiment,
-    propose_experiment,
-)
+from fedaudit.runs.declared_facts import DeclaredFacts, shown_facts
+from fedaudit.runs.proposed_experiment import ProposalAim, ProposedExperiment, propose_experiment
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
 from fedaudit.stored import CostFigure
@@ -52,12 +48,7 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
             federation_id=row.id,
             name=row.name,
             registration=row.registration,
-            clients=profile["clients"],
-            rows=profile["rows"],
-            median_rows=profile.get("rows_per_client", {}).get("median"),
-            most_rows=profile.get("rows_per_client", {}).get("maximum"),
-            features=len(profile["features"]),
-            classes=len(profile.get("classes") or ()),
+            **shown_facts(profile),
             policy=policy_of(row),
             floor=floor_of(call.resources.settings),
             may_simulate=row.simulation == "allowed",

@@ -22,7 +22,6 @@ from infrastructure.storage import StorageWriter
 _GZIP = b"\x1f\x8b"
 _WITH_GZIP_HEADER = 16 + zlib.MAX_WBITS
 _BLOCK = 2**20
-_MAX_HEADERS_BYTES = 16 * 2**10
 _MAX_BOUNDARY_LENGTH = 70
 """RFC 2046, section 5.1.1."""
 _MAX_NAME_LENGTH = 200
@@ -105,7 +104,7 @@ class Part:
 
 class FormReader:
     """Takes a multipart/form-data body (RFC 7578) in chunks of any size. Raises ProblemError for a
-    malformed body."""
+    malformed body, also where the headers of a part are longer than the parser takes."""
 
     def __init__(self, content_type: str, handler: "IncomingFile[Any]") -> None:
         """`content_type`: the header, with its boundary."""
@@ -118,7 +117,6 @@ class FormReader:
         self._complete = False
         self._field = self._value = b""
         self._headers: dict[str, bytes] = {}
-        self._header_bytes = 0
         self._parser = MultipartParser(
             boundary,
             {
@@ -145,14 +143,12 @@ class FormReader:
             raise invalid("", "breaks off before its closing boundary; send it again")
 
     def _on_part_begin(self) -> None:
-        self._headers, self._header_bytes = {}, 0
+        self._headers = {}
 
     def _on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._count(end - start)
         self._field += data[start:end]
 
     def _on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._count(end - start)
         self._value += data[start:end]
 
     def _on_header_end(self) -> None:
@@ -175,12 +171,6 @@ class FormReader:
 
     def _on_end(self) -> None:
         self._complete = True
-
-    def _count(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > _MAX_HEADERS_BYTES:
-            detail = f"a part has more than {_MAX_HEADERS_BYTES} bytes of headers"
-            raise ProblemError(413, "payload-too-large", detail)
 
 
 @dataclass(frozen=True)

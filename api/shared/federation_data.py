@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import MayRead, Upload
 
 _POINTER = "/federation/id"
-_NOT_READY: dict[Literal["profiling", "rejected", "deleted", "erased"], str] = {
-    "profiling": "is still being profiled; try again when its status is `ready`",
-    "rejected": "was rejected, for the reasons that it shows; upload it with another registration",
-    "deleted": "was deleted; upload the file again",
-    "erased": "was erased; who may use these data again registers them again",
-}
 
 
 @dataclass(frozen=True)
@@ -92,13 +86,9 @@ def usable(found: Federation | None) -> Federation:
     one. Raises InvalidInputError."""
     if found is None:
         raise _unusable("is no federation of this project; list them with GET /v1/federations")
-    match found.status:
-        case "ready":
-            return found
-        case "profiling" | "rejected" | "deleted" | "erased" as status:
-            raise _unusable(_NOT_READY[status])
-        case _:
-            assert_never(found.status)
+    if found.status != "ready":
+        raise _unusable(f"is {found.status}; wait for its profile, or register its data again")
+    return found
 
 
 def refuse_erased(known: Federation) -> None:
@@ -123,10 +113,9 @@ class FederationCache:
     """Loads what plans need of federations: of tables no features. How many at a time is up to the
     callers, of whom a project has one."""
 
-    def __init__(self, sources_dir: Path | None, settings: Settings | None = None) -> None:
-        """`settings`: of the room that data may take; None for the defaults."""
-        self._sources_dir = sources_dir
-        self._settings = settings
+    def __init__(self, settings: Settings) -> None:
+        self._sources_dir, self._scratch_dir = settings.sources_dir, settings.scratch_dir
+        self._largest = settings.max_data_memory_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], LoadedFederation] = OrderedDict()
 
@@ -139,9 +128,7 @@ class FederationCache:
         from fedaudit.federations.reading.source_files import DataRoom, Files
 
         def loaded() -> "LoadedFederation":
-            room, settings = DataRoom(), self._settings
-            if settings is not None:
-                room = DataRoom(settings.max_data_memory_bytes, settings.scratch_dir)
+            room = DataRoom(self._largest, self._scratch_dir)
             return outline_federation(
                 spec, files=Files(self._sources_dir, uploads.open, uploads.may_read, room)
             )

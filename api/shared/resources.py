@@ -46,7 +46,7 @@ class Resources:
         self.identities = Identities(settings, self.database)
         """People who sign in elsewhere."""
         self.storage = Storage(settings.storage_url)
-        self.federations = FederationCache(settings.sources_dir, settings)
+        self.federations = FederationCache(settings)
         self.loads = LoadPool(threads=settings.load_threads)
         """Where data are loaded and costs are planned."""
         self.printer = PagePrinter()

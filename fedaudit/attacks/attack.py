@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.privacy.lower_bounds.e_values import (
@@ -40,8 +40,6 @@ class AttackedRun:
     device: str
     before: tuple[EValue, ...] = ()
     """The e-values of the attacks on it before this one."""
-    audit: "FollowedCanaries | None" = None
-    """The canaries that were followed beside its training."""
 
     def weigh(self, e_value: float, basis: EvidenceBasis) -> "Weighed":
         """What an attack adds to the evidence against the run. With simulated noise all attacks
@@ -78,16 +76,6 @@ class AttackOutcome:
     """What the report prints: nothing that suppression hides."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Confidential figures and pictures by file name, as `scores.csv`."""
-
-
-class FollowedCanaries(Protocol):
-    """An attack by canaries that began beside the run's training."""
-
-    def play(self, until: int | None = None, *, progress: Progress) -> None:
-        """Trains their companion up to the round `until`, or to its end."""
-
-    def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
-        """What they show once the companion has ended."""
 
 
 def weigh(e_value: float, basis: EvidenceBasis, *, before: Sequence[EValue] = ()) -> Weighed:
@@ -177,19 +165,15 @@ def repeat_run(
 
 
 def _compare(run: Run, result: FinalResult, recorded: RecordedRun, *, found: str) -> None:
-    if found != recorded.ledger_hash:
-        raise NotRepeatedError(
-            f"its ledger hash is {recorded.ledger_hash}, and that of its repeat {found}"
-        )
-    if run.ledger.head.hex() != recorded.chain_head:
-        raise NotRepeatedError("its ledger puts uploads into other clusters than its repeat does")
-    if (result.rounds, result.best_round) != (recorded.rounds, recorded.best_round):
-        raise NotRepeatedError(
-            f"its best round was {recorded.best_round} of {recorded.rounds}, and in its repeat "
-            f"{result.best_round} of {result.rounds}"
-        )
+    both: dict[str, tuple[object, object]] = {
+        "ledger hash": (recorded.ledger_hash, found),
+        "head of the chain": (recorded.chain_head, run.ledger.head.hex()),
+        "number of rounds": (recorded.rounds, result.rounds),
+        "best round": (recorded.best_round, result.best_round),
+    }
     loss = recorded.validation_loss
     if loss is not None and not math.isclose(result.validation_loss, loss, rel_tol=_LOSS_TOLERANCE):
-        raise NotRepeatedError(
-            f"its validation loss was {loss!r}, and that of its repeat {result.validation_loss!r}"
-        )
+        both["validation loss"] = loss, result.validation_loss
+    for name, (before, now) in both.items():
+        if before != now:
+            raise NotRepeatedError(f"its {name} is {before}, and that of its repeat {now}")

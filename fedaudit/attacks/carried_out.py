@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
-from fedaudit.attacks.canaries.canary_attack import attack_by_canaries
+from fedaudit.attacks.canaries.canary_attack import CanaryAudit, attack_by_canaries
 from fedaudit.attacks.client_inference import attack_client_inference
 from fedaudit.attacks.cluster_membership import attack_cluster_membership
 from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gradient_leakage
@@ -24,12 +24,14 @@ from fedaudit.training.base.rounds import has_diverged
 log = logging.getLogger(__name__)
 
 
-def execute(spec: AttackSpec, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
+def execute(
+    spec: AttackSpec, attacked: AttackedRun, *, audit: CanaryAudit | None, progress: Progress
+) -> AttackOutcome:
     """Attacks the run as a spec asks for it, with random numbers from `source_of` under purposes of
-    this kind alone."""
+    this kind alone. `audit`: the canaries that were followed beside its training."""
     match spec:
         case CanariesSpec():
-            return attack_by_canaries(spec, attacked, progress=progress)
+            return attack_by_canaries(spec, attacked, audit=audit, progress=progress)
         case MembershipSpec():
             return attack_membership(spec, attacked, progress=progress)
         case GradientLeakageSpec():
@@ -56,11 +58,14 @@ class AttackWatch:
         """It has ended or failed."""
 
 
-def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> Iterator[AttackOutcome]:
+def carry_out(
+    attacked: AttackedRun, *, watch: AttackWatch, audit: CanaryAudit | None = None
+) -> Iterator[AttackOutcome]:
     """What each attack of the run's spec found, in their order, as soon as it has ended.
 
-    None is tried if training diverged. Raises what `watch` raised. An attack that fails otherwise
-    is `not-done`, with the kind of error as its reason: the error's own words may quote data.
+    None is tried if training diverged. `audit` as in `execute`. Raises what `watch` raised. An
+    attack that fails otherwise is `not-done`, with the kind of error as its reason: the error's own
+    words may quote data.
     """
     attacks = attacked.run.spec.attacks
     if has_diverged(attacked.result.stopped_by):
@@ -69,7 +74,7 @@ def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> Iterator[AttackOu
     for position, spec in enumerate(attacks):
         reason = watch.begin(position, spec)
         if reason is None:
-            outcome = _carry_out(attacked, spec, position, watch)
+            outcome = _carry_out(attacked, spec, position, watch, audit)
         else:
             outcome = not_done(spec, reason)
         watch.end(position, outcome.section)
@@ -95,7 +100,11 @@ def not_done(spec: AttackSpec, reason: str) -> AttackOutcome:
 
 
 def _carry_out(
-    attacked: AttackedRun, spec: AttackSpec, position: int, watch: AttackWatch
+    attacked: AttackedRun,
+    spec: AttackSpec,
+    position: int,
+    watch: AttackWatch,
+    audit: CanaryAudit | None,
 ) -> AttackOutcome:
     raised: list[BaseException] = []
 
@@ -108,7 +117,7 @@ def _carry_out(
 
     progress(0.0)
     try:
-        return execute(spec, attacked, progress=progress)
+        return execute(spec, attacked, audit=audit, progress=progress)
     except Exception as error:
         if raised:
             raise raised[0] from None

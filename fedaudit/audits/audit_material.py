@@ -17,7 +17,7 @@ from fedaudit.fairness.noised_counts import (
     ExactCounts,
     NoisedCounts,
     PublishedCounts,
-    RoundedCounts,
+    Rounder,
     digit_step,
     nearest,
     rounder_of,
@@ -77,7 +77,7 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
     match scored.published:
         case ExactCounts():
             found = [FairnessSection.model_validate(one) for one in checked["fairness"]]
-        case RoundedCounts():
+        case Rounder():
             found = fairness_sections(scored)
         case NoisedCounts():
             raise TypeError("an audit adds no noise to counts")
@@ -239,7 +239,7 @@ def _against_constant(rows: AuditedRows, client: Ints, *, clients: int) -> Const
     return replace(
         found,
         constant_loss=found.loss + found.decision_gain / found.rows,
-        gains={**found.gains, "loss": found.gains["accuracy"]},
+        shown_by_rows={**found.shown_by_rows, "loss": found.shown_by_rows["accuracy"]},
     )
 
 
@@ -264,9 +264,7 @@ def _published(rows: AuditedRows, key: bytes) -> PublishedCounts:
     if rows.contents:  # by every column: the same people in whichever file
         people = rows.by_contents(rows.contents[0])[0].population
         data = rows.contents[0].columns
-    return RoundedCounts(
-        rounder_of(people, rows.scored.favourable, base=base, key=key, data=data.encode())
-    )
+    return rounder_of(people, rows.scored.favourable, base=base, key=key, data=data.encode())
 
 
 def threshold_section(

@@ -386,9 +386,8 @@ def _truth(audit: AuditSpec, rows: TableRows) -> Levels:
     if count < 2:
         raise error_at(
             "/truth",
-            f"{audit.truth!r} is {levels.values[0]!r} in every row, so nothing can be said of "
-            "those to whom another outcome came about; audit rows with both outcomes, or name "
-            "another column",
+            f"{audit.truth!r} is {levels.values[0]!r} in every row; audit rows with both outcomes, "
+            "or name another column",
         )
     if count > MAX_CLASSES:
         raise error_at(
@@ -430,9 +429,8 @@ def _clients(audit: AuditSpec, rows: TableRows) -> tuple[Ints, int | None]:
     if count == len(rows) and count > 1:
         raise error_at(
             "/client_key",
-            f"{audit.client_key!r} is different in every one of the {count} rows, so it says of no "
-            "two rows that they belong together; name the column that identifies clients, or "
-            "leave this out",
+            f"{audit.client_key!r} is different in every one of the {count} rows; name the column "
+            "that identifies clients, or leave this out",
         )
     return levels.codes, count
 
@@ -512,9 +510,8 @@ def _by_threshold(
     if len(federation.classes) != 2:
         raise error_at(
             "/score",
-            f"a score decides between two outcomes, and {audit.truth!r} has "
-            f"{len(federation.classes)} ({listed_values(federation.classes)}); name a column of "
-            "predictions, or audit a truth with two outcomes",
+            f"a score decides between two outcomes, not {listed_values(federation.classes)}; name "
+            "a column of predictions, or audit another truth",
         )
     if audit.threshold is None:
         raise ValueError("a score comes with a threshold")
@@ -536,8 +533,7 @@ def _checked(rows: AuditedRows) -> AuditedRows:
     if max(largest.values()) < least:
         raise error_at(
             "/minimum_group_size",
-            f"no group of {listed(tuple(rows.audit.sensitive))} has {least} rows, so every group "
-            "would be suppressed; audit more rows, bring values into fewer groups (numbers by "
-            "`edges`), or ask for a smaller size where that is safe",
+            f"no group of {listed(tuple(rows.audit.sensitive))} has {least} rows; audit more rows, "
+            "or bring values into fewer groups (numbers by `edges`)",
         )
     return rows

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,6 @@ from fedaudit.cli.options import (
 from fedaudit.cli.output import (
     ExitCode,
     gate_exit,
-    json_text,
     progress_bars,
     say,
     show_warnings,
@@ -173,24 +171,12 @@ def export(
 
 
 @app.command()
-def model(
-    experiment_id: ExperimentId,
-    *,
-    out: Out = None,
-    layout: Annotated[
-        Path | None, typer.Option(help="Confidential: features, scales and classes, in order.")
-    ] = None,
-) -> None:
+def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
     """Write an experiment's trained hypotheses as safetensors.
 
     They may leave where a proven guarantee covers them and its noise was secret; see
     docs/models.md.
     """
-    if layout is not None:
-        with connected() as client, whole_file(layout) as file:
-            file.write(f"{json_text(client.model_layout(experiment_id))}\n".encode())
-    if out is None and layout is not None:
-        return
     if out is None and sys.stdout.isatty():
         raise usage_error("--out: name a file; safetensors is no text for a terminal")
     with connected() as client, whole_file(out) as file:

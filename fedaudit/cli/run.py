@@ -182,8 +182,8 @@ def _carry_out(played: _Played) -> "tuple[AttackOutcome, ...]":
     from fedaudit.attacks.attack import AttackedRun  # imports torch, which is there
     from fedaudit.attacks.carried_out import AttackWatch, carry_out
 
-    attacked = AttackedRun(played.run, played.result, played.device, audit=played.audit)
-    return tuple(carry_out(attacked, watch=AttackWatch()))
+    attacked = AttackedRun(played.run, played.result, played.device)
+    return tuple(carry_out(attacked, watch=AttackWatch(), audit=played.audit))
 
 
 def _report(

@@ -17,7 +17,6 @@ from fedaudit.cli.output import (
     say,
     show_warnings,
     standard_output,
-    usage_error,
     write_json,
     write_line,
 )
@@ -74,11 +73,11 @@ def show_costs(costs: Json, facts: Json) -> None:
         _item(f"Mind: {caution}")
 
 
-def show_table(table: Json, *, everything: bool = False) -> None:
+def show_table(table: Json) -> None:
     """Rows by combination, in as many tables as the terminal needs; then remarks."""
     found = cast("sweep_table.SweepTable", table)
     measured, rows = measured_figures(found), found["rows"]
-    shown = measured if everything else leading_figures(found, measured)
+    shown = leading_figures(found, measured)
     columns: dict[str, Cells] = {
         "row": [str(number) for number in range(1, len(rows) + 1)],
         **_values([row["values"] for row in rows], taken=found["figures"]),
@@ -98,7 +97,7 @@ def show_table(table: Json, *, everything: bool = False) -> None:
     for note in found["notes"]:
         _item(f"Mind: {note}")
     if left_out := len(measured) - len(shown):
-        _item(f"{left_out} more figures: fedaudit sweeps table ID --all")
+        _item(f"{left_out} more figures: fedaudit api GET sweeps/ID/table.csv")
 
 
 def _values(rows: Sequence[Mapping[str, Any]], *, taken: Collection[str] = ()) -> dict[str, Cells]:
@@ -140,16 +139,13 @@ app = typer.Typer()
 sweeps = typer.Typer(no_args_is_help=True)
 app.add_typer(sweeps, name="sweeps")
 SweepId = Annotated[str, typer.Argument(metavar="ID", help="The sweep's id.")]
-Everything = Annotated[
-    bool, typer.Option("--all", help="Every figure, and not only the leading ones.")
-]
 
 
 @sweeps.command("table")
-def sweeps_table(sweep_id: SweepId, *, everything: Everything = False) -> None:
+def sweeps_table(sweep_id: SweepId) -> None:
     """Print every combination with its figures over seeds, as far as cells have ended."""
     with connected() as client:
-        show_table(client.sweep_table(sweep_id), everything=everything)
+        show_table(client.sweep_table(sweep_id))
 
 
 @sweeps.command("watch")
@@ -211,12 +207,7 @@ def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
 
 def _checked(value: Any) -> SweepSpec:
     """Raises InvalidInputError with the faults of the sweep and of every cell that this machine can
-    tell, and CommandError for an experiment."""
-    if isinstance(value, dict) and "base" not in value and "federation" in value:
-        raise usage_error(
-            "this is one experiment: submit it with `fedaudit submit`, or put it below `base` and "
-            "say in `grid` what varies"
-        )
+    tell."""
     sweep = parse_sweep(value)
     if not any(waits_for_registration(cell.document) for cell in expand(sweep)):
         parse_cells(sweep, parse_spec)

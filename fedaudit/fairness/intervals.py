@@ -134,7 +134,7 @@ def rate_intervals(
     if not disclosure.rule.has_favourable_outcome:
         return dict.fromkeys(METRICS, Interval(None, None, NO_OUTCOME))
     clustered, totals = _shown_counts(client_counts, disclosure, published)
-    pairs = compared_pairs(disclosure)
+    pairs = compared_pairs(disclosure.shown, disclosure.reference)
     found, kept = {}, {}
     for name, metric in METRICS.items():
         rates = metric.family.rates
@@ -153,7 +153,7 @@ def intervals_by_group(
     a group is hidden or lacks the rate. No rates where no two groups are compared. Takes the
     parameters of `rate_intervals` and uses its design effects, which are wide enough for all pairs:
     so these intervals disclose nothing more about clients."""
-    pairs = compared_pairs(disclosure)
+    pairs = compared_pairs(disclosure.shown, disclosure.reference)
     if not disclosure.rule.has_favourable_outcome or not pairs.any():
         return {}
     clustered, totals = _shown_counts(client_counts, disclosure, published)
@@ -183,7 +183,7 @@ def score_intervals(
 ) -> dict[str, Interval]:
     """The interval of each of SCORE_METRICS, as `rate_intervals`."""
     disclosure.check(scores.rows.sum(axis=0))
-    pairs = compared_pairs(disclosure)
+    pairs = compared_pairs(disclosure.shown, disclosure.reference)
     own = np.stack([scores.loss, scores.rows], axis=-1)[:, disclosure.shown]
     limits = mean_limits(Clustered(own), _FIRST, _SECOND, share=_share_of_each(pairs, level, 1))
     if root_mean:
@@ -207,7 +207,7 @@ def accuracy_interval(
     accuracies are computed from, where these are not the clients' sums."""
     if scores.correct is None:
         return Interval(None, None, _UNDEFINED)
-    pairs = compared_pairs(disclosure)
+    pairs = compared_pairs(disclosure.shown, disclosure.reference)
     own = np.stack([scores.correct, scores.rows], axis=-1)[:, disclosure.shown]
     clustered = Clustered(own)
     totals = clustered.totals
@@ -374,12 +374,12 @@ def up_to_two_digits(values: Floats) -> Floats:
     return np.where(values > 0, found, values)
 
 
-def compared_pairs(disclosure: Disclosure) -> Bools:
-    """Which of the groups shown are compared with which, both ways: [shown, shown]."""
-    places = np.flatnonzero(disclosure.shown)
+def compared_pairs(shown: Bools, reference: int | None) -> Bools:
+    """Which of the groups `shown` [groups] are compared with which, both ways: [shown, shown]."""
+    places = np.flatnonzero(shown)
     apart: Bools = places[:, np.newaxis] != places
-    if disclosure.reference is not None:
-        of_reference = places == disclosure.reference
+    if reference is not None:
+        of_reference = places == reference
         apart &= of_reference[:, np.newaxis] | of_reference
     return apart
 

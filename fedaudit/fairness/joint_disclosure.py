@@ -1,4 +1,5 @@
-"""The held-out rows of a run. Confidential."""
+"""Which groups of several attributes are disclosed together, so that few rows follow from no sum or
+difference of their figures."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

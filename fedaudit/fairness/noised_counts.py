@@ -25,7 +25,7 @@ from typing import Literal, assert_never
 import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.fairness.intervals import Interval
+from fedaudit.fairness.intervals import Interval, compared_pairs
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Kind
 
@@ -46,7 +46,7 @@ class GroupRows:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rounder:
-    """Rounds the counts of one run."""
+    """Rounds the counts of one run; what is derived otherwise is given in wide steps."""
 
     base: int
     key: bytes
@@ -190,14 +190,7 @@ class NoisedCounts:
     """The most rows of one unit: that many may be alike."""
 
 
-@dataclass(frozen=True, eq=False)
-class RoundedCounts:
-    """Counts are rounded at random, and what is derived otherwise is given in wide steps."""
-
-    rounder: Rounder
-
-
-PublishedCounts = ExactCounts | RoundedCounts | NoisedCounts
+PublishedCounts = ExactCounts | Rounder | NoisedCounts
 
 
 def bounded_counts(client_counts: Ints, *, max_rows: int, generator: np.random.Generator) -> Counts:
@@ -234,17 +227,17 @@ def noised_intervals(
 ) -> dict[str, Interval]:
     """The interval of each of METRICS, from counts with noise [groups, 4] as they were drawn.
     `shown` [groups]: the groups compared. `level`: coverage of the population's gap, at least."""
-    pairs = _pairs(np.flatnonzero(shown), reference)
+    pairs = compared_pairs(shown, reference)
     found = {}
     for name, metric in METRICS.items():
-        if not pairs:
+        if not pairs.any():
             found[name] = Interval(None, None, "fewer than two groups are left to compare")
             continue
         rates = metric.family.rates
         # Of all groups: noise took part in deciding which of them are shown.
         share = (1 - level) / (len(rates) * len(counts))
         bounds = [rate_bounds(counts, rate, noised, share=share) for rate in rates]
-        found[name] = _gap(bounds, pairs, metric.kind)
+        found[name] = _gap([(low[shown], high[shown]) for low, high in bounds], pairs, metric.kind)
     return found
 
 
@@ -304,17 +297,9 @@ def _critical(share: float, noised: NoisedCounts) -> float:
     return max(normal, -math.log(share) / math.sqrt(2))
 
 
-def _pairs(places: Ints, reference: int | None) -> Sequence[tuple[int, int]]:
-    shown: list[int] = places.tolist()
-    if reference is not None:
-        others = [place for place in shown if place != reference and reference in shown]
-        return [pair for one in others for pair in ((one, reference), (reference, one))]
-    return [(one, other) for one in shown for other in shown if one != other]
-
-
-def _gap(bounds: Sequence[Bounds], pairs: Sequence[tuple[int, int]], kind: Kind) -> Interval:
+def _gap(bounds: Sequence[Bounds], pairs: Bools, kind: Kind) -> Interval:
     """The worst gap that the intervals of some rates allow, and the least."""
-    one, other = np.array(pairs).T
+    one, other = np.nonzero(pairs)
     match kind:
         case "difference":
             lows = [float((low[one] - high[other]).max()) for low, high in bounds]

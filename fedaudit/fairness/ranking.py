@@ -100,22 +100,18 @@ def _won(score: NDArray[np.floating], outcome: Ints, stratum: Ints) -> Floats:
     """How many rows with the other outcome in its stratum each row is on the right side of: [rows].
     Equal scores count half."""
     order = np.lexsort((score, stratum))
-    scores, strata, positive = score[order], stratum[order], outcome[order]
+    scores, strata = score[order], stratum[order]
     first = np.ones(len(order), dtype=np.bool_)
     first[1:] = (scores[1:] != scores[:-1]) | (strata[1:] != strata[:-1])
-    block = np.cumsum(first) - 1  # rows of one stratum with the same score
-    alike = np.stack([np.bincount(block, weights=kind) for kind in (1 - positive, positive)])
-    below = np.cumsum(alike, axis=1) - alike
-    starts = np.ones(int(first.sum()), dtype=np.bool_)
+    block = np.empty(len(order), dtype=np.int64)  # rows of one stratum with the same score
+    block[order] = np.cumsum(first) - 1
     own = strata[first]
-    starts[1:] = own[1:] != own[:-1]
-    start = np.maximum.accumulate(np.where(starts, np.arange(len(own)), 0))
-    below -= below[:, start]
-    totals = np.bincount(stratum, weights=outcome)[own]
+    alike = np.stack([np.bincount(block, weights=kind) for kind in (1 - outcome, outcome)])
+    below = np.cumsum(alike, axis=1) - alike
+    below -= below[:, np.searchsorted(own, own)]
     of_positive = below[0] + alike[0] / 2
-    of_negative = totals - below[1] - alike[1] / 2
-    won = np.empty(len(order))
-    won[order] = np.where(positive == 1, of_positive[block], of_negative[block])
+    of_negative = np.bincount(stratum, weights=outcome)[own] - below[1] - alike[1] / 2
+    won: Floats = np.where(outcome == 1, of_positive[block], of_negative[block])
     return won
 
 

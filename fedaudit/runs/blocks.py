@@ -13,7 +13,6 @@ from fedaudit.fairness.noised_counts import (
     ExactCounts,
     NoisedCounts,
     PublishedCounts,
-    RoundedCounts,
     Rounder,
     bounded_counts,
 )
@@ -48,7 +47,7 @@ def publish_counts(run: Run, result: FinalResult) -> PublishedCounts:
     """
     held_out = run.ledger.ledger_context.held_out
     if held_out is None:
-        return ExactCounts() if run.rounder is None else RoundedCounts(run.rounder)
+        return run.rounder or ExactCounts()
     if not run.ledger.report_charged:
         raise RuntimeError("the held-out people must be charged before noise is drawn for them")
     source = EntropySource() if is_secret(run.spec) else CounterSource(run.spec.seed)

@@ -1,14 +1,17 @@
 """A whole experiment proposed from declared facts: settings that learn, at a cost that was asked
 for, with the reason of each.
 
-It sees numbers of clients and rows, columns, declared ranges, budgets and policies, and nothing of
-outcomes or values. Rows are counted in powers of two: who may read a spec may not see how many rows
-there are, and hardly ever does one row more change it. The rules were compared with experiments on
-several tables (docs/usefulness.md):
+It sees numbers of clients and rows, columns, declared ranges, budgets, policies and, where the
+profile shows it, how often the rarer of two classes occurs; else nothing of outcomes or values.
+Rows and that share are powers of two: who may read a spec may not see how many rows there are, and
+hardly ever does one row more change it. The rules were compared with experiments on several tables
+(docs/usefulness.md):
 
 - Updates are cut to a clip that is shorter than they are, so that each uses all of it. All rounds
   together go a length of 3 to 9, which a regression of classes needs, with noise of about 1.25 in
   all, or more on many parameters (`bearable_noise`); of numbers a length of 1 to 3, with 0.15.
+- Of a rare class a client's update is short once the model predicts the other one, so steps grow as
+  it becomes rarer, up to eightfold, and the threshold is its share.
 - At a given cost the ratio of noise and updates follows from the numbers of clients and parameters,
   and hardly from the number of rounds or the share of clients that take part in one.
 """
@@ -27,7 +30,7 @@ from fedaudit.privacy.planning.cost_projection import (
     bearable_noise,
     noise_ratio,
 )
-from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
+from fedaudit.runs.declared_facts import DeclaredFacts, nearest_power_of_two
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import Linear, Logistic
 from fedaudit.spec.parse import parse_spec
@@ -51,69 +54,15 @@ _NOISE_IN_ALL, _NOISE_OF_RECORDS = {"class": 1.25, "number": 0.15}, 3.0
 _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
 """How far all rounds together may go, at least and at most. Numbers of order 1 differ by tenths."""
 _ABOUT = "about {:.0f} rows, to the nearest power of two: one row more or less is not seen"
-_RARE = (
-    "how often an outcome occurs was not looked at: where one is rare, as one in fifty, the model "
+_UNKNOWN_SHARE = (
+    "how often an outcome occurs is not known: where one is rare, as one in fifty, the model "
     "may decide nothing, whatever is expected here; declare a `decision.threshold` near its share"
 )
+_RARE, _LONGEST_STEP = 1 / 8, 8.0
+"""The share from which on a class is rare, and how many times as long a step becomes at most."""
 _MANY_FEATURES = 64
 _FEW_ROWS = 10
 _ROWS_A_FEATURE = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeclaredFacts:
-    """What is declared of a federation, or its profile shows already."""
-
-    federation_id: str
-    name: str
-    registration: Mapping[str, Any]
-    clients: int
-    rows: int
-    median_rows: float | None = None
-    """Median rows of a client; None where the seed decides it; the mean is then used."""
-    most_rows: int | None = None
-    """Most rows of a client, likewise."""
-    features: int
-    """Numbers that a row has for the model."""
-    classes: int
-    """0 of a target that is a number."""
-    policy: DisclosurePolicy = field(default_factory=DisclosurePolicy)
-    floor: DisclosureFloor = field(default_factory=DisclosureFloor)
-    may_simulate: bool = True
-    epsilon_left: float | None = None
-    """The smallest remainder of an epsilon's totals; None where none is set."""
-    leakage_left: float | None = None
-
-    @property
-    def source(self) -> Mapping[str, Any]:
-        """How the rows are read, as registered."""
-        found: Mapping[str, Any] = self.registration["federation"]
-        return found
-
-    @property
-    def target(self) -> Literal["class", "number"]:
-        """What is predicted."""
-        return "class" if self.classes else "number"
-
-    @property
-    def mean_rows(self) -> float:
-        """Mean rows of a client."""
-        return self.rows / self.clients
-
-    @property
-    def evenness(self) -> float:
-        """Rows of a client on average over those of the largest; at most 1."""
-        return min(1.0, self.mean_rows / (self.most_rows or self.mean_rows))
-
-    @property
-    def largest_share(self) -> float:
-        """The largest client's share of all rows."""
-        return min(1.0, (self.most_rows or self.mean_rows) / self.rows)
-
-
-def nearest_power_of_two(rows: float) -> int:
-    """The nearest power of two, at least 1; one row more or less hardly ever changes it."""
-    return int(2 ** max(0, round(math.log2(max(1.0, rows)))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +99,8 @@ class ProposedExperiment:
 
     @property
     def expected_useful(self) -> bool:
-        """Whether a model is expected that is better than a constant, of outcomes that are not
-        rare: none is looked at."""
+        """Whether a model is expected that is better than a constant; of classes whose share is
+        not known, if none is rare."""
         return self.needs is None
 
 
@@ -271,7 +220,9 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
     kind, loss = ("logistic", "cross-entropy") if facts.classes else ("linear", "mse")
     target = f"one of {facts.classes} classes" if facts.classes else "a number"
     draft.put("/model/kind", kind, f"the target is {target}; the plainest model needs least noise")
-    draft.put("/training/loss", loss, _RARE if facts.classes else "")
+    unknown = facts.classes and facts.rarer_share is None
+    draft.put("/training/loss", loss, _UNKNOWN_SHARE if unknown else "")
+    _put_threshold(draft)
     draft.put("/training/hypotheses", 1, "each of several models gets noise and a part of clients")
     draft.put("/training/stopping/patience", None, "noise moves losses, and uses patience up")
     if not aim.private:
@@ -397,9 +348,18 @@ def _put_group_sizes(draft: _Draft) -> None:
 # -- training -------------------------------------------------------------------------------------
 
 
+def _put_threshold(draft: _Draft) -> None:
+    """Where a class is rare, hardly any row passes a threshold of a half."""
+    positive, rarer = draft.facts.positive_share, draft.facts.rarer_share
+    if positive is None or rarer is None or rarer > _RARE:
+        return
+    why = f"about one row in {1 / rarer:.0f} has the rarer class, to the nearest power of two"
+    draft.put("/decision/threshold", rarer if positive < 0.5 else 1 - rarer, why)
+
+
 def _put_local(draft: _Draft) -> None:
     """Steps of a client between two uploads: short enough for the curvature, which grows with the
-    features, and enough of them to use the clip."""
+    features and with the rarer class's share, and enough of them to use the clip."""
     facts = draft.facts
     rows = facts.median_rows or facts.mean_rows
     conditioned = draft.spec["federation"].get("standardise") is not None
@@ -409,6 +369,7 @@ def _put_local(draft: _Draft) -> None:
         step = (0.5 if conditioned or facts.source["source"] == "table" else 0.1) / draft.active
     else:
         step = min(0.3, 8 / draft.active) if conditioned else 1.0
+        step *= max(1.0, min(_LONGEST_STEP, _RARE / (facts.rarer_share or _RARE)))
     batch = max(10, int(rows // 10))
     epochs = max(1, min(5, round(5 * batch / rows)))
     steps = max(1, round(epochs * rows / batch))

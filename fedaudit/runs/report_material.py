@@ -9,7 +9,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from fedaudit.arrays import Floats
-from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, Rounder
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
 from fedaudit.federations.mapped import EVERY_NUMBER, Scales
@@ -325,7 +325,7 @@ def checked_report(
         case ExactCounts():
             report = assemble(material)
             return cross_checked(report, result.predicted, counts=result.fairness)
-        case RoundedCounts() | NoisedCounts():
+        case Rounder() | NoisedCounts():
             _check_unpublished(material, result)
             return assemble(material)
         case _:

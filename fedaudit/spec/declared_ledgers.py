@@ -251,9 +251,8 @@ def _charged(terms: LedgerTerms) -> Refusals:
             if terms.metric is None:
                 yield refuse_at(
                     "/metric",
-                    "is required: the federation's budget counts leakages of one radius and clip, "
-                    "and no others together; state {radius, clip}, null for an adaptive radius or "
-                    "no clip",
+                    "is required: a federation's budget counts leakages of one radius and clip; "
+                    "state {radius, clip}, null for an adaptive radius or no clip",
                 )
             if terms.unit != "client":
                 yield refuse_at(

@@ -188,9 +188,8 @@ class ExperimentSpec(SpecPart):
         if isinstance(self.training.cohort, RotationCohort):
             yield refuse_at(
                 "/training/cohort/sampling",
-                "rotation is retired, with the correlated noise that it was for: at the same "
-                "epsilon neither had a measurable gain; use {sampling: allocation, every: "
-                f"{self.training.cohort.every}}}",
+                "rotation is retired, as it had no measurable gain; use {sampling: allocation, "
+                f"every: {self.training.cohort.every}}}",
             )
         if publishes_noised_rounds(self.fairness):
             yield refuse_at(
@@ -220,9 +219,8 @@ class ExperimentSpec(SpecPart):
         if threshold == BASE_RATE and self.privacy.mechanism != "none":
             yield refuse_at(
                 "/decision/threshold",
-                "the share of the positive class among the training rows has no noise, and no "
-                f"figure of {self.privacy.mechanism} counts it; declare a number, such as a "
-                "prevalence that is known from elsewhere, or use `mechanism: none`",
+                "the share of the training rows has no noise, and no figure of "
+                f"{self.privacy.mechanism} counts it; declare a number, or use `mechanism: none`",
             )
 
     def _check_repeats(self) -> Refusals:

@@ -56,10 +56,8 @@ class UpdateMechanism(MechanismPart):
         if training.asked_clients is None and not self.gains_from_coins:
             yield refuse_at(
                 "/training/cohort/sampling",
-                f"{self.mechanism} gains nothing from secret coins and draws a fixed number of "
-                "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
-                "`gaussian-central` and `record-personalised`, and random allocation with "
-                "`gaussian-central`",
+                f"{self.mechanism} gains nothing from secret coins: use {{sampling: fixed, "
+                "clients: U}, or the mechanism `gaussian-central`",
             )
         if not self.hides_choices:
             yield from check_one_hypothesis(self.mechanism, training)
@@ -69,9 +67,8 @@ class UpdateMechanism(MechanismPart):
         if training.stopping.patience is not None and self.protects:
             yield refuse_at(
                 "/training/stopping/patience",
-                "would end training by held-out rows of clients that train, without noise; "
-                f"{self.mechanism} then covers no model; use null, or "
-                "`federation.validation_unit: client`",
+                f"would end training by held-out rows without noise, so that {self.mechanism} "
+                "covers no model; use null, or `federation.validation_unit: client`",
             )
 
 

@@ -345,9 +345,8 @@ class Model(SpecPart):
                 elif hypotheses > 1:
                     yield refuse_at(
                         "/model/start",
-                        f"zeros start all {hypotheses} hypotheses alike, so clients have nothing to"
-                        " choose by and they never separate; use `uniform` or `normal`, or one "
-                        "hypothesis",
+                        f"zeros start all {hypotheses} hypotheses alike, and they never separate; "
+                        "use `uniform` or `normal`, or one hypothesis",
                     )
             case "normal" | "uniform" | ArtifactStart():
                 pass

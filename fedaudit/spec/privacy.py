@@ -336,9 +336,8 @@ class GaussianCentral(GaussianUpdates):
         if clip is not None and 2 * clip.count_noise <= self.noise_multiplier:
             yield refuse_at(
                 "/privacy/clip/adaptive/count_noise",
-                "is too little: the count of clipped updates alone would spend what "
-                f"noise_multiplier = {self.noise_multiplier:g} allows for both; it must exceed "
-                f"{self.noise_multiplier / 2:g}",
+                "is too little: the count alone would spend what noise_multiplier allows for both; "
+                f"it must exceed {self.noise_multiplier / 2:g}",
             )
 
     def _check_accountant(self, training: Training) -> Refusals:
@@ -350,9 +349,8 @@ class GaussianCentral(GaussianUpdates):
             case "pld":
                 yield refuse_at(
                     "/privacy/accountant",
-                    "a cohort of fixed size has a bound from `rdp` only, under replace-one: use "
-                    "`accountant: rdp`, or keep `pld` with `cohort: {sampling: poisson, rate: "
-                    "...}`, under add-or-remove-one",
+                    "a cohort of fixed size has a bound from `rdp` only: use `accountant: rdp`, "
+                    "or keep `pld` with `cohort: {sampling: poisson, rate: ...}`",
                 )
             case _:
                 assert_never(self.accountant)
@@ -472,9 +470,8 @@ class RecordPersonalised(MechanismPart):
         if not isinstance(cohort, PoissonCohort):
             yield refuse_at(
                 "/training/cohort/sampling",
-                "record-personalised is accounted for with a coin for each client: use {sampling: "
-                "poisson, rate: ...}, rate 1 for everyone in every round; other cohorts go with "
-                "`gaussian-central`",
+                "record-personalised draws clients by coins: use {sampling: poisson, rate: ...}, "
+                "rate 1 for everyone in every round",
             )
         elif self.client_rate not in (None, cohort.rate):
             yield refuse_at(

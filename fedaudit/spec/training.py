@@ -56,8 +56,7 @@ class MethodPart(SpecPart):
                 yield refuse_at(
                     "/federation/scoring",
                     f"{kind} makes a model of each held-out client's rows, which must not be scored"
-                    " on the same rows; use {method: split, fraction: 0.5}: the client tunes on its"
-                    " other rows",
+                    " on the same rows; use {method: split, fraction: 0.5}",
                 )
             case LeaveOneOut() | RowSplit():
                 pass

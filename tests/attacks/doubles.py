@@ -8,6 +8,7 @@ import pytest
 import fedaudit.attacks.carried_out
 import fedaudit.attacks.feasibility
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
+from fedaudit.attacks.canaries.canary_attack import CanaryAudit
 from fedaudit.reports.sections.attacks import Alarm, AttackSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 
@@ -38,7 +39,12 @@ class Looks:
     """Given, alarms follow from it."""
 
     def execute(
-        self, spec: AttackSpec, attacked: AttackedRun, *, progress: Progress
+        self,
+        spec: AttackSpec,
+        attacked: AttackedRun,
+        *,
+        audit: CanaryAudit | None,
+        progress: Progress,
     ) -> AttackOutcome:
         """In place of the function of that name."""
         self.looked.append(attacked)

@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -49,7 +48,7 @@ def test_what_does_more_when_repeated_is_not(service, call):
     assert (caught.value.status, len(faults.requests)) == (503, 1)
 
 
-def test_a_ledger_becomes_a_table(service, monkeypatch):
+def test_a_ledger_becomes_a_table(service):
     api, url = service
     id_ = api.submit(spec(name="ledger"))["id"]
     finish(api, id_)
@@ -74,12 +73,6 @@ def test_a_ledger_becomes_a_table(service, monkeypatch):
         "metric_epsilon": [None, 2.0],
         "delta": [1e-5, None],
     }
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match="pip install pyarrow"):
-        ledger.to_arrow()
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas pyarrow"):
-        ledger.to_pandas()
 
 
 class _Endless(httpx.SyncByteStream):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fedaudit.cli.run import run_locally
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.runs.proposed_experiment import DeclaredFacts, ProposalAim, propose_experiment
+from fedaudit.runs.declared_facts import DeclaredFacts, shown_facts
+from fedaudit.runs.proposed_experiment import ProposalAim, propose_experiment
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import with_registration
@@ -77,7 +78,7 @@ def test_every_shape_gets_a_spec_that_parses_at_no_more_than_was_asked_for(
     assert spec.training.stopping.patience is None
     assert found.expected_useful == (found.needs is None)
     assert {one.pointer.split("/")[1] for one in found.reasons} <= set(found.spec)
-    assert any("occurs was not looked at" in one.reason for one in found.reasons) == bool(classes)
+    assert any("occurs is not known" in one.reason for one in found.reasons) == bool(classes)
 
 
 @pytest.mark.parametrize("aim", [{"epsilon": 3.0}, {"private": False}, {"leakage": 20.0}])
@@ -191,31 +192,56 @@ def test_clients_of_very_different_size_are_measured_by_rows_and_averaged_after_
     assert local["step_size"] == pytest.approx(even.spec["training"]["local"]["step_size"] * 40)
 
 
+def test_a_rare_class_gets_its_share_as_threshold_and_longer_steps() -> None:
+    def proposed(rows: list[int]) -> dict[str, Any]:
+        profile = {
+            "clients": 300,
+            "rows": 15_000,
+            "features": ["x0"],
+            "classes": ["yes", "no"],
+            "class_balance": dict(zip(["no", "yes"], rows, strict=True)),
+        }
+        share = shown_facts(profile)["positive_share"]
+        return propose_experiment(facts(scale=RANGE, positive_share=share), ProposalAim()).spec
+
+    even, rare, common = proposed([5_000, 10_000]), proposed([300, 14_700]), proposed([14_700, 300])
+    assert "decision" not in even
+    assert rare["decision"] == {"threshold": 1 / 64}
+    assert common["decision"] == {"threshold": 63 / 64}
+    # One row more changes nothing.
+    assert proposed([301, 14_699]) == rare
+    steps = [one["training"]["local"]["step_size"] for one in (even, rare, common)]
+    assert steps == [0.3, 2.4, 2.4]
+
+
 @pytest.mark.parametrize(
-    ("aim", "largest", "classes"),
+    ("aim", "largest", "classes", "share"),
     [
-        (ProposalAim(private=False), 40, 2),
-        (ProposalAim(epsilon=3), 40, 2),
-        (ProposalAim(epsilon=1, unit="record"), 40, 2),
-        (ProposalAim(epsilon=3), 3_200, 2),
-        (ProposalAim(epsilon=1, unit="record"), 3_200, 2),
-        (ProposalAim(epsilon=0.3), 40, 0),
-        (ProposalAim(leakage=5), 40, 0),
+        (ProposalAim(private=False), 40, 2, None),
+        (ProposalAim(epsilon=3), 40, 2, None),
+        (ProposalAim(epsilon=1, unit="record"), 40, 2, None),
+        (ProposalAim(epsilon=3), 3_200, 2, None),
+        (ProposalAim(epsilon=1, unit="record"), 3_200, 2, None),
+        (ProposalAim(epsilon=0.3), 40, 0, None),
+        (ProposalAim(leakage=5), 40, 0, None),
+        (ProposalAim(leakage=20), 40, 2, 0.02),
+        (ProposalAim(epsilon=3, unit="client"), 40, 2, 0.02),
     ],
 )
-def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes):
+def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes, share):
     rows = [largest, *[40] * 79]
     shape = replace(
         facts(clients=80, features=4, scale=RANGE, classes=classes),
         rows=sum(rows),
         median_rows=40,
         most_rows=largest,
+        positive_share=share,
     )
     random = np.random.default_rng(7)
     lines = ["town,x0,x1,x2,x3,y"]
     for town, count in enumerate(rows):
         for x in random.normal(size=(count, 4)):
-            score = 2 * x[0] - x[1]
+            score = 2 * x[0] - x[1] - (6.3 if share else 0)
             y = "ab"[int(random.random() < 1 / (1 + np.exp(-score)))]
             if classes == 0:
                 y = f"{0.3 + 0.04 * score + 0.1 * random.normal():.4f}"
@@ -226,7 +252,9 @@ def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes)
     spec["federation"] = {**spec["federation"], "id": None, "path": "people.csv"}
     ran = run_locally(parse_spec(spec), sources_dir=tmp_path, device="cpu", progress=lambda _: None)
     utility = ran.report["utility"]
-    if classes:
+    if share:
+        assert utility["weighted_accuracy_over_baseline"] > 0.1
+    elif classes:
         assert utility["accuracy"] > utility["baseline_accuracy"] + 0.15
     assert utility["degenerate"] is False
     assert found.expected_useful

@@ -231,9 +231,9 @@ def test_a_value_that_does_not_fit_is_refused_where_it_is(document, path, value,
         *(
             (document, {"training.cohort": {"sampling": "allocation", "every": 5}}, where, said)
             for document, where, said in (
-                (LOCAL, "/training/cohort/sampling", "allocation with `gaussian-central`"),
-                (TABLE, "/training/cohort/sampling", "allocation with `gaussian-central`"),
-                (RECORDS, "/training/cohort/sampling", "other cohorts go with"),
+                (LOCAL, "/training/cohort/sampling", "or the mechanism `gaussian-central`"),
+                (TABLE, "/training/cohort/sampling", "or the mechanism `gaussian-central`"),
+                (RECORDS, "/training/cohort/sampling", "rate 1 for everyone"),
             )
         ),
         (LOCAL, {"privacy.correlation": {"bands": 2}}, "/privacy/correlation", "unknown"),

@@ -7,26 +7,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from fedaudit_client.experiments import ExperimentCalls, SweepCalls
-from fedaudit_client.projects import FederationCalls, LedgerCalls, ModelCalls, SignOffCalls
-from fedaudit_client.reports import AttackCalls, AuditCalls, GateCalls, ReportCalls, TableCalls
+from fedaudit_client.experiments import ExperimentCalls
+from fedaudit_client.projects import ProjectCalls
+from fedaudit_client.reports import ReportCalls
 from fedaudit_client.wire import Connection, Items, Request, Retries, Wire, path_of
 from fedaudit_client.wire import content as bytes_of
 
 
-class Client(
-    ExperimentCalls,
-    SweepCalls,
-    TableCalls,
-    ReportCalls,
-    GateCalls,
-    FederationCalls,
-    LedgerCalls,
-    ModelCalls,
-    SignOffCalls,
-    AttackCalls,
-    AuditCalls,
-):
+class Client(ExperimentCalls, ReportCalls, ProjectCalls):
     """Calls one service with one key; close it, or use it as a context manager.
 
     FEDAUDIT_URL, FEDAUDIT_API_KEY and FEDAUDIT_PROJECT are the defaults. Every call raises

@@ -97,8 +97,59 @@ def _event(fields: Mapping[str, list[str]]) -> Event:
     return Event(int(fields.get("id", ["0"])[-1]), fields.get("event", ["message"])[-1], data)
 
 
+def _events(
+    wire: Wire, experiment_id: str, after: int, patience_seconds: float
+) -> Generator[Event, None, None]:
+    patience, ended = Patience(patience_seconds), False
+    while True:
+        first = after
+        failure: ClientError | None = None
+        try:
+            with closing(_one_stream(wire, experiment_id, after)) as events:
+                for event in events:
+                    after = event.id
+                    patience.answered(news=True)
+                    yield event
+                    if event.is_last:
+                        return
+            if ended and after == first:
+                return
+            # The stream ended without a last event: either that one is not above `after`, or the
+            # service is stopping, and another stream has the rest.
+            ended = wire.send(got("experiments/{}", experiment_id))["status"] in ENDED
+            patience.answered()
+            if ended:
+                continue
+        except (UnreachableError, ProblemError) as error:
+            failure = error
+        patience.pause(failure)
+
+
+def _one_stream(wire: Wire, experiment_id: str, after: int) -> Generator[Event, None, None]:
+    path = path_of("experiments/{}/events", experiment_id)
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+    # The service sends a comment every 15 seconds if nothing happens.
+    silence = httpx.Timeout(10.0, read=45.0)
+    request = Request("GET", path, nothing, headers=headers, timeout=silence)
+    reader = EventReader()
+    with wire.opened(request) as chunks:
+        for chunk in chunks:
+            try:
+                events = reader.read(chunk)
+            except ValueError as error:
+                where = f"{wire.connection.url}/v1/{path}"
+                raise UnreachableError(
+                    f"{where} sends no events of this service: {error}", is_temporary=False
+                ) from None
+            yield from events
+
+
+# The service plans and reserves every cell before it answers.
+_PLANNED = httpx.Timeout(30.0, read=600.0)
+
+
 class ExperimentCalls(Calls):
-    """Calls on experiments."""
+    """Calls on experiments and sweeps."""
 
     @call
     def submit(
@@ -153,61 +204,6 @@ class ExperimentCalls(Calls):
         for _ in _events(self._wire, experiment_id, 0, patience_seconds):
             pass
         return self._wire.send(got("experiments/{}", experiment_id))
-
-
-def _events(
-    wire: Wire, experiment_id: str, after: int, patience_seconds: float
-) -> Generator[Event, None, None]:
-    patience, ended = Patience(patience_seconds), False
-    while True:
-        first = after
-        failure: ClientError | None = None
-        try:
-            with closing(_one_stream(wire, experiment_id, after)) as events:
-                for event in events:
-                    after = event.id
-                    patience.answered(news=True)
-                    yield event
-                    if event.is_last:
-                        return
-            if ended and after == first:
-                return
-            # The stream ended without a last event: either that one is not above `after`, or the
-            # service is stopping, and another stream has the rest.
-            ended = wire.send(got("experiments/{}", experiment_id))["status"] in ENDED
-            patience.answered()
-            if ended:
-                continue
-        except (UnreachableError, ProblemError) as error:
-            failure = error
-        patience.pause(failure)
-
-
-def _one_stream(wire: Wire, experiment_id: str, after: int) -> Generator[Event, None, None]:
-    path = path_of("experiments/{}/events", experiment_id)
-    headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-    # The service sends a comment every 15 seconds if nothing happens.
-    silence = httpx.Timeout(10.0, read=45.0)
-    request = Request("GET", path, nothing, headers=headers, timeout=silence)
-    reader = EventReader()
-    with wire.opened(request) as chunks:
-        for chunk in chunks:
-            try:
-                events = reader.read(chunk)
-            except ValueError as error:
-                where = f"{wire.connection.url}/v1/{path}"
-                raise UnreachableError(
-                    f"{where} sends no events of this service: {error}", is_temporary=False
-                ) from None
-            yield from events
-
-
-# The service plans and reserves every cell before it answers.
-_PLANNED = httpx.Timeout(30.0, read=600.0)
-
-
-class SweepCalls(Calls):
-    """Calls on sweeps."""
 
     @call
     def submit_sweep(

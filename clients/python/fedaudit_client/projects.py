@@ -28,8 +28,8 @@ _RESERVATION = "ledgers/{}/rounds/{}/reservation"
 _PROFILED = ("ready", "rejected", "deleted", "erased")
 
 
-class FederationCalls(Calls):
-    """Calls on federations: data, profiles, budgets and policies."""
+class ProjectCalls(Calls):
+    """Calls on federations, ledgers of training that runs elsewhere, sign-offs and models."""
 
     @call
     def upload(
@@ -95,10 +95,6 @@ class FederationCalls(Calls):
         path = path_of("federations/{}/budget", federation_id)
         return Request("PUT", path, items, body={"json": budget})
 
-
-class LedgerCalls(Calls):
-    """Calls on the ledgers of training that runs elsewhere."""
-
     @call
     def create_ledger(
         self, terms: Mapping[str, Any], *, idempotency_key: str | None = None
@@ -145,15 +141,6 @@ class LedgerCalls(Calls):
         """Write the bundle for offline verification, a zip, into a file."""
         self._wire.save(path_of("ledgers/{}/bundle", ledger_id), file)
 
-
-class SignOffCalls(Calls):
-    """Calls on sign-offs: what people decide about reports."""
-
-    @call
-    def sign_offs(self, experiment_id: str) -> Request[Sequence[Json]]:
-        """The sign-offs of an experiment's report, oldest first."""
-        return Request("GET", path_of("experiments/{}/sign-offs", experiment_id), items)
-
     @call
     def sign_off(
         self,
@@ -174,10 +161,6 @@ class SignOffCalls(Calls):
         body = {name: value for name, value in asked.items() if value is not None}
         again = once(idempotency_key)
         return posted("experiments/{}/sign-offs", experiment_id, json=body, **again)
-
-
-class ModelCalls(Calls):
-    """Calls on models."""
 
     def download_model(self, experiment_id: str, file: IO[bytes]) -> None:
         """Write the trained hypotheses into a file, as safetensors.

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from fedaudit_client.errors import GatesNotPassedError, UnreachableError
+from fedaudit_client.errors import GatesNotPassedError
 from fedaudit_client.experiments import ENDED, LineReader
 from fedaudit_client.wire import (
     Calls,
@@ -28,8 +28,66 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+@dataclass(frozen=True)
+class ExportedTable:
+    """One table, as the service exports it."""
+
+    parquet: bytes
+    """A complete Parquet file."""
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Return a table of pyarrow, which has to be installed.
+
+        In a ledger `epsilon` is null where it has no delta: that of metric privacy is another
+        figure, and is `metric_epsilon` here.
+        """
+        import pyarrow
+        from pyarrow import compute, parquet
+
+        table = parquet.read_table(io.BytesIO(self.parquet))
+        if not {"epsilon", "delta"} <= {*table.column_names}:
+            return table
+        place, stated = table.column_names.index("epsilon"), table["epsilon"]
+        of_metric, nothing = table["delta"].is_null(), pyarrow.scalar(None, stated.type)
+        counted = compute.if_else(of_metric, nothing, stated)
+        metric = compute.if_else(of_metric, stated, nothing)
+        table = table.set_column(place, "epsilon", counted)
+        return table.add_column(place + 1, "metric_epsilon", metric)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return a data frame; pandas and pyarrow have to be installed."""
+        return self.to_arrow().to_pandas()
+
+
+Table = Literal["ledger", "rounds", "fairness"]
+
+
+def _table(experiment_id: str, table: Table, form: str) -> str:
+    name = "privacy-ledger" if table == "ledger" else table
+    return path_of(f"experiments/{{}}/{name}.{form}", experiment_id)
+
+
+def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request[ExportedTable]:
+    path = _table(experiment_id, table, "parquet")
+    return Request("GET", path, lambda answer: ExportedTable(content(answer)), params=filters)
+
+
+def _evaluation(gates: Sequence[Mapping[str, Any]] | None, id_: str) -> Request[Json]:
+    body: Json = {"experiment_id": id_}
+    if gates is not None:
+        body["gates"] = list(gates)
+    return posted("gates/evaluations", json=body, repeatable=True)
+
+
+def _gate_line(gate: Json) -> str:
+    of = f" ({gate['attribute']})" if gate["attribute"] else ""
+    value = "no value" if gate["value"] is None else gate["value"]
+    reason = f": {gate['reason']}" if gate["reason"] else ""
+    return f"\n  {gate['figure']}{of} {gate['outcome']}, {value}{reason}"
+
+
 class ReportCalls(Calls):
-    """Calls on the reports of experiments."""
+    """Calls on reports and tables of experiments, gates, audits of predictions, and attacks."""
 
     @call
     def report(self, experiment_id: str) -> Request[Json]:
@@ -60,58 +118,6 @@ class ReportCalls(Calls):
         """Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file."""
         self._wire.save(path_of("experiments/{}/dossier", experiment_id), file)
 
-
-class MissingLibraryError(ImportError):
-    """An optional library is not installed."""
-
-
-@dataclass(frozen=True)
-class ExportedTable:
-    """One table, as the service exports it."""
-
-    parquet: bytes
-    """A complete Parquet file."""
-
-    def to_arrow(self) -> "pyarrow.Table":
-        """Return a table of pyarrow. Raises MissingLibraryError if that is not installed.
-
-        In a ledger `epsilon` is null where it has no delta: that of metric privacy is another
-        figure, and is `metric_epsilon` here.
-        """
-        try:
-            import pyarrow
-            from pyarrow import compute, parquet
-        except ImportError as error:
-            raise MissingLibraryError(
-                "to_arrow() needs pyarrow, which is not installed here: pip install pyarrow"
-            ) from error
-        table = parquet.read_table(io.BytesIO(self.parquet))
-        if not {"epsilon", "delta"} <= {*table.column_names}:
-            return table
-        place, stated = table.column_names.index("epsilon"), table["epsilon"]
-        of_metric, nothing = table["delta"].is_null(), pyarrow.scalar(None, stated.type)
-        counted = compute.if_else(of_metric, nothing, stated)
-        metric = compute.if_else(of_metric, stated, nothing)
-        table = table.set_column(place, "epsilon", counted)
-        return table.add_column(place + 1, "metric_epsilon", metric)
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """Return a data frame. Raises MissingLibraryError if pandas or pyarrow is not installed."""
-        try:
-            import pandas  # noqa: F401 reported here, rather than by pyarrow
-        except ImportError as error:
-            raise MissingLibraryError(
-                "to_pandas() needs pandas and pyarrow: pip install pandas pyarrow"
-            ) from error
-        return self.to_arrow().to_pandas()
-
-
-Table = Literal["ledger", "rounds", "fairness"]
-
-
-class TableCalls(Calls):
-    """Calls on an experiment's tables, row by row or whole."""
-
     def export(
         self,
         experiment_id: str,
@@ -128,13 +134,7 @@ class TableCalls(Calls):
         request = Request("GET", _table(experiment_id, table, "ndjson"), content)
         with closing(self._wire.read(request)) as chunks:
             for chunk in chunks:
-                for line in reader.read(chunk):
-                    try:
-                        yield json.loads(line)
-                    except ValueError as error:
-                        raise UnreachableError(
-                            f"the service sent a row that is not JSON: {error}", is_temporary=False
-                        ) from None
+                yield from map(json.loads, reader.read(chunk))
 
     @call
     def privacy_ledger(
@@ -165,20 +165,6 @@ class TableCalls(Calls):
         """
         return _whole(experiment_id, "fairness", filters)
 
-
-def _table(experiment_id: str, table: Table, form: str) -> str:
-    name = "privacy-ledger" if table == "ledger" else table
-    return path_of(f"experiments/{{}}/{name}.{form}", experiment_id)
-
-
-def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request[ExportedTable]:
-    path = _table(experiment_id, table, "parquet")
-    return Request("GET", path, lambda answer: ExportedTable(content(answer)), params=filters)
-
-
-class GateCalls(Calls):
-    """Calls on gates."""
-
     @call
     def evaluate_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
@@ -199,24 +185,6 @@ class GateCalls(Calls):
             lines = [_gate_line(one) for one in found["gates"]]
             raise GatesNotPassedError(experiment_id, outcome, lines)
         return found
-
-
-def _evaluation(gates: Sequence[Mapping[str, Any]] | None, id_: str) -> Request[Json]:
-    body: Json = {"experiment_id": id_}
-    if gates is not None:
-        body["gates"] = list(gates)
-    return posted("gates/evaluations", json=body, repeatable=True)
-
-
-def _gate_line(gate: Json) -> str:
-    of = f" ({gate['attribute']})" if gate["attribute"] else ""
-    value = "no value" if gate["value"] is None else gate["value"]
-    reason = f": {gate['reason']}" if gate["reason"] else ""
-    return f"\n  {gate['figure']}{of} {gate['outcome']}, {value}{reason}"
-
-
-class AuditCalls(Calls):
-    """Calls on audits of a table of predictions."""
 
     @call
     def submit_audit(
@@ -244,10 +212,6 @@ class AuditCalls(Calls):
     def download_audit_bundle(self, audit_id: str, file: IO[bytes]) -> None:
         """Write the bundle for offline verification, a zip, into a file."""
         self._wire.save(path_of("audits/{}/bundle", audit_id), file)
-
-
-class AttackCalls(Calls):
-    """Calls on the attacks on an experiment, both those of its spec and later ones."""
 
     @call
     def attack(

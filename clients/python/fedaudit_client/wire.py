@@ -132,10 +132,8 @@ def json_object(response: httpx.Response) -> Json:
 
 
 def items(response: httpx.Response) -> Sequence[Any]:
-    """The `items` of an answer. Raises UnreachableError if there are none."""
-    found = json_object(response).get("items")
-    if not isinstance(found, list):
-        raise UnreachableError(f"{response.url} answered without `items`", is_temporary=False)
+    """The `items` of an answer."""
+    found: Sequence[Any] = json_object(response)["items"]
     return found
 
 

@@ -196,21 +196,25 @@ _HALVED_ALONE = (
 
 
 def attack_by_canaries(
-    spec: CanariesSpec, attacked: AttackedRun, *, progress: Progress
+    spec: CanariesSpec,
+    attacked: AttackedRun,
+    *,
+    audit: "CanaryAudit | None" = None,
+    progress: Progress,
 ) -> AttackOutcome:
-    """Bounds the privacy loss of a run's mechanism from below. Raises ValueError if the data cannot
-    hold the canaries."""
+    """Bounds the privacy loss of a run's mechanism from below, by the `audit` that was followed
+    beside it if its spec asks for one. Raises ValueError if the data cannot hold the canaries."""
     companion, claim = draw_companion(spec, attacked.run.cell, device=attacked.device)
     privacy = companion.cell.spec.privacy
     if isinstance(privacy, LaplaceL2):
         return audit_metric(companion, privacy, attacked.weigh, progress=progress)
     if claim is None:
         raise ValueError("nothing is claimed, and canaries have nothing to test")
-    followed = attacked.audit if spec.stop else None
-    audit = followed or begin_audit(companion, claim)
+    followed = audit if spec.stop else None
+    playing = followed or begin_audit(companion, claim)
     progress(0.0)
-    audit.play(progress=progress)
-    return audit.outcome(attacked.weigh)
+    playing.play(progress=progress)
+    return playing.outcome(attacked.weigh)
 
 
 def draw_companion(

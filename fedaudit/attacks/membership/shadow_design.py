@@ -227,19 +227,13 @@ def faults(
 
 def _client_faults(cell: Cell, *, pointer: str) -> list[FieldError]:
     clients, k = cell.federation.clients, cell.spec.training.hypotheses
-    if clients < MIN_CLIENTS:
-        message = (
-            "shadow runs train on halves of the clients, and so few clients have hardly "
-            f"different halves; use data with {MIN_CLIENTS} clients or more, or the method "
-            "`threshold`, which needs no shadow runs"
-        )
-    elif shadow_training_clients(clients) < k:
-        message = (
-            f"a shadow run trains on half of the clients, from whom {k} hypotheses cannot "
-            "be clustered; ask for fewer `training.hypotheses`, or choose the method `threshold`"
-        )
-    else:
+    if clients >= MIN_CLIENTS and shadow_training_clients(clients) >= k:
         return []
+    message = (
+        f"shadow runs train on halves of the clients; use data with {MIN_CLIENTS} clients or more, "
+        "ask for fewer `training.hypotheses` than a half has clients, or choose the method "
+        "`threshold`, which needs no shadow runs"
+    )
     return [FieldError(pointer, message, of_spec=True)]
 
 

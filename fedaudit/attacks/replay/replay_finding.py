@@ -27,10 +27,6 @@ class ReplayFinding:
     times: int = 1
     """How often it showed."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """The fields as JSON-able values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayReport:

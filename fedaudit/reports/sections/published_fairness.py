@@ -20,7 +20,6 @@ from fedaudit.fairness.noised_counts import (
     ROUNDED_AWAY,
     ExactCounts,
     NoisedCounts,
-    RoundedCounts,
     Rounder,
     digit_step,
     nearest,
@@ -218,8 +217,8 @@ def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
     match material.published:
         case NoisedCounts():
             return [noised_section(material, name, material.published) for name in attributes]
-        case RoundedCounts():
-            rounder = material.published.rounder
+        case Rounder():
+            rounder = material.published
             exact = exact_sections(material)
             return [Rounding(one, material, rounder).section() for one in exact]
         case ExactCounts():

@@ -7,7 +7,7 @@ from fedaudit.fairness.noised_counts import (
     ROUNDED_AWAY,
     ExactCounts,
     NoisedCounts,
-    RoundedCounts,
+    Rounder,
     nearest,
     outward,
     step_of,
@@ -129,14 +129,14 @@ def ranking_figures(
     match published:
         case NoisedCounts():
             values, reasons = _from_noise(noised)
-        case ExactCounts() | RoundedCounts() if isinstance(compared, str):
+        case ExactCounts() | Rounder() if isinstance(compared, str):
             names = (*_DECIDED, *_SCORED)
             values, reasons = dict.fromkeys(names), dict.fromkeys(names, compared)
         case ExactCounts():
             values, reasons = _exact(material, compared)
-        case RoundedCounts():
+        case Rounder():
             values, reasons = _exact(material, compared)
-            _coarsen(values, reasons, compared, base=published.rounder.base)
+            _coarsen(values, reasons, compared, base=published.base)
         case _:
             assert_never(published)
     values["threshold"] = material.result.threshold

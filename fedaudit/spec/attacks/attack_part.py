@@ -1,6 +1,7 @@
 """What every attack of a spec answers for the rest of the spec."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,9 +41,15 @@ class AttackPart(SpecPart):
     needs_hypotheses: ClassVar[bool]
     """Whether it attacks what the run itself has trained, rather than runs beside it alone."""
 
+    usual: ClassVar[Mapping[str, tuple[object, ...]]] = {}
+    """The values that are left of fields with retired ones."""
+
     def retired(self, pointer: str) -> Refusals:
         """What stored attacks may ask for, and none is carried out with any more."""
-        yield from ()
+        for name, left in self.usual.items():
+            value = getattr(self, name)
+            if value not in left:
+                yield refuse_at(f"{pointer}/{name}", f"{value} is retired; use {left[-1]}")
 
     @abstractmethod
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:

@@ -36,9 +36,8 @@ class ClusterMembershipSpec(AttackPart):
         if attacked.training.reports_choices:
             yield refuse_at(
                 f"{pointer}/kind",
-                "with `method: reported` clients say which hypothesis they chose, so there is "
-                "nothing to guess; use `training.clustering.method: k-means`, or leave this attack "
-                "out",
+                "with `method: reported` clients say which hypothesis they chose; use the "
+                "clustering `k-means`, or leave this attack out",
             )
         if not isinstance(attacked.privacy, LaplaceL2):
             yield refuse_at(

@@ -6,16 +6,7 @@ from pydantic import Field
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.models import (
-    CnnFemnist,
-    Convolution,
-    Dense,
-    Layers,
-    Linear,
-    Logistic,
-    Mlp,
-    ModelSpec,
-)
+from fedaudit.spec.models import CnnFemnist, Layers, Linear, Logistic, Mlp, ModelSpec
 
 LeakageMethod = Literal["lbfgs", "adam-cosine", "first-layer", "features"]
 _COMPARES_UPDATES: dict[LeakageMethod, bool] = {
@@ -26,8 +17,6 @@ LabelKnowledge = Literal["optimised", "inferred", "known"]
 AttackedHypothesis = Literal["initial", "trained"]
 LayerWeights = Literal["even", "by-noise"]
 NoiseMultiplier = Annotated[float, Field(ge=0, le=1e12)]
-_RETIRED: dict[str, str | int] = {"hypothesis": "initial", "images_per_update": 1, "local_steps": 1}
-"""Fields of which one value is left."""
 
 
 class GradientLeakageSpec(AttackPart):
@@ -35,6 +24,13 @@ class GradientLeakageSpec(AttackPart):
 
     question = "Gradient leakage: can an image be reconstructed from an update?"
     needs_hypotheses = False
+    usual = {
+        "hypothesis": ("initial",),
+        "images_per_update": (1,),
+        "local_steps": (1,),
+        "layer_weights": ("even",),
+        "label": ("optimised", "inferred"),
+    }
     kind: Literal["gradient-leakage"] = "gradient-leakage"
     images: Annotated[int, Field(ge=1, le=1024)] = 16
     """How many images of training clients are attacked."""
@@ -92,25 +88,6 @@ class GradientLeakageSpec(AttackPart):
         """Whether images are searched for by their updates, for which their labels are needed."""
         return _COMPARES_UPDATES[self.method]
 
-    def retired(self, pointer: str) -> Refusals:
-        for name, usual in _RETIRED.items():
-            if getattr(self, name) != usual:
-                yield refuse_at(
-                    f"{pointer}/{name}",
-                    f"is retired: such updates reveal less than those of one image and one step at "
-                    f"the start, and no gate counted them; leave it out, or use {usual}",
-                )
-        if self.layer_weights != "even":
-            yield refuse_at(
-                f"{pointer}/layer_weights",
-                "is retired: `features` finds more through the noise of layers; leave it out",
-            )
-        if self.label == "known":
-            yield refuse_at(
-                f"{pointer}/label",
-                "`known` is retired: the label of one image is read off its update; use `inferred`",
-            )
-
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from self._check_itself(pointer)
         if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
@@ -123,30 +100,26 @@ class GradientLeakageSpec(AttackPart):
             yield refuse_at(
                 "/training/local/"
                 + ("momentum" if attacked.training.local.momentum else "optimiser"),
-                "gradient-leakage inverts steps of plain gradient descent, and its failure would "
-                f"say nothing of {attacked.training.local.words}; use `sgd` without momentum, or "
+                "gradient-leakage inverts plain gradient descent; use `sgd` without momentum, or "
                 "leave the attack out",
             )
         if not attacked.federation.traits.images:
             yield refuse_at(
                 f"{pointer}/kind",
-                "reconstructs images, and the rows of "
-                f"{attacked.federation.source} are none; leave the attack to `images` and "
-                "`femnist`",
+                f"the rows of {attacked.federation.source} are no images; leave the attack to "
+                "`images` and `femnist`",
             )
         if not attacked.training.compares_classes:
             yield refuse_at(
                 "/training/loss",
-                "gradient-leakage knows the gradients of a cross-entropy alone, and its failure "
-                f"would say nothing of {attacked.training.loss}; use `cross-entropy`, or leave the "
-                "attack out",
+                "gradient-leakage knows the gradients of `cross-entropy` alone; use it, or leave "
+                "the attack out",
             )
         if attacked.privacy.mechanism not in ("laplace-l2", "none"):
             yield refuse_at(
                 f"{pointer}/kind",
-                "adds the noise of `laplace-l2` to clients' updates at each noise multiplier, and "
-                f"this run is protected by {attacked.privacy.mechanism}; leave the attack to runs "
-                "with `laplace-l2` or `none`",
+                f"adds the noise of `laplace-l2`, which {attacked.privacy.mechanism} is not; leave "
+                "the attack to runs with `laplace-l2` or `none`",
             )
         yield from self._check_network(attacked, pointer)
 
@@ -167,33 +140,31 @@ class GradientLeakageSpec(AttackPart):
             )
 
     def _check_network(self, attacked: AttackedSpec, pointer: str) -> Refusals:
-        model = attacked.model
-        if not getattr(model, "intercept", True):
+        kinds = _layer_kinds(attacked.model)
+        if not getattr(attacked.model, "intercept", True):
             yield refuse_at(
                 f"{pointer}/kind",
                 "reads labels and images off layers with a bias; set `model.intercept` to true",
             )
         match self.method:
             case "lbfgs":
-                rough = _rough_layer(model)
+                rough = next((kind for kind in kinds if kind in _ROUGH), None)
                 if rough is not None:
                     yield refuse_at(
                         f"{pointer}/method",
-                        f"`lbfgs` follows second derivatives, and {rough} has jumps in its first; "
-                        "use the kind `layers` with `sigmoid`, `tanh` or `gelu` and "
+                        f"`lbfgs` follows second derivatives, and `{rough}` has jumps in its "
+                        "first; use the kind `layers` with `sigmoid`, `tanh` or `gelu` and "
                         "`average-pooling`, as the paper does, or another method",
                     )
             case "first-layer":
-                if model.kind == "cnn-femnist" or (
-                    isinstance(model, Layers) and not _begins_dense(model)
-                ):
+                if next(kind for kind in kinds if kind != "flatten") != "dense":
                     yield refuse_at(
                         f"{pointer}/method",
                         "`first-layer` inverts a dense layer over the pixels, and this network "
                         "begins with another; use `features`, `lbfgs` or `adam-cosine`",
                     )
             case "features":
-                if not _has_convolution(model):
+                if "convolution" not in kinds:
                     yield refuse_at(
                         f"{pointer}/method",
                         "`features` are what convolutions make of an image, and this network has "
@@ -206,29 +177,19 @@ class GradientLeakageSpec(AttackPart):
 
 
 _ROUGH = ("relu", "max-pooling")
+"""Layers whose first derivative jumps."""
 
 
-def _rough_layer(model: ModelSpec) -> str | None:
-    """The first kind of layer whose first derivative jumps; None where all are smooth."""
+def _layer_kinds(model: ModelSpec) -> list[str]:
+    """What the model does to an image, one kind after the other; the outputs are a dense layer."""
     match model:
         case Linear() | Logistic():
-            return None
-        case Mlp() | CnnFemnist():
-            return f"the ReLU of `{model.kind}`"
+            return ["dense"]
+        case Mlp():
+            return ["dense", "relu", "dense"]
+        case CnnFemnist():
+            return ["convolution", "relu", "max-pooling", "flatten", "dense"]
         case Layers():
-            found = next((layer.kind for layer in model.layers if layer.kind in _ROUGH), None)
-            return None if found is None else f"`{found}`"
+            return [*(layer.kind for layer in model.layers), "dense"]
         case _:
             assert_never(model)
-
-
-def _has_convolution(model: ModelSpec) -> bool:
-    if isinstance(model, Layers):
-        return any(isinstance(layer, Convolution) for layer in model.layers)
-    return model.kind == "cnn-femnist"
-
-
-def _begins_dense(model: Layers) -> bool:
-    """Whether the first layer that changes numbers is a dense one."""
-    changing = (layer for layer in model.layers if layer.kind != "flatten")
-    return isinstance(next(changing), Dense)

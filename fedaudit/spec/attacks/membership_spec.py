@@ -19,19 +19,16 @@ LEAST_SHADOWS = 64
 `MIN_SHADOWS_EACH` are needed for every record to be in that many, and outside as many."""
 
 
-_USUAL = {
-    "method": ("threshold", "likelihood-ratio"),
-    "variant": ("online",),
-    "variance": ("per-record",),
-}
-"""What is not retired."""
-
-
 class MembershipSpec(AttackPart):
     """Guesses from the trained hypotheses which records were trained on."""
 
     question = "Membership: can a record be recognised as one of training?"
     needs_hypotheses = True
+    usual = {
+        "method": ("threshold", "likelihood-ratio"),
+        "variant": ("online",),
+        "variance": ("per-record",),
+    }
     kind: Literal["membership"] = "membership"
     method: MembershipMethod = "threshold"
     """`threshold`: by the loss alone; `likelihood-ratio`: LiRA (Carlini et al. 2022); `relative` is
@@ -43,15 +40,6 @@ class MembershipSpec(AttackPart):
     """`online` compares shadow runs with and without the record; `offline` is retired."""
     variance: ScoreVariance = "per-record"
     """Each record's scores have a separate variance; `global` is retired."""
-
-    def retired(self, pointer: str) -> Refusals:
-        for name, usual in _USUAL.items():
-            if getattr(self, name) not in usual:
-                yield refuse_at(
-                    f"{pointer}/{name}",
-                    "is retired: it found no more members than the likelihood ratio, online and "
-                    f"with a variance for each record, whose intervals it shared; use {usual[-1]}",
-                )
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from check_common_model(attacked, pointer=pointer)
@@ -65,19 +53,11 @@ class MembershipSpec(AttackPart):
                         "choose the method `likelihood-ratio`",
                     )
             case "likelihood-ratio":
-                if self.shadows is None:
+                if self.shadows is None or self.shadows < LEAST_SHADOWS:
                     yield refuse_at(
                         at,
-                        "a likelihood ratio compares the run with shadow runs; give their number, "
-                        f"at least {LEAST_SHADOWS} (256 is usual), or choose the method "
-                        "`threshold`",
-                    )
-                elif self.shadows < LEAST_SHADOWS:
-                    yield refuse_at(
-                        at,
-                        f"{self.shadows} shadow runs are too few for a likelihood ratio, as each "
-                        f"record is in about half of them; ask for at least {LEAST_SHADOWS}, or "
-                        "choose the method `threshold`, which needs none",
+                        f"a likelihood ratio needs shadow runs: ask for at least {LEAST_SHADOWS} "
+                        "(256 is usual), or choose the method `threshold`, which needs none",
                     )
             case "relative":
                 pass  # retired

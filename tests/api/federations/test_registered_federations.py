@@ -11,6 +11,7 @@ from sqlalchemy import event, update
 from api.shared.federation_data import FederationCache, Uploads
 from fedaudit.federations.federation import Federation
 from fedaudit.spec.parse import parse_admitted
+from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.tables.experiments import Experiment
 from tests.api.answers import body_of
@@ -63,13 +64,13 @@ def test_a_profile_is_shown_once_there_is_one(ready: tuple[Api, str]) -> None:
 
 def test_without_a_profile_it_is_said_why(api: Api) -> None:
     path = f"/v1/federations/{upload(api)['id']}"
-    assert "still being profiled" in body_of(api.get(f"{path}/profile"), 409)["detail"]
+    assert "is profiling" in body_of(api.get(f"{path}/profile"), 409)["detail"]
     reject(api, path.rpartition("/")[2], "/federation/target", "no such column")
     rejected = body_of(api.get(f"{path}/profile"), 409)
     assert rejected["type"].endswith("conflict")
     assert rejected["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
     assert api.request("DELETE", path).status_code == 204
-    assert "was deleted" in api.get(f"{path}/profile").json()["detail"]
+    assert "is deleted" in api.get(f"{path}/profile").json()["detail"]
     assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
 
 
@@ -153,7 +154,7 @@ def _deleted(api: Api, id_: str) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(_profiling, "still being profiled"), (_rejected, "rejected"), (_deleted, "deleted")],
+    [(_profiling, "is profiling"), (_rejected, "is rejected"), (_deleted, "is deleted")],
 )
 def test_only_a_federation_that_is_ready_is_trained_on(api, change, message):
     id_ = upload(api)["id"]
@@ -349,7 +350,7 @@ def rows_of(federation: Federation) -> NDArray[np.int64]:
 @pytest.fixture
 def cache(tmp_path: Path) -> FederationCache:
     (tmp_path / "a.csv").write_text(ROWS)
-    return FederationCache(tmp_path)
+    return FederationCache(Settings(sources_dir=tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ ALONE = {
     ("spec", "changes", "field", "remedy"),
     [
         ({"shadows": 64}, {}, "shadows", "leave `shadows` out"),
-        ({"method": "likelihood-ratio"}, {}, "shadows", "give their number, at least 64"),
+        ({"method": "likelihood-ratio"}, {}, "shadows", "ask for at least 64"),
         ({"method": "likelihood-ratio", "shadows": 63}, {}, "shadows", "ask for at least 64"),
         ({}, ALONE, "kind", "choose another method"),
     ],
