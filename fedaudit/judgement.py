@@ -46,7 +46,7 @@ def judge_model(
 
     `accuracy` in right classifications, which count by the `threshold`, `loss` in the validation
     loss, `outcome` in rows whose outcome, favourable or not, is predicted correctly. The shares are
-    as in `OverConstant`. It is degenerate where it is nearly constant or better in none of the
+    as in `over_constant`. It is degenerate where it is nearly constant or better in none of the
     first two, and not known to be otherwise where it is not better, or not shown to be, in all of
     them.
     """

@@ -252,8 +252,8 @@ def uniforms(words: Words) -> Floats:
 def wide_uniforms(words: WideWords) -> Floats:
     """Uniform numbers between 2**-64 and 1 - 2**-53, one a word of 64 bits.
 
-    Each is a number on a grid of 2**-63 rounded to the 53 bits of a float64, so it lies within
-    2**-64 + 2**-54 times itself of the real number that it stands for: small ones are fine.
+    Each is a number on a grid of 2**-63 rounded to the 53 bits of a float64, so it differs from a
+    real uniform number by at most 2**-64 + 2**-54 times itself: small ones are fine.
     """
     # Signed integers become floats several times as fast.
     numbers = (words >> np.uint64(1)).view(np.int64).astype(np.float64)

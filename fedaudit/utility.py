@@ -254,22 +254,10 @@ Gain = Literal["accuracy", "loss", "outcome"]
 """A gain in right classifications, in the loss before any root, or in right outcomes."""
 
 
-@dataclass(frozen=True)
-class RowGains:
-    """What the gains of single rows add up to."""
-
-    total: float
-    squares: float
-
-    @classmethod
-    def of(cls, gains: Floats) -> "RowGains":
-        """Sum up the gains of single rows [rows]."""
-        return cls(float(gains.sum()), float((gains**2).sum()))
-
-    @property
-    def shown(self) -> bool:
-        """Whether the rows, taken one by one, show the model to be better (at 95 %, two-sided)."""
-        return self.total > NORMAL_95 * math.sqrt(self.squares)
+def _shown(gains: Floats) -> bool:
+    """Whether gains of rows [rows], taken one by one, show the model to be better (at 95 %,
+    two-sided)."""
+    return bool(gains.sum() > NORMAL_95 * math.sqrt((gains**2).sum()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -292,8 +280,8 @@ class ConstantComparison:
     """[outcomes]: the same rows by their true outcome."""
     rows_by_group: Mapping[str, Ints]
     """Attribute -> how many rows each group has, [groups]."""
-    gains: Mapping[Gain, RowGains]
-    """How much better the model is on each row."""
+    shown_by_rows: Mapping[Gain, bool]
+    """Whether rows, taken one by one, show the model to be better."""
     decided: Floats
     """Its rows, weighted by `MeasuredRows.weights`."""
     decision_gain: Floats | None
@@ -335,7 +323,7 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         weights=shape.client_weights(rows),
         outcomes=outcomes,
         true_outcomes=true_outcomes,
-        gains={name: RowGains.of(gain) for name, gain in gains.items()},
+        shown_by_rows={name: _shown(gain) for name, gain in gains.items()},
         decided=_sums(rows, rows.weights),
         decision_gain=_sums(rows, gains["accuracy"]) if "accuracy" in gains else None,
         outcome_gain=_sums(rows, gains["outcome"]) if "outcome" in gains else None,
@@ -425,48 +413,32 @@ MIN_CLIENTS = 20
 NO_INTERVALS = "the spec asks for no intervals"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OverConstant:
-    """Figures of one run; None for what a target of its kind has not."""
-
-    baseline_accuracy: float | None
-    baseline_loss: float
-    accuracy_over_baseline: float | None
-    loss_under_baseline: float
-    prediction_share: float | None
-    """Share of rows for which the most frequent prediction was made, of the hypothesis that
-    predicted the row."""
-    outcome_share: float | None
-    intervals: dict[str, Interval]
-    """Intervals of `accuracy_over_baseline` and `loss_under_baseline`, for a fixed constant."""
-
-
-def over_constant(found: ConstantComparison, *, level: float | None) -> OverConstant:
-    """The figures of a comparison. `level`: coverage of the intervals, None for none."""
+def over_constant(
+    found: ConstantComparison, *, level: float | None
+) -> tuple[dict[str, float | None], dict[str, Interval]]:
+    """The figures of a comparison, None for what a target of its kind has not, and the intervals of
+    its gains in accuracy and loss, for a fixed constant. `level`: coverage of these, None for
+    none."""
     rows = int(found.rows.sum())
-    accuracy = baseline = None
+    baseline = gain = None
     if found.correct is not None and found.constant_correct is not None:
-        accuracy = int(found.correct.sum()) / rows
         baseline = int(found.constant_correct.sum()) / rows
+        gain = int(found.correct.sum()) / rows - baseline
     loss, constant_loss = (
         float(np.average(values, weights=found.weights))
         for values in (found.loss, found.constant_loss)
     )
-    return OverConstant(
-        baseline_accuracy=baseline,
-        baseline_loss=constant_loss,
-        accuracy_over_baseline=(
-            None if accuracy is None or baseline is None else accuracy - baseline
-        ),
-        loss_under_baseline=constant_loss - loss,
-        prediction_share=_share(found.outcomes),
-        outcome_share=_share(found.true_outcomes),
-        intervals=(
-            dict.fromkeys(_GAINS[:2], Interval(None, None, NO_INTERVALS))
-            if level is None
-            else _intervals(found, level)
-        ),
-    )
+    figures = {
+        "baseline_accuracy": baseline,
+        "baseline_loss": constant_loss,
+        "accuracy_over_baseline": gain,
+        "loss_under_baseline": constant_loss - loss,
+        "prediction_share": _share(found.outcomes),
+        "outcome_share": _share(found.true_outcomes),
+    }
+    if level is None:
+        return figures, dict.fromkeys(_GAINS[:2], Interval(None, None, NO_INTERVALS))
+    return figures, _intervals(found, level)
 
 
 def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Judgement:
@@ -489,7 +461,7 @@ def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Jud
     for (kind, gain), name in zip(kinds.items(), _GAINS, strict=True):
         if gain is not None:
             low = intervals[name].low
-            shown = by_rows and found.gains[kind].shown if low is None else low > 0
+            shown = by_rows and found.shown_by_rows[kind] if low is None else low > 0
             gained[kind] = Gained(gain, shown, too_uneven=low is None and not by_rows)
     return judge_model(
         accuracy=gained["accuracy"],

@@ -11,19 +11,17 @@ from starlette.responses import HTMLResponse, Response
 
 from api.http.problems import ProblemError
 from api.pages import spec_fields as fields
-from api.pages.spec_preview import ProfileDefaults, as_yaml, demanded, preview, profile_defaults
+from api.pages.spec_preview import as_yaml, preview, profile_defaults
 from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, faults_of
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
 from api.services.admission import parse_inherited, plan
-from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_judged
 from api.services.pending_uploads import proposal_for
 from api.services.submission import plan_others, submit, try_admission
 from fedaudit.reports.verdict.spec_changes import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
-from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text, parse_spec
 from models.repositories import FederationRepository
@@ -49,8 +47,8 @@ def new_experiment_page(
 ) -> HTMLResponse:
     """The form; with `like`, the spec of that experiment to change and submit again, and with
     `advised` after the changes that its report advises. With
-    `federation_id`, that federation is chosen, if it may be, and what follows from its profile and
-    its disclosure policy is filled in."""
+    `federation_id`, that federation is chosen, if it may be, and what is proposed for it is filled
+    in."""
     choices = _choices(visit)
     suited, notes = _suited(visit, choices, federation_id)
     typed = blank() | suited
@@ -124,19 +122,15 @@ def _answer(form: Visit, shown: Sheet) -> Response:
 def _suited(
     visit: Visit, choices: Sequence[Federation], federation_id: str | None
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What suits a source of `choices`, by field, and why; else what the service demands."""
-    policy, found = DisclosurePolicy(), ProfileDefaults({}, ())
-    for row in choices:
-        if row.id == federation_id:
-            policy = policy_of(row)
-            try:
-                proposed = proposal_for(visit, row, ProposalAim())
-            except (ProblemError, InvalidInputError) as error:
-                found = ProfileDefaults({fields.SOURCE: row.id, "/name": row.name}, (str(error),))
-            else:
-                found = profile_defaults(row, proposed)
-    begun = blank() | found.typed
-    return found.typed | demanded(begun, policy, floor_of(visit.resources.settings)), found.notes
+    """What suits a source of `choices`, by field, and why; nothing for another."""
+    row = next((one for one in choices if one.id == federation_id), None)
+    if row is None:
+        return {}, ()
+    try:
+        found = profile_defaults(row, proposal_for(visit, row, ProposalAim()))
+    except (ProblemError, InvalidInputError) as error:
+        return {fields.SOURCE: row.id, "/name": row.name}, (str(error),)
+    return found.typed, found.notes
 
 
 def _choices(visit: Visit) -> list[Federation]:

@@ -8,14 +8,13 @@ import hashlib
 import hmac
 from dataclasses import dataclass, replace
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
 from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
 
 from api.http.bodies import media_type
-from api.http.origins import authority, refuse_foreign
+from api.http.origins import refuse_foreign
 from api.http.problems import ProblemError, invalid
 from api.shared.identities import BY_PROXY
 from api.shared.resources import Resources, Shared
@@ -164,11 +163,7 @@ def local_path(target: str | None) -> str:
 
 
 def _way_back(request: Request) -> str:
-    if request.method == "GET":
-        query = request.url.query
-        return f"{request.url.path}?{query}" if query else request.url.path
-    referer = request.headers.get("referer", "")
-    if authority(referer) != request.headers.get("host"):
+    if request.method != "GET":
         return HOME
-    parts = urlsplit(referer)
-    return local_path(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path

@@ -21,13 +21,11 @@ from fedaudit.reports.verdict.cost import is_proven, report_level, scale_words
 from fedaudit.runs.declared_facts import nearest_power_of_two
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason
-from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.utility import MIN_CLIENTS
 from models.tables.federations import Federation
 
 Tone = Literal["good", "note", "warn"]
-_SHARE = "/federation/validation_fraction"
 
 
 @dataclass(frozen=True)
@@ -202,21 +200,6 @@ def _epsilon_lines(entry: Mapping[str, Any]) -> Iterator[CostLine]:
     yield CostLine(name, cost(entry["value"]), f"worst case, {terms}")
     if "expected" in entry:
         yield CostLine(f"{name}, expected", cost(entry["expected"]), "mean over clients")
-
-
-def demanded(
-    typed: Mapping[str, str], policy: DisclosurePolicy, floor: DisclosureFloor
-) -> dict[str, str]:
-    """What the federation's policy or the service requires: texts by field, in the place of those
-    in `typed` that would be refused."""
-    found = {}
-    for name, least in vars(floor).items():
-        pointer = f"/fairness/{name}"
-        found[pointer] = str(max(int(typed[pointer]), least, getattr(policy, name) or 1))
-    if policy.split is not None:
-        found["/seed"] = str(policy.split.seed)
-        found[_SHARE] = repr(policy.split.validation_fraction)
-    return found
 
 
 def profile_defaults(row: Federation, found: ProposedExperiment) -> ProfileDefaults:

@@ -1,6 +1,5 @@
 """Pages from templates: every value is escaped, and a page loads and runs nothing foreign."""
 
-import hashlib
 import secrets
 from collections.abc import Callable
 from functools import cache, partial
@@ -113,26 +112,6 @@ def fragment(name: str, **context: Any) -> Markup:
     return Markup(_environment().get_template(name).render(**context))
 
 
-def has_template(name: str) -> bool:
-    """Whether there is such a template."""
-    return (_HERE / "templates" / name).is_file()
-
-
-@cache
-def asset(name: str) -> str:
-    """The address of a file below `assets/`, with a mark that changes with its content."""
-    return f"/assets/{name}?v={content_mark(name)}"
-
-
-@cache
-def content_mark(name: str) -> str:
-    """The beginning of the SHA-256 of a file below `assets/`, or of one that is made. Raises
-    OSError without the file."""
-    made = MADE.get(name)
-    content = (ASSETS / name).read_bytes() if made is None else made().encode()
-    return hashlib.sha256(content).hexdigest()[:12]
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -151,7 +130,6 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         answer_words=ANSWER_WORDS,
-        asset=asset,
         home=home,
         places=places,
         plural=wording.plural,
@@ -161,12 +139,8 @@ def _environment() -> Environment:
     return environment
 
 
-_YEAR = "public, max-age=31536000, immutable"
-_ASK_FIRST = "no-cache"
-
-
 class Assets(StaticFiles):
-    """The files below `assets/`; an address with the right mark may be kept for a year."""
+    """The files below `assets/`, and those that are made; browsers ask whether one changed."""
 
     def __init__(self) -> None:
         super().__init__(directory=ASSETS)
@@ -177,6 +151,5 @@ class Assets(StaticFiles):
             response = await super().get_response(path, scope)
         else:
             response = Response(made(), media_type="text/css")
-        marked = scope["query_string"].decode("latin-1") == f"v={content_mark(path)}"
-        response.headers["Cache-Control"] = _YEAR if marked else _ASK_FIRST
+        response.headers["Cache-Control"] = "no-cache"
         return response

@@ -239,7 +239,7 @@ def _against_constant(rows: AuditedRows, client: Ints, *, clients: int) -> Const
     return replace(
         found,
         constant_loss=found.loss + found.decision_gain / found.rows,
-        gains={**found.gains, "loss": found.gains["accuracy"]},
+        shown_by_rows={**found.shown_by_rows, "loss": found.shown_by_rows["accuracy"]},
     )
 
 

@@ -9,7 +9,6 @@ from pydantic import Field
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Keyring
 from fedaudit.reports.checks import Check, answer_check, check, failed
-from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
 from fedaudit.reports.report import GateSection, gate_checks, gated, worded
 from fedaudit.reports.sections.fairness import FairnessSection
@@ -47,7 +46,6 @@ from fedaudit.reports.verdict.worst_off import counted_gap_size, fairness_part, 
 from fedaudit.spec.audits import AuditSpec, measuring_spec, parse_audit
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 NOT_VERIFIED = (
     "The rows are not here: that rates and accuracies of groups, intervals, averages over "
@@ -213,11 +211,6 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
     if report["utility"]["degenerate"] is None:
         yield "Audit more rows, until the predictions are shown to be better than a constant."
     for gate in report["gates"]:
-        if gate["outcome"] == "fail" and gate["figure"] in FAIRNESS_FIGURES:
-            yield (
-                f"{gate['figure']} has to be {SIGNS[gate['op']]} {gate['bound']:g}: see above "
-                "which group is worst off, and look for what the model knows of it, or does not."
-            )
         if gate["outcome"] != "pass":
             yield f"For the gate on {gate['figure']}: {gate['reason']}."
     if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):

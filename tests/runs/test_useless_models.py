@@ -139,7 +139,7 @@ def test_a_model_that_predicts_too_well_is_signed_off_only_after_an_answer(tmp_p
         assert "leak_reviewed" in report["verdict_parts"]["next"]
         assert "model-too-good" in concerns_of(report)
     reviewed = report_of(tmp_path, **asked, leak_reviewed=["x", "z"])
-    assert "The spec says by `leak_reviewed` that x, z were looked at" in reviewed["verdict"]
+    assert "The spec says by `leak_reviewed` that x, z were checked for" in reviewed["verdict"]
     assert reviewed["utility"]["too_good"] is False
     assert "suspiciously" not in reviewed["verdict"]
     some = report_of(tmp_path, **asked, leak_reviewed=["x"])

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedaudit.arrays import Ints
-from fedaudit.utility import ConstantComparison, RowGains
+from fedaudit.utility import ConstantComparison
 
 
 def useful_model(
     clients: int, *, rows_by_group: Mapping[str, Ints] | None = None
 ) -> ConstantComparison:
     """Clients of ten rows each, on whom a regression is twice as good as the constant."""
-    rows = 10 * clients
     return ConstantComparison(
         constant="number",
         rows=np.full(clients, 10),
@@ -23,7 +22,7 @@ def useful_model(
         weights=np.ones(clients),
         outcomes=np.array([[3, 2], [2, 3]]) * clients,
         true_outcomes=np.array([5, 5]) * clients,
-        gains={"loss": RowGains(total=float(rows), squares=float(rows))},
+        shown_by_rows={"loss": True},
         decided=np.full(clients, 10.0),
         decision_gain=None,
         outcome_gain=None,

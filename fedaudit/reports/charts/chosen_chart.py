@@ -22,7 +22,6 @@ from fedaudit.reports.charts.drawing import (
     axes,
     drawn,
     element,
-    joined,
     label,
     legend,
     mark,
@@ -238,9 +237,7 @@ def _caption(points: Sequence[Point], shown: Sequence[Point], *, left_out: int, 
     if front:
         stated.append("A ring marks what nothing else beats, over all axes of the front.")
     if len(shown) < len(points):
-        lacking = [str(one.number) for one in points if one not in shown]
-        few = f": {joined(lacking)}" if len(lacking) <= 8 else ""
-        stated.append(f"{len(lacking)} of {len(points)} points are not drawn{few}.")
+        stated.append(f"{len(points) - len(shown)} of {len(points)} points are not drawn.")
     if left_out:
         stated.append(f"{left_out} more lines do not fit: draw fewer by only.")
     return " ".join(stated)

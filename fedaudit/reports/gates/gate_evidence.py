@@ -16,6 +16,7 @@ from fedaudit.reports.sections.guarantee import (
 )
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
 from fedaudit.spec.attacks.attack_spec import AttackKind
+from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.gates import AttackFigure, Gate, GateFigure, Proof
 
 _PROVEN: dict[Proof, str] = {
@@ -73,7 +74,7 @@ def declared_doubt(gate: Gate, report: Report) -> str | None:
             "trust the trainer"
         )
     if (alarm := (report.get("tests") or {}).get("alarm")) is not None:
-        return f"{alarm_words('canaries', Alarm.model_validate(alarm))}"
+        return alarm_words("canaries", Alarm.model_validate(alarm))
     found = report.get("contradictions")
     if found:
         return f"what the trainer declares contradicts itself: {found[0]}"
@@ -406,21 +407,12 @@ def _protecting(attack: Section, report: Report) -> Evidence:
 
 def _other_than_the_run(attack: Section, report: Report) -> str | None:
     """Why the attacked updates are harder than the run's, or too few to count."""
-    if (attack.get("images_per_update") or 1) > 1:
-        return (
-            "images of one update are recovered or lost together, so their number is no evidence; "
-            "attack with `images_per_update: 1`"
-        )
+    retired = ("images_per_update", "local_steps", "hypothesis")
+    if any(attack.get(name) not in (None, *GradientLeakageSpec.usual[name]) for name in retired):
+        return "updates of one image and one local step from the start reveal more; attack these"
     own = bool(report.get("spec", {}).get("privacy", {}).get("per_layer"))
     if bool(attack.get("per_layer")) != own:
         return f"the run has `per_layer: {str(own).lower()}`, and the attack was on other noise"
-    if (attack.get("local_steps") or 1) > 1:
-        return "one local step reveals more than several; attack with `local_steps: 1`"
-    if attack.get("hypothesis") == "trained":
-        return (
-            "updates of a trained model are shorter beside the same noise than those that the run "
-            "sent first; attack with `hypothesis: initial`"
-        )
     return None
 
 

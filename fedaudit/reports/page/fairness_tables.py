@@ -137,13 +137,6 @@ def _rates(section: Section) -> PageTable:
         reasons = [group["reasons"].get(name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
         rows.append((*row, _joined(reasons)))
-    nameless = [one["value"] for one in section["groups"] if not one["value"][:1].isalpha()]
-    codes = ""
-    if nameless and not section.get("intersection_of"):
-        codes = (
-            f"{', '.join(nameless[:3])}{' ...' if len(nameless) > 3 else ''}: as in the data. "
-            f"Registering these with labels of {section['attribute']} names them."
-        )
     levels = {
         one["level"]
         for group in section["groups"]
@@ -153,15 +146,7 @@ def _rates(section: Section) -> PageTable:
         caption=f"Rates of the groups of {section['attribute']}",
         head=(*head, "Note"),
         rows=rows,
-        remark=" ".join(
-            filter(
-                None,
-                [
-                    *(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
-                    codes,
-                ],
-            )
-        ),
+        remark=" ".join(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
     )
 
 

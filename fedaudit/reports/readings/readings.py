@@ -243,7 +243,7 @@ def _notes(document: Document, tables: list[ImpactRatioTable]) -> list[str]:
 
 _OF_NIST = (
     "Statements of one audit report, put in the order of NIST SP 800-226. NIST has reviewed none "
-    "of it, and this is no evaluation: what is not shown here has to be looked at elsewhere."
+    "of it, and this is no evaluation: what is not shown here has to be found elsewhere."
 )
 
 

@@ -2,10 +2,10 @@
 
 The report adds up counts. Here the rows themselves go to Fairlearn, group by group, and both must
 agree: a report whose figures do not follow from its rows is never published. It covers rates and
-accuracy of each group shown, and the gaps between these groups, pooled over records. Losses,
-intervals are not computed twice. Fairlearn
-answers where a figure is undefined (see `fedaudit.fairness.gaps`); which figures are defined is
-decided here from the rows, and the report must have the same ones.
+accuracy of each group shown, and the gaps between these groups, pooled over records. Losses and
+intervals are not computed twice. Fairlearn answers where a figure is undefined (see
+`fedaudit.fairness.gaps`); which figures are defined is decided here from the rows, and the report
+must have the same ones.
 
 Every rate is Fairlearn's selection rate of some rows of a group: all of them, those whose true
 outcome is favourable or is not, or, of being right, all again. Fairlearn's own functions of these

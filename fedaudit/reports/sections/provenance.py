@@ -102,8 +102,8 @@ def report_envelope(document: Mapping[str, Any]) -> Envelope | None:
 def signature_check(
     report: Mapping[str, Any], keyring: Keyring, *, with_checkpoints: bool
 ) -> Check:
-    """Checkpoints and reports are signed by the
-    same process, so neither occurs without the other."""
+    """Whether the report has a valid signature. The same process signs checkpoints and reports, so
+    that neither occurs without the other."""
     name = "report.signature"
     try:
         envelope = report_envelope(report)

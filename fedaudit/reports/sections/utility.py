@@ -180,7 +180,7 @@ _LOCAL_DATA = (
 )
 _ROWS_OF_TUNING = (
     "Held-out clients make their models from rows that are in no count. These rows move the "
-    "predictions that are counted, without noise; suppression and rounding look at the scored "
+    "predictions that are counted, without noise; suppression and rounding consider the scored "
     "rows alone."
 )
 _WEIGHTS = (
@@ -369,9 +369,8 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
             "reasons": reasons | dict.fromkeys(missing, found),
         }
     asked = material.spec.fairness.intervals
-    compared = over_constant(found, level=None if asked is None else asked.level)
-    values |= {"baseline": found.constant}
-    values |= {name: getattr(compared, name) for name in _COMPARED[1:]}
+    figures, intervals = over_constant(found, level=None if asked is None else asked.level)
+    values |= {"baseline": found.constant, **figures}
     for name in ("baseline_accuracy", "accuracy_over_baseline"):
         if values[name] is None:
             reasons[name] = NO_ACCURACY
@@ -379,16 +378,14 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
         if values[name] is None:
             reasons[name] = _NO_OUTCOME
     for name in _GAINS:
-        interval = compared.intervals[name]
-        doubt: str | None = NO_INTERVALS
+        interval = intervals[name]
         values[f"{name}_interval"] = None
         if asked is not None:
-            doubt = interval.reason
             values[f"{name}_interval"] = interval_section(
                 interval, level=asked.level, method=GAIN_METHOD
             )
-        if doubt is not None:
-            reasons[f"{name}_interval"] = reasons.get(name, doubt)
+        if interval.reason is not None:
+            reasons[f"{name}_interval"] = reasons.get(name, interval.reason)
     return {**values, "reasons": reasons}
 
 

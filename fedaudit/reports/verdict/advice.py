@@ -75,9 +75,8 @@ class _Run:
     report: Mapping[str, Any]
     spec: ExperimentSpec
 
-    def changed(self, **changes: Any) -> "_Run | None":
-        """The run with other values, keyed by pointers whose slashes are two underscores; None
-        where the spec would be refused."""
+    def changed(self, changes: Mapping[str, Any]) -> "_Run | None":
+        """The run with other values, keyed by pointer; None where the spec would be refused."""
         document = with_changes(self.spec.model_dump(mode="json"), spec_changes(changes))
         try:
             return _Run(self.report, parse_spec(document))
@@ -226,7 +225,7 @@ def _advice(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
 def _step(run: _Run, step_size: float, why: str) -> Advice:
     step_size = _round_number(step_size)
     text = f"train with a step_size of {step_size:g} in place of {run.step_size:g}"
-    return _free(run, f"{why}: {text}", {"training__local__step_size": step_size})
+    return _free(run, f"{why}: {text}", {"/training/local/step_size": step_size})
 
 
 def _free(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
@@ -279,9 +278,9 @@ def _not_moved(run: _Run) -> Advice | None:
 
 
 def _one_scale(run: _Run, why: str) -> Advice | None:
-    changes = {"federation__standardise": "client"}
+    changes = {"/federation/standardise": "client"}
     source = run.spec.federation
-    if not isinstance(source, Table) or source.standardise or run.changed(**changes) is None:
+    if not isinstance(source, Table) or source.standardise or run.changed(changes) is None:
         return None
     return _free(run, f"{why}: bring features to one scale by `standardise: client`", changes)
 
@@ -303,12 +302,12 @@ def _more_rounds(run: _Run, why: str) -> Advice | None:
     alike = isinstance(run.spec.privacy, NoMechanism | GaussianCentral | RecordPersonalised)
     if not alike or run.reach > _ONCE_MORE:
         return None
-    changes: dict[str, Any] = {"training__rounds": 2 * run.spec.training.rounds}
-    said, after = f"{changes['training__rounds']} rounds", run.changed(**changes)
+    changes: dict[str, Any] = {"/training/rounds": 2 * run.spec.training.rounds}
+    said, after = f"{changes['/training/rounds']} rounds", run.changed(changes)
     if after is not None and isinstance(run.spec.privacy, GaussianCentral):
         noise = _needed_noise(after, run.cost or 0.0, "epsilon")
-        changes["privacy__noise_multiplier"] = noise
-        said, after = f"{said} and a noise_multiplier of {noise}", run.changed(**changes)
+        changes["/privacy/noise_multiplier"] = noise
+        said, after = f"{said} and a noise_multiplier of {noise}", run.changed(changes)
     if after is None or after.ratio >= _PERHAPS * DROWNED:
         return None
     return _advice(run, f"{why[0].upper()}{why[1:]}: train with {said}{_again(run)}.", changes)
@@ -389,20 +388,20 @@ def _too_few(run: _Run) -> Advice | None:
     gain, times = _seeming_gain(run)
     if not gain:
         return None
-    changes: dict[str, Any] = {"federation__validation_fraction": _HALF}
+    changes: dict[str, Any] = {"/federation/validation_fraction": _HALF}
     if run.spec.federation.holds_out_rows:
         if share > _MOST_HELD_OUT or (times or 1.0) * share > _HALF:
             return None
         said = f"half of the rows of each client in place of {share:.0%}"
     elif share > _MOST_HELD_OUT or clients < 2 * MIN_CLIENTS:
         said = "rows of every client (`federation.validation_unit: record`)"
-        changes = {"federation__validation_unit": "record"}
+        changes = {"/federation/validation_unit": "record"}
     else:
         said = f"half of the clients in place of {held_out}"
         left = clients - validation_clients(clients, validation_fraction=_HALF)
         if isinstance(cohort, FixedCohort) and cohort.clients > left:
-            changes["training__cohort__clients"] = left
-    if run.changed(**changes) is None:
+            changes["/training/cohort/clients"] = left
+    if run.changed(changes) is None:
         return None
     text = f"The model seems better than a constant: hold out {said}, to show it{_again(run)}."
     figure = "utility/accuracy_over_baseline_interval" if times is not None else None
@@ -425,14 +424,14 @@ def _free_moves(run: _Run) -> Iterator[tuple[str, dict[str, Any]]]:
     """What makes noise shorter beside the updates and costs nothing, the simplest first."""
     training = run.spec.training
     if training.hypotheses > 1:
-        yield "one hypothesis, for which all updates are averaged", {"training__hypotheses": 1}
+        yield "one hypothesis, for which all updates are averaged", {"/training/hypotheses": 1}
     if run.clip is not None and run.length < run.clip / 2:
         yield _within_reach(run)
     # Elsewhere a client pays for each round that it takes part in.
     everyone_pays = isinstance(run.spec.privacy, NoMechanism | GaussianCentral)
     drawn = training.cohort.clients if isinstance(training.cohort, FixedCohort) else run.clients
     if everyone_pays and drawn < run.clients:
-        yield "all training clients in each round", {"training__cohort__clients": run.clients}
+        yield "all training clients in each round", {"/training/cohort/clients": run.clients}
 
 
 def _within_reach(run: _Run) -> tuple[str, dict[str, Any]]:
@@ -442,11 +441,11 @@ def _within_reach(run: _Run) -> tuple[str, dict[str, Any]]:
     if not isinstance(run.spec.privacy, LaplaceL2):
         enough = _round_number(2 * _REACH / run.spec.training.rounds)
         if enough < clip:
-            clip = changes["privacy__clip"] = enough
+            clip = changes["/privacy/clip"] = enough
     step_size = _round_number(run.step_size * clip / run.length)
     if step_size != run.step_size:
-        changes["training__local__step_size"] = step_size
-    words = {"privacy__clip": "a clip of", "training__local__step_size": "a step_size of"}
+        changes["/training/local/step_size"] = step_size
+    words = {"/privacy/clip": "a clip of", "/training/local/step_size": "a step_size of"}
     return " and ".join(f"{words[path]} {value:g}" for path, value in changes.items()), changes
 
 
@@ -455,7 +454,7 @@ def _against_noise(run: _Run) -> Advice:
     changes: dict[str, Any] = {}
     now = run
     for said, move in _free_moves(run):
-        after = now.changed(**move)
+        after = now.changed(move)
         if after is None or after.ratio >= now.ratio or (after.cost or 0) > (now.cost or 0) * 1.001:
             continue
         now, words, changes = after, [*words, said], {**changes, **move}
@@ -479,11 +478,11 @@ def _for_less_noise(
         return None
     less = float(f"{noise * _ENOUGH * min(1.0, DROWNED / now.ratio):.2g}")
     moved = _noise(now, less)
-    after = now.changed(**moved)
+    after = now.changed(moved)
     if after is None or not after.protects or not after.cost or now.cost is None:
         return None
     also = f"{', '.join(words)}, and " if words else ""
-    budget = moved.get("privacy__client_budget")
+    budget = moved.get("/privacy/client_budget")
     room = "" if budget is None else f", and a client_budget of {budget:g}"
     text = (
         f"{long}: train with {also}a noise_multiplier of {less:g} in place of {noise:g}{room}. "
@@ -496,13 +495,14 @@ def _for_less_noise(
 def _noise(run: _Run, noise_multiplier: float) -> dict[str, Any]:
     """A noise multiplier, in place of a target if the spec has one. Less noise makes a release cost
     more, so a client's budget rises with it."""
-    privacy, found = run.spec.privacy, dict[str, Any](privacy__noise_multiplier=noise_multiplier)
+    privacy = run.spec.privacy
+    found: dict[str, Any] = {"/privacy/noise_multiplier": noise_multiplier}
     if getattr(privacy, "target", None) is not None:
-        found["privacy__target"] = None
+        found["/privacy/target"] = None
     if isinstance(privacy, LaplaceL2) and privacy.client_budget is not None:
         times = privacy.noise_multiplier / noise_multiplier
         if times > 1:
-            found["privacy__client_budget"] = math.ceil(privacy.client_budget * times * 1e3) / 1e3
+            found["/privacy/client_budget"] = math.ceil(privacy.client_budget * times * 1e3) / 1e3
     return found
 
 
@@ -535,7 +535,7 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
             )
         )
     changes = _noise(run, needed)
-    after = run.changed(**changes)
+    after = run.changed(changes)
     expected = "expect a worse model"
     if after is not None and after.ratio >= DROWNED:
         constant = report["utility"].get("baseline_accuracy")

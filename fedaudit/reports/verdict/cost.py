@@ -284,17 +284,11 @@ def _leakage(report: Mapping[str, Any]) -> list[str]:
     bound = privacy["log_ratio_max"]
     proven = "; over all datasets of a client nothing is bounded"
     within = "The radius follows each update"
-    gates: list[str] = []
     if bound is not None:
         several = report["spec"]["training"]["hypotheses"] > 1
         alike = " that choose the same hypothesis" if several else ""
         of_all = at_most(bound, digits=4)
         proven = f"; proven over all datasets of a client{alike} is only {of_all}"
-        gates = [
-            f"The gate uses {name}, {at_most(privacy[name], digits=4)}."
-            for name in ("leakage_max", "log_ratio_max")
-            if any(one["figure"] == name for one in report["gates"])
-        ]
     clip = asked["clip"]
     if asked["radius"] == "adaptive":
         proven = ""
@@ -305,7 +299,6 @@ def _leakage(report: Mapping[str, Any]) -> list[str]:
         f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
         f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}{proven}.",
         scale_words(report),
-        *gates,
         f"{within}, and updates {clipped}.",
         f"The guarantee is {report['guarantee']['label']}.",
     ]

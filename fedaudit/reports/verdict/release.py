@@ -8,7 +8,7 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL
 from fedaudit.privacy.mechanisms.registry import bounds_nothing
 from fedaudit.reports.gates.gate_evidence import planned_doubt, without_waiver
-from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
+from fedaudit.reports.gates.gate_results import COSTS, OUTCOME_WORDS
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, reason
@@ -26,7 +26,7 @@ from fedaudit.reports.verdict.worst_off import (
     unjudged_gap,
     unsure_gap,
 )
-from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
+from fedaudit.spec.gates import GateOp
 
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "
@@ -150,7 +150,7 @@ def release_part(report: Mapping[str, Any]) -> str:
     # Whose word it is that features do not hold the outcome.
     if said := report["spec"]["federation"].get("leak_reviewed"):
         named = "all features" if "*" in said else ", ".join(said)
-        answer += f" The spec says by `leak_reviewed` that {named} were looked at for the outcome."
+        answer += f" The spec says by `leak_reviewed` that {named} were checked for the outcome."
     utility, stated = report["utility"], training_words(report)
     if utility["validation_loss"] is not None:
         stated += f", with a validation loss of {utility['validation_loss']:.4g}"
@@ -250,9 +250,8 @@ def is_known_useful(report: Mapping[str, Any]) -> bool:
 def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     """Whether a gate that passed bounds from above a figure that rests on the guarantee: where that
     is not proven, the gate allows it. A lower bound on a cost is no requirement."""
-    resting = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}
     return any(
-        one["outcome"] == "pass" and one["op"] == "le" and one["figure"] in resting
+        one["outcome"] == "pass" and one["op"] == "le" and one["figure"] in COSTS
         for one in report["gates"]
     )
 

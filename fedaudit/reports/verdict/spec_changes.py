@@ -1,4 +1,4 @@
-"""A piece of advice, and the changes of a spec that somebody or a program may take over."""
+"""A piece of advice, and the changes of a spec that a person or a program may adopt."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -39,8 +39,5 @@ def with_changes(spec: Mapping[str, Any], changes: Iterable[SpecChange]) -> dict
 
 
 def spec_changes(values: Mapping[str, Any]) -> list[SpecChange]:
-    """Changes for values keyed by pointers whose slashes are two underscores."""
-    return [
-        SpecChange(pointer="/" + path.replace("__", "/"), value=value)
-        for path, value in values.items()
-    ]
+    """Changes for values keyed by pointer."""
+    return [SpecChange(pointer=pointer, value=value) for pointer, value in values.items()]

@@ -27,15 +27,13 @@ def fairness_part(report: Mapping[str, Any]) -> str:
     if known:
         sentences = [doubt_of_gaps(report), *_worst(report, known[-1]), *_others(known[-2::-1])]
     before = None
-    for one in unknown[:_SHOWN]:
+    for one in unknown:
         metric = headline_metric(one)
         why = one["metrics"][metric]["reason"]
         basis = why.rpartition("suppressed: ")[2]
         stated = " for the same reason" if basis == before else f": {why}"
         sentences.append(f"{metric} by {one['attribute']} is unknown{stated}.")
         before = basis
-    if (left := len(unknown) - _SHOWN) > 0:
-        sentences.append(f"The same holds for {left} more attributes.")
     for attribute, values in (report["spec"]["fairness"].get("exclude") or {}).items():
         sentences.append(f"No figure counts rows with {attribute} {', '.join(values)}.")
     return " ".join(sentence for sentence in sentences if sentence)
@@ -167,9 +165,6 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     if interval is None:
         sentences.append("Whether it may be chance is not known.")
     sentences += [gap_sentence(section, OF_SELECTION)]
-    accuracy = section["metrics"]["accuracy_difference"]["value"]
-    if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
-        sentences.append(_by_values(report, section, "accuracy", lower_is_worse=True))
     return [one for one in sentences if one]
 
 
@@ -231,7 +226,7 @@ def worst_off(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
     """The two groups of the headline gap, with the rates or losses of both; '' without two."""
     if headline_metric(section) in METRICS:
         return _by_rates(report, section)
-    return _by_values(report, section, "loss", lower_is_worse=False)
+    return _by_losses(report, section)
 
 
 def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
@@ -242,9 +237,7 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
     worse, better = pair.names(report, attribute)
     low, high = (_percent(one[pair.rate]) for one in (pair.worse, pair.better))
     favourable = favourable_words(report, attribute=attribute)
-    outcome = f"The favourable outcome is {favourable}."
-    if favourable is None:
-        outcome = "The report does not say which outcome is favourable."
+    outcome = f"The favourable outcome is {favourable or 'not stated'}."
     of, predicted = _counted(pair.rate, favourable)
     # More true positives and more selected are better for people; of outcomes that are given to
     # those who lack them, a patient sent home for one, no report can say so.
@@ -282,20 +275,17 @@ def _counted(rate: str, favourable: str | None) -> tuple[str, str]:
     return f"of those with {named} in truth, ", "were predicted so"
 
 
-def _by_values(
-    report: Mapping[str, Any], section: Mapping[str, Any], name: str, *, lower_is_worse: bool
-) -> str:
-    pair = _widest(section, (name,), lower_is_worse=lower_is_worse)
+def _by_losses(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
+    pair = headline_pair(section)
     if pair is None:
         return ""
     attribute = section["attribute"]
     worse, better = pair.names(report, attribute)
-    shown = _percent if name == "accuracy" else _figure
-    low, high = shown(pair.worse[name]), shown(pair.better[name])
-    if low == high:
+    high, low = _figure(pair.worse["loss"]), _figure(pair.better["loss"])
+    if high == low:
         return ""
     return (
-        f"By {attribute}, predictions are worst for {worse}: their {name} is {low}, and {high} for "
+        f"By {attribute}, predictions are worst for {worse}: their loss is {high}, and {low} for "
         f"{better}."
     )
 

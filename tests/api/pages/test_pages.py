@@ -42,16 +42,14 @@ def test_the_navigation_has_six_entries_at_most_and_folds_the_rest(api: Api) -> 
     assert [f'href="{path}"' in more for path in ("/audits", "/ledgers", "/docs")] == [True] * 3
 
 
-def test_what_pages_load_is_there_and_kept_until_it_changes(api: Api) -> None:
+def test_what_pages_load_is_there_and_asked_for_again(api: Api) -> None:
     browser = Browser(api)
     found = set(re.findall(r'(?:src|href)="(/assets/[^"]+)"', browser.get("/sign-in").text))
     assert len(found) >= 2
     for address in found:
         answer = browser.get(address)
         assert answer.status_code == 200
-        assert "immutable" in answer.headers["cache-control"]
-        for other in (address.partition("?")[0], address[:-1] + "x"):
-            assert browser.get(other).headers["cache-control"] == "no-cache"
+        assert answer.headers["cache-control"] == "no-cache"
     for outside in ("/assets/nothing.css", "/assets/../templates.py", "/assets/%2e%2e/install.py"):
         assert browser.get(outside).status_code == 404
 
@@ -154,15 +152,8 @@ def test_a_form_without_the_word_or_with_a_wrong_one_is_refused(api: Api) -> Non
     assert browser.post("/sign-out").status_code == 303
 
 
-def test_a_form_after_the_session_leads_back_to_its_page(api: Api) -> None:
-    browser = Browser(api)
-    answer = browser.post(
-        "/sign-out", csrf="0" * 64, headers={"Referer": "http://testserver/federations?a=1"}
-    )
-    assert answer.headers["location"] == "/sign-in?next=%2Ffederations%3Fa%3D1"
-    answer = browser.post(
-        "/sign-out", csrf="0" * 64, headers={"Referer": "https://evil.example/federations"}
-    )
+def test_a_form_after_the_session_leads_to_signing_in(api: Api) -> None:
+    answer = Browser(api).post("/sign-out", csrf="0" * 64)
     assert answer.headers["location"] == "/sign-in"
 
 

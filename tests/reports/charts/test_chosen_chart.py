@@ -56,7 +56,7 @@ def test_gaps_over_noise_have_a_line_for_each_number_of_hypotheses_by_themselves
     assert ">hypotheses 1<" in chart.svg
     assert ">hypotheses 2<" in chart.svg
     # The run without noise has no multiplier.
-    assert "1 of 7 points are not drawn: 1." in chart.caption
+    assert "1 of 7 points are not drawn." in chart.caption
     assert [row[0] for row in chart.table.rows] == ["2", "3", "4", "5", "6", "7"]
     assert chart.table.head == ("No.", NU, K, GAP, "Interval")
 

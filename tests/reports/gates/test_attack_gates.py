@@ -141,11 +141,11 @@ def test_reasons_say_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"images_per_update": 4}, "images_per_update: 1"),
+        ({"images_per_update": 4}, "one image"),
         ({"per_layer": True}, "other noise"),
-        ({"local_steps": 5}, "local_steps: 1"),
+        ({"local_steps": 5}, "one local step"),
         # Shorter updates beside the same noise, under a fixed radius.
-        ({"hypothesis": "trained"}, "hypothesis: initial"),
+        ({"hypothesis": "trained"}, "from the start"),
     ],
 )
 def test_other_updates_than_the_runs_first_ones_are_no_evidence(changes, says):

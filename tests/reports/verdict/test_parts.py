@@ -325,7 +325,6 @@ def test_no_advice_is_to_ask_for_less(good, waiver):
     parts = verdict_parts(report)
     assert "allow_" not in parts.release + parts.next
     assert "The gate on leakage_max lacks evidence: why" in parts.next
-    assert f"{report['privacy']['leakage_max']:.4g}" in parts.cost.split("The gate uses")[1]
     # Why the model is of no use is said once, and not by each gate again.
     useless = {**gate, "figure": "equalized_odds_difference", "reason": "it guesses; train"}
     utility = {**good["utility"], "degenerate": None, "reasons": {"degenerate": "it guesses"}}
