@@ -1,7 +1,6 @@
 """The commands on keys, and on what is signed: sign-offs of reports, and the audit log."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +18,7 @@ app = typer.Typer()
 def sign_off(
     experiment_id: ExperimentId,
     *,
-    decision: Annotated[
-        Decision | None, typer.Option(help="Without it, what there is is listed.")
-    ] = None,
+    decision: Annotated[Decision, typer.Option()],
     note: Annotated[
         str, typer.Option(help="Why; needed where gates did not pass or nothing is in force.")
     ] = "",
@@ -34,35 +31,17 @@ def sign_off(
     as_json: AsJson = False,
 ) -> None:
     """Sign a report off; it cannot be changed or taken back. Needs the scope reports:sign."""
-    if decision is None and (note or role or report_hash):
-        raise usage_error("--decision: is needed with --note, --role and --report-hash")
     with connected() as client:
-        if decision is None:
-            found = list(client.sign_offs(experiment_id))
-        else:
-            made = client.sign_off(
-                experiment_id, decision, note=note, role=role, report_hash=report_hash
-            )
-            found = [made]
+        made = client.sign_off(
+            experiment_id, decision, note=note, role=role, report_hash=report_hash
+        )
     if as_json:
-        write_json(found if decision is None else found[0])
+        write_json(made)
         return
-    for one in found:
-        write_line(_sign_off(one))
-    if decision is not None:
-        say("the service signs it within seconds; the bundle then has it")
-
-
-def _sign_off(one: Mapping[str, Any]) -> str:
-    role = f", {one['role']}" if one["role"] else ""
-    lines = [f"{one['number']}. {one['decision']} by {one['person']}{role}, {one['signed_off_at']}"]
-    if one["concerns"]:
-        lines.append(f"   although: {', '.join(one['concerns']).replace('-', ' ')}")
-    if one["by_submitter"]:
-        lines.append("   by the key or name that submitted the experiment")
-    if one["note"]:
-        lines.append(f"   {one['note']}")
-    return "\n".join([*lines, f"   report {one['report_hash']}"])
+    role = f", {made['role']}" if made["role"] else ""
+    despite = f", although: {', '.join(made['concerns'])}" if made["concerns"] else ""
+    write_line(f"sign-off {made['number']}: {made['decision']} by {made['person']}{role}{despite}")
+    say("the service signs it within seconds; the bundle then has it")
 
 
 _audit_log = typer.Typer(no_args_is_help=True)

@@ -17,7 +17,6 @@ from fedaudit.cli.output import (
     say,
     show_warnings,
     standard_output,
-    usage_error,
     write_json,
     write_line,
 )
@@ -208,12 +207,7 @@ def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
 
 def _checked(value: Any) -> SweepSpec:
     """Raises InvalidInputError with the faults of the sweep and of every cell that this machine can
-    tell, and CommandError for an experiment."""
-    if isinstance(value, dict) and "base" not in value and "federation" in value:
-        raise usage_error(
-            "this is one experiment: submit it with `fedaudit submit`, or put it below `base` and "
-            "say in `grid` what varies"
-        )
+    tell."""
     sweep = parse_sweep(value)
     if not any(waits_for_registration(cell.document) for cell in expand(sweep)):
         parse_cells(sweep, parse_spec)

@@ -22,7 +22,9 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import (
     DEFAULT_GROUP_CLIENTS,
     WHERE_USED,
+    Combinations,
     CountRounding,
+    Edges,
     Fairness,
     Favourable,
     Intervals,
@@ -68,7 +70,7 @@ class AuditSpec(SpecPart):
     """Or the column with a score of the favourable outcome: predicted from `threshold` up."""
     threshold: float | None = None
     sensitive: Annotated[list[Text], Field(min_length=1, max_length=20)]
-    edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] = {}
+    edges: Edges = {}
     """Where a numeric attribute is cut into groups."""
     groups: Annotated[JoinedGroups, WHERE_USED] = {}
     """For each attribute: the name of a group, and the values that are compared as that group."""
@@ -81,9 +83,7 @@ class AuditSpec(SpecPart):
     minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
     minimum_group_clients: Annotated[int, Field(ge=1, le=1_000_000)] = DEFAULT_GROUP_CLIENTS
     """Counted where `client_key` is given."""
-    intersections: Annotated[
-        list[Annotated[list[Text], Field(min_length=2, max_length=4)]], Field(max_length=10)
-    ] = []
+    intersections: Combinations = []
     reference_group: Text | None = None
     intervals: Intervals | None = Intervals()
     rounding: CountRounding | None = None
@@ -106,16 +106,8 @@ class AuditSpec(SpecPart):
                 "name the column of the `prediction`, or that of a `score` with a `threshold`; "
                 f"{given}",
             )
-        if self.score is not None and self.threshold is None:
-            yield refuse_at(
-                "/threshold",
-                "is required with `score`: say from which score up the favourable outcome is "
-                "predicted",
-            )
-        if self.score is None and self.threshold is not None:
-            yield refuse_at(
-                "/threshold", "belongs to a `score`; leave it out, or name the score's column"
-            )
+        if (self.score is None) != (self.threshold is None):
+            yield refuse_at("/threshold", "goes with `score`: give both, or leave both out")
         if self.predicted_by == self.truth:
             field = "/prediction" if self.prediction else "/score"
             yield refuse_at(

@@ -17,7 +17,15 @@ from pydantic import Field, TypeAdapter
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import FieldError, Refusals, pointer, refuse_at, validated
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import Favourable, Groups, JoinedGroups, LeftOutGroups, without_label
+from fedaudit.spec.fairness import (
+    Combinations,
+    Edges,
+    Favourable,
+    Groups,
+    JoinedGroups,
+    LeftOutGroups,
+    without_label,
+)
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.registration import CHOSEN_PARAMETERS, Registration, source_departures
 from fedaudit.spec.sources import LeaveOneOut, Scoring, ValidationFraction, ValidationUnit
@@ -43,7 +51,7 @@ class DisclosurePolicy(SpecPart):
     """A spec's has to be at least this."""
     minimum_group_clients: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     """A spec's has to be at least this."""
-    edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] | None = None
+    edges: Edges | None = None
     """Each sensitive attribute named here is cut so, and no other one is cut."""
     groups: Annotated[JoinedGroups | None, _LATER] = None
     """What is joined of each sensitive attribute named here, and of no other one."""
@@ -53,12 +61,7 @@ class DisclosurePolicy(SpecPart):
     """The rule of every spec with a sensitive attribute."""
     sensitive: _Attributes | None = None
     """No other attribute may be looked at; fewer may."""
-    intersections: (
-        Annotated[
-            list[Annotated[list[Text], Field(min_length=2, max_length=4)]], Field(max_length=10)
-        ]
-        | None
-    ) = None
+    intersections: Combinations | None = None
     """No other combination may be looked at; fewer may."""
     split: FixedSplit | None = None
     source: Literal["registered"] | None = None

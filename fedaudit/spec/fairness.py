@@ -175,13 +175,19 @@ def _listed(values: str) -> list[str]:
     return [one.strip() for one in values.split(",") if one.strip()]
 
 
+Edges = dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]]
+Combinations = Annotated[
+    list[Annotated[list[Text], Field(min_length=2, max_length=4)]], Field(max_length=10)
+]
+
+
 class Groups(SpecPart):
     """Sensitive attributes and the favourable outcome."""
 
     sensitive: Annotated[
         list[Text], Field(max_length=20), InForm("Sensitive attributes", hint="Separate by commas.")
     ] = []
-    edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] = {}
+    edges: Edges = {}
     """Where a numeric attribute is cut into groups: [40, 60] gives below 40, 40 to below 60, and
     60 or more."""
     groups: Annotated[
@@ -274,8 +280,7 @@ class Fairness(Groups):
     """Between whom, and by which outcome, an experiment measures fairness."""
 
     intersections: Annotated[
-        list[Annotated[list[Text], Field(min_length=2, max_length=4)]],
-        Field(max_length=10),
+        Combinations,
         InForm("Combinations of them", hint="As in sex + race; semicolons between several."),
     ] = []
     """Attributes of `sensitive` whose combinations are groups too, as [[sex, race]]: every

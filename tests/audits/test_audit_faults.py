@@ -21,8 +21,8 @@ def faults_of(folder: Path, **asked: Any) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("asked", "pointer", "said"),
     [
-        ({"prediction": None, "score": "score"}, "/threshold", "is required with `score`"),
-        ({"threshold": 0.5}, "/threshold", "belongs to a `score`"),
+        ({"prediction": None, "score": "score"}, "/threshold", "goes with `score`"),
+        ({"threshold": 0.5}, "/threshold", "goes with `score`"),
         ({"score": "score", "threshold": 0.5}, "/prediction", "both are given"),
         ({"prediction": "hired"}, "/prediction", "as the truth is"),
         ({"sensitive": ["sex", "hired"]}, "/sensitive/1", "'hired' is the truth"),

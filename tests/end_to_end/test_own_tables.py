@@ -187,8 +187,8 @@ def test_by_commands(service, key, client, name, tmp_path, monkeypatch, capsys):
     found = {one["experiment"]["id"]: one for one in listed}
     assert (found[experiment_id]["degenerate"] is True) is table.degenerate
     check(client, experiment_id, table)
-    call("sign-off", experiment_id, "--decision", "rejected", "--note", "No guarantee.")
-    assert "Ada Lovelace" in call("sign-off", experiment_id)
+    note = ("--note", "No guarantee.")
+    assert "Ada Lovelace" in call("sign-off", experiment_id, "--decision", "rejected", *note)
 
 
 def check(client: Client, experiment_id: str, table: OwnTable) -> None:

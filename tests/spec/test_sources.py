@@ -17,8 +17,8 @@ def table(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("document", "pointer", "says"),
     [
-        (table(features=[{**PAIN, "categories": None}]), "/federation/features/0", "declares its"),
-        (table(features=[{"name": "a", "categories": ["b"]}]), "/federation/features/0", "belong"),
+        (table(features=[{**PAIN, "categories": None}]), "/federation/features/0", "go with"),
+        (table(features=[{"name": "a", "categories": ["b"]}]), "/federation/features/0", "go with"),
         (
             table(features=[{**PAIN, "categories": ["a", "a"]}]),
             "/federation/features/0",

@@ -142,11 +142,6 @@ class ProjectCalls(Calls):
         self._wire.save(path_of("ledgers/{}/bundle", ledger_id), file)
 
     @call
-    def sign_offs(self, experiment_id: str) -> Request[Sequence[Json]]:
-        """The sign-offs of an experiment's report, oldest first."""
-        return Request("GET", path_of("experiments/{}/sign-offs", experiment_id), items)
-
-    @call
     def sign_off(
         self,
         experiment_id: str,
