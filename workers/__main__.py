@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 
@@ -27,10 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _check_libraries()
     context = WorkerContext(settings, database, Queue(settings), device)
     _check_device(device)
-    if not settings.embedded:
-        announce_key(database, context.signing_key)
-        return serve(context)
-    with _only_worker(settings.data_dir):
+    with _only_worker(settings.data_dir) if settings.embedded else nullcontext():
         announce_key(database, context.signing_key)
         return serve(context)
 

@@ -2,9 +2,7 @@
 profile of a federation, which is accepted or rejected."""
 
 import hashlib
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from sqlalchemy.orm import Session
@@ -35,11 +33,9 @@ from workers.proof.signing import use_key
 if TYPE_CHECKING:
     from fedaudit.audits.audit_table import AuditedRows
 
-T = TypeVar("T")
-
 log = structlog.get_logger()
 
-_MAX_REASONS = 100
+_MAX_FAULTS = 100
 
 
 class ProfileRun(ClaimedUnit[Federation]):
@@ -55,10 +51,8 @@ class ProfileRun(ClaimedUnit[Federation]):
         data = RegisteredData(_registration(row), self._own.files, self._progressed)
         try:
             profile = data.profile(row.fingerprint)
-            # A column that the registration does not use: the data are as good as without it.
-            hashes = _tried("rows not compared", row, partial(data.row_hashes, keep=SKETCHED))
         except InvalidInputError as error:
-            reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
+            reasons = [_reason(fault) for fault in error.errors[:_MAX_FAULTS]]
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(
                 lambda session: self._federations(session).set_rejected(
@@ -66,6 +60,13 @@ class ProfileRun(ClaimedUnit[Federation]):
                 )
             )
         else:
+            hashes = None
+            try:
+                hashes = data.row_hashes(keep=SKETCHED)
+            except InvalidInputError as error:
+                # A column that the registration does not use: the data are as good as without it.
+                faulty = [one.pointer for one in error.errors]
+                log.warning("rows not compared", federation_id=row.id, pointers=faulty)
             sketch = None if hashes is None else Sketch.of(hashes)
             self._writer.write(lambda session: self._ready(session, row, profile, sketch))
             log.info("federation ready", federation_id=row.id)
@@ -86,16 +87,6 @@ class ProfileRun(ClaimedUnit[Federation]):
         return FederationRepository(session, self._claim.project_id)
 
 
-def _tried(unless: str, row: Federation, work: Callable[[], T]) -> T | None:
-    """What data can do without: None, and a warning, where they do not allow it."""
-    try:
-        return work()
-    except InvalidInputError as error:
-        pointers = [one.pointer for one in error.errors]
-        log.warning(unless, federation_id=row.id, pointers=pointers)
-        return None
-
-
 def _registration(row: Federation) -> Registration:
     """The registered source; an uploaded file is named by the federation's id."""
     registration = parse_registration(row.registration)
@@ -109,9 +100,6 @@ def _reason(fault: FieldError) -> dict[str, str]:
     """The stored form; the registration of an uploaded file has its name under `path`."""
     pointer = "/federation/path" if fault.pointer == "/federation/id" else fault.pointer
     return {"pointer": pointer, "message": fault.message}
-
-
-_MAX_FAULTS = 100
 
 
 class AuditRun(ClaimedUnit[PredictionAudit]):

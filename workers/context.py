@@ -103,13 +103,7 @@ class WorkerContext:
 
 
 _POINTER = "/federation/id"
-_HAS_DATA: dict[FederationStatus, bool] = {
-    "profiling": True,
-    "ready": True,
-    "rejected": True,
-    "deleted": False,
-    "erased": False,
-}
+_WITHOUT_DATA: tuple[FederationStatus, ...] = ("deleted", "erased")
 
 
 class ProjectFiles:
@@ -141,7 +135,7 @@ class ProjectFiles:
         if there is no file, StorageError."""
         with self._context.database.read() as session:
             row = FederationRepository(session, self._project_id).get(federation_id)
-        if row is None or not _HAS_DATA[row.status]:
+        if row is None or row.status in _WITHOUT_DATA:
             raise _unusable("its data was deleted; upload the file again")
         name = row.file_name or row.name
         if row.storage_key is None:

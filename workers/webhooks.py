@@ -158,7 +158,7 @@ class WebhookDispatcher:
                 allow_private=self._allow_private,
                 resolve=self._resolve,
             )
-            error = _fault(status)
+            error = None if 200 <= status < 300 else f"the receiver answered {status}"
         except (UnansweredError, SecretsKeyError) as failure:
             error = str(failure)
         except AddressRefusedError as refused:
@@ -187,14 +187,6 @@ def retry_delay(attempt: int) -> float | None:
     if attempt >= len(PAUSES_SECONDS):
         return None
     return PAUSES_SECONDS[attempt] * random.uniform(1 - _JITTER, 1 + _JITTER)
-
-
-def _fault(status: int) -> str | None:
-    if 200 <= status < 300:
-        return None
-    if 300 <= status < 400:
-        return f"the receiver answered {status}; redirects are not followed"
-    return f"the receiver answered {status}"
 
 
 def signed_request(

@@ -15,7 +15,7 @@ from api.http.answers import Appendix, as_file
 from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
-from api.pages.templates import fragment, has_template
+from api.pages.templates import fragment
 from api.pages.visits import (
     ExperimentsForm,
     ReportsVisit,
@@ -67,7 +67,6 @@ from models.vocabulary import OPEN, Scope
 router = APIRouter()
 
 _OF = "/experiments/{experiment_id}"
-_PLAIN_TEXT = "reading_text.html"
 
 
 @router.get(f"{_OF}/report")
@@ -140,12 +139,10 @@ def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> 
     with visit.reading() as session:
         document = find_judged(session, visit.caller, experiment_id)
     found = reading(document, name)
-    # Readings by questions share one template.
-    template = f"reading_{name.replace('-', '_')}.html"
-    if not isinstance(found, str) and "topics" in found:
-        template = "reading_questions.html"
+    shapes = {"topics": "reading_questions.html", "tables": "reading_impact_ratio.html"}
+    shown = () if isinstance(found, str) else found
     return visit.page(
-        template if has_template(template) else _PLAIN_TEXT,
+        next((shapes[part] for part in shapes if part in shown), "reading_text.html"),
         experiment=document["experiment"],
         readings=READINGS,
         chosen=name,

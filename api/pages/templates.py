@@ -112,11 +112,6 @@ def fragment(name: str, **context: Any) -> Markup:
     return Markup(_environment().get_template(name).render(**context))
 
 
-def has_template(name: str) -> bool:
-    """Whether there is such a template."""
-    return (_HERE / "templates" / name).is_file()
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(

@@ -4,24 +4,20 @@ import math
 import re
 from datetime import datetime
 
-from markupsafe import Markup, escape
-
 from fedaudit.number_text import NO_FIGURE as NONE
 from fedaudit.number_text import bound_text as cost
 from fedaudit.number_text import figure_text as figure
 from fedaudit.number_text import room_text as room
 from fedaudit.number_text import whole_text as whole
+from fedaudit.reports.page.html import with_code
 
-__all__ = ["NONE", "cost", "figure", "room", "whole"]
+__all__ = ["NONE", "cost", "figure", "room", "whole", "with_code"]
 
 FILTERS = (
     *("figure", "cost", "room", "small_number", "whole", "words", "with_code", "percent"),
-    *("file_size", "day", "moment", "iso", "place_words"),
+    *("day", "moment", "iso", "place_words"),
 )
 """The functions that templates use as filters."""
-
-_BACKTICKS = re.compile(r"`([^`\n]+)`")
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def small_number(value: float | None) -> str:
@@ -39,28 +35,9 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def with_code(text: str) -> Markup:
-    """A message with the text between backticks as code; all else is escaped."""
-    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))
-
-
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 client`, `2 clients`."""
     return f"{whole(count)} {one if count == 1 else many or one + 's'}"
-
-
-def file_size(size: int | None) -> str:
-    """A number of bytes in decimal units."""
-    if size is None:
-        return NONE
-    value, unit = float(size), 0
-    while value >= 999.5 and unit < len(_UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    return (
-        f"{value:.0f} {_UNITS[unit]}"
-        if unit == 0 or value >= 100
-        else f"{value:.3g} {_UNITS[unit]}"
-    )
 
 
 def day(time: datetime | None) -> str:

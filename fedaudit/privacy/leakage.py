@@ -4,7 +4,7 @@ Two different sums apply to a client that took part several times (Galli et al.,
 
 - *The theorem* (Lemma 4.1, Theorem 4.2): with public epsilon_t the log-ratio of the densities of
   the whole transcript is at most the sum of epsilon_t * d_t, where d_t is the distance between the
-  two uploads of round t given the same transcript so far: `log_ratio_bound`.
+  two uploads of round t given the same transcript so far: `worst_log_ratio`.
 - *The paper's convention* (section 4.1.3): each participation costs epsilon * radius = n / nu, and
   participations add up: `leakage`. With a fixed and public radius it is the theorem's number for
   uploads exactly one radius apart in every round; with an adaptive radius it is not a theorem.
@@ -77,16 +77,6 @@ def largest_participation(client_budget: float, n: int, noise_multiplier: float)
     return math.floor(Fraction(repr(client_budget)) / cost)
 
 
-def log_ratio_bound(*, epsilons: Sequence[float], distances: Sequence[float]) -> float:
-    """The sum of epsilon_t * d_t (Theorem 4.2).
-
-    It bounds the log-ratio of the densities of a transcript under two datasets whose uploads in
-    round t lie `distances[t]` apart. The epsilons must be public, hence from a fixed radius.
-    Raises ValueError where the two differ in length.
-    """
-    return math.fsum(rate * distance for rate, distance in zip(epsilons, distances, strict=True))
-
-
 def worst_log_ratio(
     releases: int, *, sizes: Sequence[int], noise_multiplier: float, radius: float, clip: float
 ) -> float:
@@ -97,7 +87,7 @@ def worst_log_ratio(
     most that times the norm of the rates n_l / (nu * radius) (Cauchy and Schwarz).
     """
     rate = epsilon(n=1, noise_multiplier=noise_multiplier, radius=radius) * math.hypot(*sizes)
-    return log_ratio_bound(epsilons=[rate] * releases, distances=[2 * clip] * releases)
+    return releases * (rate * (2 * clip))
 
 
 def covers_every_pair(*, clip: float, radius: float, sizes: Sequence[int]) -> bool:

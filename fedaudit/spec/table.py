@@ -1,6 +1,6 @@
 """Data in a table: its columns, and clients for rows that name none."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -9,9 +9,7 @@ from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.labels import repeated_labels
 from fedaudit.spec.sources import CentredRange, FileSource, Range, Scales, SourceTraits, Statistics
 
-ColumnarFormat = Literal["Parquet"]
-"""Formats whose files name and type their columns themselves."""
-TABLE_FORMATS = " or ".join(("CSV", *get_args(ColumnarFormat)))
+TABLE_FORMATS = "CSV or Parquet"
 """What a table may be, in words."""
 Clients = Annotated[int, Field(ge=2, le=1_000_000)]
 _STANDARDISED: dict[Statistics, str | None] = {

@@ -1,14 +1,14 @@
 """Audits of predictions, and attacks on experiments whose report is signed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import defer
 
 from models.clock import utc_now
 from models.person import Actor
-from models.repositories.base import RowRepository, table_of
+from models.repositories.base import Row, RowRepository, table_of
 from models.repositories.units import UnitRepository
 from models.tables.experiments import LaterAttacks, PredictionAudit
 from models.values import Cursor, LaterAttacksStatus, Page
@@ -17,16 +17,28 @@ from models.vocabulary import OPEN
 OPEN_AUDITS = ("queued", "running")
 
 
-class AuditRepository(RowRepository[PredictionAudit]):
-    """A project's audits; a worker that writes holds the audit's unit."""
+class UnitTaskRepository(RowRepository[Row]):
+    """Rows of one project, each the task of a unit, which a worker that writes holds."""
+
+    _open: ClassVar[ColumnElement[bool]]
+
+    def of_unit(self, unit_id: str) -> Row | None:
+        """The task of a unit; None if it has ended."""
+        return self._one(
+            self._select(self._table).where(self._table.unit_id == unit_id, self._open)
+        )
+
+    def start(self, id: str) -> None:
+        """queued -> running; the time of the first start stays."""
+        started = func.coalesce(self._table.started_at, utc_now())
+        self._update(id, self._table.status == "queued", status="running", started_at=started)
+
+
+class AuditRepository(UnitTaskRepository[PredictionAudit]):
+    """A project's audits."""
 
     _table = PredictionAudit
     _open = PredictionAudit.status.in_(OPEN_AUDITS)
-
-    def of_unit(self, unit_id: str) -> PredictionAudit | None:
-        """The audit that a unit is to make; None if it has ended."""
-        audits = self._select(PredictionAudit)
-        return self._one(audits.where(PredictionAudit.unit_id == unit_id, self._open))
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[PredictionAudit]:
         """Newest first, without their reports; the cursor is (id,)."""
@@ -54,11 +66,6 @@ class AuditRepository(RowRepository[PredictionAudit]):
 
     # These change nothing if the audit has ended.
 
-    def start(self, id: str) -> None:
-        """queued -> running; the time of the first start stays."""
-        started = func.coalesce(PredictionAudit.started_at, utc_now())
-        self._update(id, self._open, status="running", started_at=started)
-
     def withhold(self, id: str, attributes: Sequence[str]) -> None:
         """Records the withheld attributes, once."""
         self._update(id, self._open, withheld=list(attributes))
@@ -81,16 +88,11 @@ def attacked_experiments() -> Select[tuple[str]]:
     return select(columns.experiment_id).where(columns.status.in_(OPEN))
 
 
-class LaterAttacksRepository(RowRepository[LaterAttacks]):
-    """A project's requests; a worker that writes holds the request's unit."""
+class LaterAttacksRepository(UnitTaskRepository[LaterAttacks]):
+    """A project's requests for attacks."""
 
     _table = LaterAttacks
     _open = LaterAttacks.status.in_(OPEN)
-
-    def of_unit(self, unit_id: str) -> LaterAttacks | None:
-        """What a unit is to carry out; None if it has ended."""
-        requests = self._select(LaterAttacks)
-        return self._one(requests.where(LaterAttacks.unit_id == unit_id, self._open))
 
     def list(self, experiment_id: str) -> "Sequence[LaterAttacks]":
         """An experiment's requests, oldest first."""
@@ -106,11 +108,6 @@ class LaterAttacksRepository(RowRepository[LaterAttacks]):
         """The envelope of the newest signed request."""
         signed = [one.envelope for one in self.list(experiment_id) if one.alarms is not None]
         return signed[-1] if signed else None
-
-    def start(self, id: str) -> None:
-        """queued -> running; the time of the first start stays."""
-        started = func.coalesce(LaterAttacks.started_at, utc_now())
-        self._update(id, LaterAttacks.status == "queued", status="running", started_at=started)
 
     def request_cancel(self, row: LaterAttacks, *, by: Actor) -> None:
         """Cancels: at once if no worker has it, otherwise `cancelling` until the worker stops. No

@@ -24,7 +24,6 @@ from fedaudit.privacy.leakage import (
     leakage,
     leakages,
     listed_pairs,
-    log_ratio_bound,
     part_distances,
     release_epsilons,
     summarise_leakage,
@@ -60,14 +59,6 @@ def test_leakage_is_rounded_once(releases, n, nu):
     assert leakage(releases, n=n, noise_multiplier=nu) == float(exact)
 
 
-def test_the_theorem_adds_rate_times_distance():
-    assert log_ratio_bound(epsilons=[0.1] * 10, distances=[1.0] * 10) == 1.0
-    assert log_ratio_bound(epsilons=[2.0, 4.0], distances=[0.5, 0.25]) == 2.0
-    assert log_ratio_bound(epsilons=[], distances=[]) == 0.0
-    with pytest.raises(ValueError, match="shorter"):
-        log_ratio_bound(epsilons=[1.0, 1.0], distances=[1.0])
-
-
 def test_over_layers_the_worst_sum_is_that_of_cauchy_and_schwarz():
     asked = {"noise_multiplier": 3.0, "radius": 0.7, "clip": 0.4}
     whole = worst_log_ratio(5, sizes=[9], **asked)
@@ -82,8 +73,7 @@ def test_over_layers_the_worst_sum_is_that_of_cauchy_and_schwarz():
 
 
 def test_at_one_radius_the_theorem_gives_the_leakage():
-    rate = epsilon(n=11, noise_multiplier=3.0, radius=0.25)
-    bound = log_ratio_bound(epsilons=[rate] * 8, distances=[0.25] * 8)
+    bound = worst_log_ratio(8, sizes=[11], noise_multiplier=3.0, radius=0.25, clip=0.125)
     assert bound == pytest.approx(leakage(8, n=11, noise_multiplier=3.0), rel=1e-15)
 
 

@@ -5,12 +5,11 @@ Files that name and type their columns themselves, read as streams: Parquet.
 
 import csv
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,41 +21,32 @@ from fedaudit.federations.levels import number_in
 from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
 from fedaudit.federations.reading.table_rows import TableRows, is_text
 from fedaudit.spec.errors import InvalidInputError, error_at, listed
-from fedaudit.spec.table import TABLE_FORMATS, ColumnarFormat
+from fedaudit.spec.table import TABLE_FORMATS
 
 UNREADABLE = f"is no {TABLE_FORMATS} file that can be read; save it anew"
 _BATCH_ROWS = 2**16
 _BATCH_CELLS = 2**20
 _MAX_CELL_LENGTH = 4096
 _SHOWN_TYPE = 60  # characters of a nested type's name
+_PARQUET = b"PAR1"
+"""How every Parquet file starts; any other file is read as CSV."""
 _FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError, KeyError)
 
 
-class ColumnarFile(ABC):
-    """A file whose columns are known: `names`, `rows`, then `batches`.
+class ParquetFile:
+    """A Parquet file whose footer has been read: `names`, `rows`, then `batches`.
 
     Raises InvalidInputError at the file's pointer.
     """
 
-    magic: ClassVar[bytes]
-    """How every file of the format starts."""
     note: str | None = None
 
     def __init__(self, source: SourceFile) -> None:
         self._source = source
         with source.open() as stream, self._faults():
-            self._schema, self.rows = self._outline(stream)
+            file = pyarrow.parquet.ParquetFile(stream)
+            self._schema, self.rows = file.schema_arrow, file.metadata.num_rows
         self.names: list[str] = self._schema.names
-
-    @abstractmethod
-    def _outline(self, stream: BinaryIO) -> tuple[Any, int | None]:
-        """Its schema, and how many rows it declares, if it does."""
-
-    @abstractmethod
-    def _read(self, stream: BinaryIO, names: list[str], texts: list[str], rows: int) -> Any:
-        """An iterator of record batches of some columns, about so many rows each; `texts` are
-        those of text, which are best read with dictionaries: a long value that repeats then takes
-        no memory per row."""
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
         """Record batches of some columns (by position), without dictionary encoding.
@@ -69,7 +59,10 @@ class ColumnarFile(ABC):
         with self._source.open() as stream:
             rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // max(1, len(names))))
             with self._faults():
-                read = self._read(stream, names, texts, rows)
+                # A long text that repeats takes no memory per row by its dictionary. Buffered
+                # ahead, the columns of the whole file would be in memory.
+                file = pyarrow.parquet.ParquetFile(stream, read_dictionary=texts, pre_buffer=False)
+                read = file.iter_batches(rows, columns=names, use_threads=False)
             first = 1
             while (batch := self._next(read)) is not None:
                 self._check_cells(batch, first)
@@ -122,25 +115,6 @@ class ColumnarFile(ABC):
             yield
         except _FAULTS:
             raise self._source.fault(UNREADABLE) from None
-
-
-class ParquetFile(ColumnarFile):
-    """A Parquet file whose footer has been read."""
-
-    magic = b"PAR1"
-
-    def _outline(self, stream: BinaryIO) -> tuple[Any, int]:
-        file = pyarrow.parquet.ParquetFile(stream)
-        return file.schema_arrow, file.metadata.num_rows
-
-    def _read(self, stream: BinaryIO, names: list[str], texts: list[str], rows: int) -> Any:
-        # Buffered ahead, the columns of the whole file would be in memory.
-        file = pyarrow.parquet.ParquetFile(stream, read_dictionary=texts, pre_buffer=False)
-        return file.iter_batches(rows, columns=names, use_threads=False)
-
-
-COLUMNAR: Mapping[ColumnarFormat, type[ColumnarFile]] = {"Parquet": ParquetFile}
-"""Any other file is read as CSV."""
 
 
 def _is_bytes(kind: Any) -> bool:
@@ -330,7 +304,7 @@ class TableFile:
         """`header`: whether the first line of a CSV file names its columns."""
         self.source = source
         with source.open() as stream:
-            start = stream.read(max(len(one.magic) for one in COLUMNAR.values()))
+            start = stream.read(len(_PARQUET))
         if not start:
             raise source.fault(f"is empty; name a {TABLE_FORMATS} file that names its columns")
         self._file = self._reader(start, header=header)
@@ -386,21 +360,18 @@ class TableFile:
         if rows == 0:
             raise self.source.fault("has a header but no rows; add the data")
 
-    def _reader(self, start: bytes, *, header: bool) -> CsvFile | ColumnarFile:
-        for name, reader in COLUMNAR.items():
-            if not start.startswith(reader.magic):
-                continue
-            if self.source.compressed:
-                raise self.source.fault(
-                    f"is a {name} file within a gzip file; undo the gzip, {name} is compressed "
-                    "itself"
-                )
-            if not header:
-                raise error_at(
-                    "/federation/header", f"a {name} file names its columns itself; leave this out"
-                )
-            return reader(self.source)
-        return CsvFile(self.source, header=header)
+    def _reader(self, start: bytes, *, header: bool) -> CsvFile | ParquetFile:
+        if start != _PARQUET:
+            return CsvFile(self.source, header=header)
+        if self.source.compressed:
+            raise self.source.fault(
+                "is a Parquet file within a gzip file; undo the gzip, Parquet is compressed itself"
+            )
+        if not header:
+            raise error_at(
+                "/federation/header", "a Parquet file names its columns itself; leave this out"
+            )
+        return ParquetFile(self.source)
 
     def _check_header(self) -> None:
         names = self.names

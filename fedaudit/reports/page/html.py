@@ -184,7 +184,7 @@ def _opening(text: str) -> tuple[str, str]:
     return " ".join(sentences[:3]), " ".join(sentences[3:])
 
 
-def _with_code(value: Any) -> Any:
+def with_code(value: Any) -> Any:
     """A text with what is between backticks as code; Markup stays as it is."""
     if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
         return value
@@ -200,7 +200,7 @@ def page_environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_with_code,
+        finalize=with_code,
     )
     environment.filters["figure"] = figure_text
     environment.filters["bound"] = bound_text
