@@ -23,7 +23,7 @@ from tests.sabotage import PACKAGES, Sabotaged, sabotage
 UNIONS = {
     *("AccountantName", "ActivationName", "AnyEvent", "AttackFigure", "AttackSpec", "Adjacency"),
     *("Baseline", "CostFigure", "Clustering", "Cohort", "Dealt", "DrawnStart", "Distribution"),
-    *("Encoding", "FederationSpec", "FederationStatus", "FileSpec", "Form"),
+    *("Encoding", "FederationSpec", "FileSpec", "Form"),
     *("GuaranteeKind", "LayerSpec", "Loss", "NoiseLaw", "Observer", "PoolingName", "PrivacySpec"),
     *("PrivacyUnit", "ReportForm", "RuleOp", "SingleEvent", "RunEnd", "Status", "StoppedBy"),
     *("TargetKind", "TrainingMethod", "ValidationUnit", "Values"),
