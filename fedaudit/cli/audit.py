@@ -58,9 +58,6 @@ def audit(
     client_key: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Whose a row is.")
     ] = None,
-    minimum_group_size: Annotated[
-        int | None, typer.Option(help="Groups of fewer rows are suppressed.", show_default="30")
-    ] = None,
     more: Annotated[
         str | None,
         typer.Option("--spec", metavar="FILE", help="What else docs/audits.md lists; - is stdin."),
@@ -86,7 +83,6 @@ def audit(
         "sensitive": sensitive,
         "favourable": favourable,
         "client_key": client_key,
-        "minimum_group_size": minimum_group_size,
     }
     asked = {} if more is None else read_value(more)
     if not isinstance(asked, Mapping):

@@ -76,16 +76,12 @@ def list_experiments(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Exactly this name.")] = None,
     tag: Annotated[str | None, typer.Option(help="Those with this tag.")] = None,
-    federation: Annotated[
-        str | None, typer.Option(metavar="ID", help="Those on this federation's data.")
-    ] = None,
     mechanism: Annotated[str | None, typer.Option(help="As laplace-l2.")] = None,
     most: Most = 50,
     as_json: AsJson = False,
 ) -> None:
     """List experiments in every state, newest first."""
     asked = {"status": status, "name": name, "tag": tag, "mechanism": mechanism}
-    asked["federation_id"] = federation
     with connected() as client:
         listed = client.list(**asked, limit=min(most, MAX_PAGE))
         found = list(islice(listed, most + 1))

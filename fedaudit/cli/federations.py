@@ -186,16 +186,13 @@ def federations_add(
             "take those two from; - is stdin.",
         ),
     ],
-    name: Annotated[
-        str | None, typer.Option(help="Rather than the one in the registration.")
-    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until it is ready or rejected.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Upload a data file and have it profiled."""
     value = read_value(registration)
     if isinstance(value, dict):
-        named = {"name": name or value.get("name") or file.name}
+        named = {"name": value.get("name") or file.name}
         value = {**(_of_spec(value) if "training" in value else value), **named}
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
@@ -409,7 +406,7 @@ def budget(
         ),
     ] = None,
     noise: Annotated[
-        NoiseMode, typer.Option("--noise", "--book", help="Of which runs: those with this noise.")
+        NoiseMode, typer.Option(help="Of which runs: those with this noise.")
     ] = "release",
     delta: Annotated[float | None, typer.Option(help="Of an epsilon.")] = None,
     adjacency: Annotated[AdjacencyName | None, typer.Option(help="Of an epsilon.")] = None,
