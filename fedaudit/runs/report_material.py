@@ -52,7 +52,7 @@ from fedaudit.training.base.rounds import FinalResult, has_diverged, reported_en
 Layout = dict[str, Any]
 
 _LAYOUT_FORMAT = "fedaudit-layout-1"
-_INSTEAD = "`fedaudit model ID --layout FILE` states them, under the scope federations:read"
+_INSTEAD = "GET /v1/experiments/{id}/model-layout states them, under the scope federations:read"
 _CLASSES = f"the classes are those that the data have, and no spec declares them: {_INSTEAD}"
 _FEATURES = f"the features are all columns of the data, and the spec names none: {_INSTEAD}"
 

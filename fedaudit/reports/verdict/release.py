@@ -8,10 +8,10 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL
 from fedaudit.privacy.mechanisms.registry import bounds_nothing
 from fedaudit.reports.gates.gate_evidence import planned_doubt, without_waiver
-from fedaudit.reports.gates.gate_results import COSTS, OUTCOME_WORDS
+from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
-from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, reason
+from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
 from fedaudit.reports.verdict.cost import (
@@ -56,6 +56,11 @@ _EXCEPTIONS = {
     "allow_conditional": "a guarantee that holds within a condition",
     "allow_degenerate": "a model that decides nothing",
     "allow_personal_models": "figures of clients' own models",
+}
+_COUNTS: dict[GateOutcome, str] = {
+    "pass": "passed",
+    "fail": "failed",
+    "insufficient_evidence": "lacked evidence",
 }
 
 
@@ -277,7 +282,7 @@ def gate_counts(gates: Sequence[Mapping[str, Any]]) -> str:
     """How many gates had which outcome, in words."""
     counts = [
         f"{number} {word}"
-        for outcome, word in OUTCOME_WORDS.items()
+        for outcome, word in _COUNTS.items()
         if (number := sum(gate["outcome"] == outcome for gate in gates))
     ]
     return ", ".join(counts)
