@@ -318,8 +318,9 @@ async def propose_experiment(
 ) -> SpecProposalBody:
     """Propose an experiment on the federation, with the reason of each choice. Nothing is stored.
 
-    It follows from numbers of clients and rows, columns, declared ranges, policy and budgets; it
-    reads no value and no outcome. `expected_useful` is a rule of thumb.
+    It follows from numbers of clients and rows, columns, declared ranges, policy, budgets and the
+    share of the rarer class that the profile shows; it reads no row. `expected_useful` is a rule of
+    thumb.
     """
 
     def answer() -> SpecProposalBody:

@@ -60,6 +60,8 @@ _UNKNOWN_SHARE = (
 )
 _RARE, _LONGEST_STEP = 1 / 8, 8.0
 """The share from which on a class is rare, and how many times as long a step becomes at most."""
+_TOO_RARE = 1 / 512
+"""The share from which on a model with noise is hardly ever shown to be better than a constant."""
 _MANY_FEATURES = 64
 _FEW_ROWS = 10
 _ROWS_A_FEATURE = 3
@@ -504,6 +506,12 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
         return (
             f"noise that hides a whole client needs {_LEAST_CLIENTS} clients that train at least, "
             f"and {clients} do"
+        )
+    rarer = facts.rarer_share
+    if draft.aim.private and rarer is not None and rarer <= _TOO_RARE:
+        return (
+            f"about one row in {1 / rarer:.0f} has the rarer class, and of one so rare a model with "
+            f"noise may decide nothing; needed is about one in {0.5 / _TOO_RARE:.0f}"
         )
     if ratio < DROWNED:
         return None
