@@ -510,8 +510,8 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
     rarer = facts.rarer_share
     if draft.aim.private and rarer is not None and rarer <= _TOO_RARE:
         return (
-            f"about one row in {1 / rarer:.0f} has the rarer class, and of one so rare a model with "
-            f"noise may decide nothing; needed is about one in {0.5 / _TOO_RARE:.0f}"
+            f"about one row in {1 / rarer:.0f} has the rarer class, of which a model with noise "
+            f"learns too little; needed is about one in {0.5 / _TOO_RARE:.0f}"
         )
     if ratio < DROWNED:
         return None
