@@ -160,7 +160,7 @@ def run_locally(
         played.run.federation.client_names,
         material.model,
         played.result.records,
-        played.sink.series(),
+        played.sink.series(validate_every=spec.training.stopping.validate_every),
         attacks,
     )
 

@@ -26,6 +26,15 @@ def test_the_best_round_has_the_loss_of_the_report(small_spec):
     assert "Loss, by round" in render(done.report, done.series)
 
 
+def test_of_a_long_run_the_page_draws_some_rounds_and_says_so(small_spec):
+    stopping = {"patience": None, "validate_every": 2}
+    training = {**small_spec["training"], "rounds": 601, "stopping": stopping}
+    done = run({**small_spec, "training": training, "gates": []})
+    assert done.series.rounds == (1, *range(2, 601, 2), 601)
+    assert done.series.gaps["group"].rounds == (*range(2, 601, 2), 601)
+    assert "those that 2 divides are drawn" in render(done.report, done.series)
+
+
 @pytest.mark.parametrize("mechanism", ["gaussian-central", "gaussian-local"])
 def test_epsilon_is_counted_by_round(small_spec, mechanism):
     privacy = {"mechanism": mechanism, "noise_multiplier": 4, "clip": 1.0, "delta": 1e-5}

@@ -191,8 +191,8 @@ def _noted(charts: Sequence[Chart], series: Series) -> list[Chart]:
     if series.every == 1:
         return list(charts)
     note = (
-        f"Of this long run the first round, the last and every {series.every}th are drawn; figures "
-        "named here are of those."
+        f"Of this long run the first round, the last and those that {series.every} divides are "
+        "drawn; figures named here are of those."
     )
     return [replace(chart, caption=f"{chart.caption} {note}") for chart in charts]
 
