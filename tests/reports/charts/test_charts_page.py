@@ -136,7 +136,7 @@ def test_rounds_that_were_not_validated_break_no_line_and_thinned_ones_are_state
     [loss, *_] = charts_of(assemble(material()), series_of(rounds, [], every=5)).training
     assert [row[0] for row in loss.table.rows] == ["5", "10", "15", "20"]
     assert loss.drawing.body.count("M") == 1
-    assert "every 5th" in loss.caption
+    assert "those that 5 divides are drawn" in loss.caption
 
 
 @pytest.mark.parametrize("count", [7, 12])
