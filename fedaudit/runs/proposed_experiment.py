@@ -355,7 +355,10 @@ def _put_threshold(draft: _Draft) -> None:
     positive, rarer = draft.facts.positive_share, draft.facts.rarer_share
     if positive is None or rarer is None or rarer > _RARE:
         return
-    why = f"about one row in {1 / rarer:.0f} has the rarer class, to the nearest power of two"
+    why = (
+        f"about one row in {1 / rarer:.0f} has the rarer class, to the nearest power of two: the "
+        "profile shows it, and no guarantee covers it"
+    )
     draft.put("/decision/threshold", rarer if positive < 0.5 else 1 - rarer, why)
 
 

@@ -218,6 +218,7 @@ def test_a_rare_class_gets_its_share_as_threshold_and_longer_steps() -> None:
 def test_of_a_class_that_is_too_rare_no_useful_model_is_expected_under_noise(aim: Any) -> None:
     rare, rarest = (facts(rows=1_000, scale=RANGE, positive_share=1 / one) for one in (256, 512))
     assert propose_experiment(rare, ProposalAim(**aim)).expected_useful
+    assert "no guarantee covers it" in repr(propose_experiment(rare, ProposalAim(**aim)).reasons)
     needs = propose_experiment(rarest, ProposalAim(**aim)).needs
     assert "one row in 512" in (needs or "")
     assert propose_experiment(rarest, ProposalAim(private=False)).expected_useful
