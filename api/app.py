@@ -101,6 +101,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        resources.open()
         await run_sync(resources.tidy_storage)
         async with anyio.create_task_group() as chores:
             chores.start_soon(_keep_tidy, resources)

@@ -47,10 +47,7 @@ class Resources:
         """People who sign in elsewhere."""
         self.storage = Storage(settings.storage_url)
         self.federations = FederationCache(settings)
-        self.loads = LoadPool(threads=settings.load_threads)
-        """Where data are loaded and costs are planned."""
-        self.printer = PagePrinter()
-        """Where reports are printed as PDF files."""
+        self.open()
         self.ledgers = LedgerStates()
         """What declared ledgers came to."""
         self.stopping = threading.Event()
@@ -59,6 +56,13 @@ class Resources:
         """Event streams that are open."""
         self._lock = threading.Lock()
         self._schema_right_at = float("-inf")
+
+    def open(self) -> None:
+        """What is closed for good, made anew: an application may be started again after its end."""
+        self.loads = LoadPool(threads=self.settings.load_threads)
+        """Where data are loaded and costs are planned."""
+        self.printer = PagePrinter()
+        """Where reports are printed as PDF files."""
 
     @property
     def queue(self) -> "Queue":
