@@ -103,7 +103,7 @@ def test_the_noise_is_not_that_of_the_run(fixed: AttackedRun) -> None:
     ("changes", "remedy"),
     [
         ({"training__hypotheses": 1}, "ask for more `training.hypotheses`"),
-        ({"training__clustering": {"method": "reported"}}, "use `training.clustering.method"),
+        ({"training__clustering": {"method": "reported"}}, "use the clustering `k-means`"),
         (ALONE, "`laplace-l2`"),
         ({"privacy": {"mechanism": "none"}}, "`laplace-l2`"),
     ],
