@@ -1,8 +1,7 @@
 """What a report may disclose beside earlier ones: decided once, before its first round."""
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,8 +14,10 @@ from fedaudit.fairness.scored_groups import (
     DisclosedRows,
     DisclosureDecision,
     Numbered,
+    RememberedSets,
     RowSet,
     ScoredGroups,
+    SetsBeside,
 )
 from fedaudit.runs.held_out_groups import (
     is_remembered,
@@ -78,8 +79,8 @@ class Disclosed:
     since, for one report after the other, until `store`."""
 
     def __init__(self) -> None:
-        self._sets = defaultdict[tuple[str, str], dict[tuple[str, str], DisclosedRows]](dict)
-        """Sets by their keys, of each key and numbering of a memory; also those decided since."""
+        self._sets: dict[tuple[str, str], RememberedSets] = {}
+        """Sets by the key and the numbering of a memory, including those decided since."""
         self._stored: dict[tuple[str, str], int] = {}
         """How many of them were stored: never fewer later."""
         self._anchors: set[str] = set()
@@ -89,7 +90,7 @@ class Disclosed:
         self._new_sets: list[StoredSet] = []
         self._new_anchored: set[tuple[str, str]] = set()
 
-    def beside(self, session: Session, memory: Memory) -> tuple[Numbered, Sequence[DisclosedRows]]:
+    def beside(self, session: Session, memory: Memory) -> tuple[Numbered, SetsBeside]:
         """What a memory, and those that are found beside it, hold, as `ScoredGroups` takes it."""
         disclosed, keys, anchors = DisclosureRepository(session), {memory.key}, set(memory.anchors)
         if anchors:
@@ -109,14 +110,14 @@ class Disclosed:
                     for one in disclosed.sets(*name)
                 ]
                 self._stored[name] = len(read)
-                self._add(name, read)
-        return memory.rows, [one for name in names for one in self._sets[name].values()]
+                self._of(name).add(read)
+        return memory.rows, SetsBeside(*map(self._of, names))
 
     def add(self, memories: Sequence[Memory], decision: DisclosureDecision) -> None:
         """Notes what a report is going to disclose."""
         for one, sets in zip(memories, decision.sets, strict=True):
             name = one.key, one.numbering
-            self._add(name, sets)
+            self._of(name).add(sets)
             self._locks |= one.locks
             self._new_anchored |= {(anchor, one.key) for anchor in one.anchors}
             self._new_sets += [
@@ -136,9 +137,8 @@ class Disclosed:
         disclosed.add(self._new_sets, anchored=self._new_anchored)
         return True
 
-    def _add(self, name: tuple[str, str], sets: Iterable[DisclosedRows]) -> None:
-        for one in sets:
-            self._sets[name].setdefault(one.key, one)
+    def _of(self, name: tuple[str, str]) -> RememberedSets:
+        return self._sets.setdefault(name, RememberedSets())
 
 
 def decide(

@@ -149,49 +149,122 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
+class JoinedSets:
+    """Sets one after the other: [words] each."""
+
+    def __init__(self, sets: Sequence[RowSet]) -> None:
+        self.lengths = np.array([len(one.words) for one in sets], dtype=np.int64)
+        """[sets]: words of each."""
+        self.sizes = np.array([one.rows for one in sets], dtype=np.int64)
+        """[sets]: rows of each."""
+        self.places = np.concatenate([np.zeros(0, np.int64), *(one.places for one in sets)])
+        self.words = np.concatenate([np.zeros(0, np.uint64), *(one.words for one in sets)])
+
+
+class RememberedSets:
+    """Sets that were disclosed, to which others are added."""
+
+    def __init__(self, sets: Iterable[DisclosedRows] = ()) -> None:
+        self.sets: dict[tuple[str, str], DisclosedRows] = {}
+        """Sets by their keys."""
+        self.lines: list[JoinedSets] = []
+        self.add(sets)
+
+    def add(self, sets: Iterable[DisclosedRows]) -> None:
+        """Those that it has not yet."""
+        new = {one.key: one for one in sets if one.key not in self.sets}
+        self.sets |= new
+        self.lines.append(JoinedSets([one.rows for one in new.values()]))
+
+
+_WORDS_AT_ONCE = 1 << 20
 _PACKED = 32
 """Subsets to which others are added that have no row of them."""
+
+
+class SetsBeside:
+    """Sets in one array, with which others are compared many times as fast as one by one."""
+
+    def __init__(self, *remembered: RememberedSets) -> None:
+        lines = [JoinedSets([]), *(line for one in remembered for line in one.lines)]
+        self.sets = [one for known in remembered for one in known.sets.values()]
+        self.sizes = np.concatenate([one.sizes for one in lines])
+        lengths = np.concatenate([one.lengths for one in lines])
+        self._owners = np.repeat(np.arange(len(self)), lengths)
+        self._places = np.concatenate([one.places for one in lines])
+        self._words = np.concatenate([one.words for one in lines])
+        self._width = int(self._places.max(initial=-1)) + 1
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
+        """How many rows each of `ones` shares with each of the sets, and how many of those are
+        `among` some: [ones, sets] each."""
+        # Few of them have rows in one word: each turn of the loop checks one more.
+        line = JoinedSets(ones)
+        order = np.argsort(line.places, kind="stable")
+        own = np.repeat(np.arange(len(ones)), line.lengths)[order]
+        own_words = line.words[order]
+        width = max([self._width, among.width, *(one.width for one in ones)])
+        ends = np.bincount(line.places, minlength=width).cumsum()
+        starts = np.append(0, ends)
+        union, unknown = RowSet.union(ones).spread(width), ~among.spread(width)
+        shared, lost = np.zeros((2, len(ones) * len(self)))
+        for begin in range(0, len(self._words), _WORDS_AT_ONCE):
+            part = slice(begin, begin + _WORDS_AT_ONCE)
+            words, place, sets = self._words[part], self._places[part], self._owners[part]
+            some = np.flatnonzero(union[place] & words)
+            words, place, sets = words[some], place[some], sets[some]
+            turn = starts[place]
+            while len(turn):
+                both, pair = words & own_words[turn], own[turn] * len(self) + sets
+                shared += np.bincount(pair, np.bitwise_count(both), len(shared))
+                both &= unknown[place]
+                few = np.flatnonzero(both)
+                lost += np.bincount(pair[few], np.bitwise_count(both[few]), len(shared))
+                turn += 1
+                more = np.flatnonzero(turn < ends[place])
+                words, place, sets, turn = words[more], place[more], sets[more], turn[more]
+        counts = np.stack([shared, shared - lost]).astype(np.int64)
+        found, known = counts.reshape(2, len(ones), len(self))
+        return found, known
 
 
 class Comparison:
     """Own sets beside earlier ones, of those that disclose anything else."""
 
     def __init__(
-        self,
-        own: Iterable[DisclosedRows],
-        earlier: Sequence[DisclosedRows],
-        neighbourhood: "Neighbourhood",
+        self, own: Iterable[DisclosedRows], earlier: SetsBeside, neighbourhood: "Neighbourhood"
     ) -> None:
         every = {one.key: one for one in own}
         rows = {one.rows.digest: one.rows for one in every.values()}
         clients = neighbourhood.clients_of
+        counts = earlier.shared(list(rows.values()), among=clients.known)
         self._earlier, self._neighbourhood = earlier, neighbourhood
-        self._sizes = np.array([one.rows.rows for one in earlier], np.int64)
-        self._digests = {known.rows.digest for known in earlier}
-        self._other = np.array([one.key not in every for one in earlier], dtype=np.bool_)
-        self._known = np.array([clients.known_rows(one.rows) for one in earlier], np.int64)
-        counts = _shared([*rows.values()], [one.rows for one in earlier], among=clients.known)
+        self._digests = {known.rows.digest for known in earlier.sets}
+        self._other = np.array([one.key not in every for one in earlier.sets], dtype=np.bool_)
+        self._known = np.array([clients.known_rows(one.rows) for one in earlier.sets], np.int64)
         self._shared, self._shared_known = (dict(zip(rows, of, strict=True)) for of in counts)
 
     def any_near(self, one: DisclosedRows) -> bool:
         """Whether `Neighbourhood.is_near` is true of it and any other set."""
-        name = one.rows.digest
-        differing = self._sizes + one.rows.rows - 2 * self._shared[name]
+        name, sizes = one.rows.digest, self._earlier.sizes
+        differing = sizes + one.rows.rows - 2 * self._shared[name]
         own_known = self._neighbourhood.clients_of.known_rows(one.rows)
         of_known = self._known + own_known - 2 * self._shared_known[name]
         close = np.flatnonzero(self._neighbourhood.may_be_near(differing, of_known) & self._other)
-        return any(
-            self._neighbourhood.is_near(one, self._earlier[place]) for place in close.tolist()
-        )
+        sets = self._earlier.sets
+        return any(self._neighbourhood.is_near(one, sets[place]) for place in close.tolist())
 
     def parts_of(self, one: RowSet) -> Iterator[RowSet]:
         """Unions of an own set's proper subsets: of all, and of some that have no row in common,
         from each on, those with most rows first. None of a set that was disclosed with them."""
-        sizes = self._sizes
+        sizes = self._earlier.sizes
         if one.digest in self._digests:
             return
         inside = (sizes < one.rows) & (sizes > 0) & (self._shared[one.digest] == sizes)
-        found = [self._earlier[place].rows for place in np.flatnonzero(inside).tolist()]
+        found = [self._earlier.sets[place].rows for place in np.flatnonzero(inside).tolist()]
         found.sort(key=lambda part: -part.rows)
         yield from [RowSet.union(found)] if found else []
         for first in found[:_PACKED]:
@@ -209,37 +282,7 @@ class Comparison:
             for place in np.flatnonzero(inside).tolist():
                 within[place].append(one)
         for place, those in within.items():
-            yield self._earlier[place].rows, RowSet.union(those)
-
-
-def _shared(
-    ones: Sequence[RowSet], others: Sequence[RowSet], *, among: RowSet
-) -> tuple[Ints, Ints]:
-    """How many rows each of `ones` shares with each of the others, and how many of those are
-    `among` some: [ones, others] each."""
-    places = RowSet.union(ones).places
-    width = max((one.width for one in (*ones, *others, among)), default=0)
-    column = np.full(width, len(places))
-    column[places] = np.arange(len(places))
-
-    def line(one: RowSet) -> NDArray[np.uint64]:
-        """[places]; words elsewhere go to one that is left out."""
-        words = np.zeros(len(places) + 1, dtype=np.uint64)
-        words[column[one.places]] = one.words
-        return words[:-1]
-
-    own = np.zeros((len(ones), len(places)), dtype=np.uint64)
-    for row, one in zip(own, ones, strict=True):
-        row[:] = line(one)
-    unknown = ~line(among)
-    all_known = not (own & unknown).any()
-    shared, lost = np.zeros((2, len(others), len(ones)), dtype=np.int64)
-    for place, other in enumerate(others):
-        both = own & line(other)
-        shared[place] = np.bitwise_count(both).sum(axis=-1)
-        if not all_known:
-            lost[place] = np.bitwise_count(both & unknown).sum(axis=-1)
-    return shared.T, (shared - lost).T
+            yield self._earlier.sets[place].rows, RowSet.union(those)
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,9 +409,7 @@ def _runs_of(codes: Ints, groups: Ints) -> list[Bools]:
 
 
 def conflicting(
-    sets: Mapping[str, Collection[DisclosedRows]],
-    earlier: Sequence[DisclosedRows],
-    neighbourhood: Neighbourhood,
+    sets: Mapping[str, Collection[DisclosedRows]], earlier: SetsBeside, neighbourhood: Neighbourhood
 ) -> set[str]:
     """The attributes with a set that is too near to one that was disclosed before, or leaves few
     rows of one, or of which earlier ones leave few rows. What is disclosed once more gives nothing
@@ -435,9 +476,7 @@ class ScoredGroups:
             found[name] = replace(one, shown=np.zeros_like(one.shown), why=why)
         return {name: found[name] for name in self.groups}
 
-    def decide_beside(
-        self, earlier: Sequence[tuple[Numbered, Sequence[DisclosedRows]]]
-    ) -> DisclosureDecision:
+    def decide_beside(self, earlier: Sequence[tuple[Numbered, SetsBeside]]) -> DisclosureDecision:
         """Which attributes are withheld, after reports that disclosed sets of rows. `earlier`: ways
         to number the rows, and the sets that were disclosed under each. With an attribute its
         intersections are withheld."""
@@ -464,7 +503,7 @@ class ScoredGroups:
                 name for name, parts in fairness.combinations.items() if hidden.intersection(parts)
             }
 
-    def totals_near(self, earlier: Sequence[tuple[Numbered, Sequence[DisclosedRows]]]) -> bool:
+    def totals_near(self, earlier: Sequence[tuple[Numbered, SetsBeside]]) -> bool:
         """Whether the set of all rows is too near to a set that was disclosed before: its totals
         are published whichever groups are. `earlier` as in `decide_beside`."""
         everybody = np.ones(len(self.favourable), dtype=np.bool_)

@@ -13,8 +13,10 @@ from fedaudit.fairness.scored_groups import (
     Comparison,
     DisclosedRows,
     Neighbourhood,
+    RememberedSets,
     RowClients,
     RowSet,
+    SetsBeside,
     clients_by_number,
     disclosed_sets,
 )
@@ -32,11 +34,11 @@ def judged(numbers, favourable=()) -> DisclosedRows:
 
 
 def any_near(near: Neighbourhood, one: DisclosedRows, others) -> bool:
-    return Comparison([one], others, near).any_near(one)
+    return Comparison([one], SetsBeside(RememberedSets(others)), near).any_near(one)
 
 
 def conflicting(own, earlier, near) -> set[str]:
-    return scored_groups.conflicting(own, earlier, near)
+    return scored_groups.conflicting(own, SetsBeside(RememberedSets(earlier)), near)
 
 
 def people(clients) -> RowClients:
