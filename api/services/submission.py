@@ -69,7 +69,7 @@ class Admitting:
 
     def hold(self, plans: Iterable[ExperimentPlan]) -> None:
         """Lock all contents of a sweep before its first cell is admitted, by their fingerprints:
-        two sweeps over the same contents would else wait for each other."""
+        two sweeps over the same contents could otherwise wait for each other."""
         by_content = {one.federation.fingerprint: one for one in plans}
         for fingerprint in sorted(by_content):
             store_federation(self.budgets, by_content[fingerprint])

@@ -40,7 +40,7 @@ def pdf_of(page: str) -> bytes:
 
 def paper_page(page: str) -> str:
     """The page for printing: in the style of paper, without what paper leaves out. Every chart has
-    a copy of the style, since WeasyPrint looks for it there."""
+    a copy of the style, since WeasyPrint reads it from there."""
     styled = _STYLE.sub(
         lambda _: f"<style>{paper_style()}</style>", _LEFT_OUT.sub("", page), count=1
     )
