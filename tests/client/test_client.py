@@ -169,6 +169,33 @@ def test_another_service_is_recognised(response: httpx.Response) -> None:
         client.get("x")
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda client: list(client.items("reports")), id="items"),
+        pytest.param(lambda client: list(client.list()), id="list"),
+        pytest.param(lambda client: client.ask("GET", "reports"), id="ask"),
+        pytest.param(lambda client: client.budgets("f"), id="budgets"),
+        pytest.param(lambda client: client.profiled("f"), id="profiled"),
+        pytest.param(lambda client: list(client.rows("e", "rounds")), id="rows"),
+        pytest.param(lambda client: client.rounds("e"), id="parquet"),
+        pytest.param(lambda client: client.require_gates("e"), id="gates"),
+        pytest.param(lambda client: client.wait("e"), id="wait"),
+    ],
+)
+@pytest.mark.parametrize("body", [b"<html>Welcome</html>", b'{"welcome": 1}'])
+def test_a_foreign_answer_is_named_with_its_address(call: Callable[[Client], object], body: bytes):
+    with _client(lambda _: httpx.Response(200, content=body)) as client:
+        try:
+            found = call(client)
+        except UnreachableError as error:
+            assert "http://service/v1/" in str(error)
+            assert "elcome" in str(error)
+        else:
+            # Any object is JSON, and may be a row.
+            assert found in ({"welcome": 1}, [{"welcome": 1}])
+
+
 class _Stream(httpx.SyncByteStream):
     """Some events, and then a broken connection."""
 
