@@ -1,7 +1,6 @@
 """What the service keeps of itself: elections, lost units, and counts of everything."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, or_, select
@@ -16,7 +15,7 @@ from models.tables.accounts import SweeperLease
 from models.tables.experiments import Experiment, Unit
 from models.tables.federations import Erasure
 from models.values import ReclaimedUnit
-from models.vocabulary import ENDED
+from models.vocabulary import ENDED, OPEN
 
 _AHEAD_LEASES = 10
 
@@ -81,76 +80,56 @@ def fail_unit(session: Session, taken: ReclaimedUnit) -> list[str]:
     return ended
 
 
-@dataclass(frozen=True)
-class UnitCount:
-    """The units of one kind in one state, and what became of them so far."""
-
-    kind: str
-    state: str
-    units: int
-    claims: int
-    lost_leases: int
-
-
-@dataclass(frozen=True)
-class ServiceState:
-    """Counts of everything, at one moment."""
-
-    units: tuple[UnitCount, ...]
-    oldest_waiting_seconds: Mapping[str, float]
-    """How long the longest waiting unit could have run already, by device."""
-    experiments: Mapping[str, int]
-    """Keyed by status."""
-    rounds_recorded: int
-    """Rounds of all experiments; it never falls, because experiments are never removed."""
-    outbox_messages: int
-    """Waiting units whose message was not sent yet."""
-    outbox_oldest_seconds: float
-    erasure_oldest_seconds: float
-    """How long the erasure that has waited longest is not done; 0 without any."""
-    sweeper_elected: bool
+Samples = list[tuple[dict[str, str], float]]
+"""The values of one figure, each with its labels."""
 
 
 class ServiceStateRepository(Repository):
-    """Counts across projects. For those who run the service: no caller of a project sees them."""
+    """Figures across projects. For those who run the service: no caller of a project sees them."""
 
-    def state(self) -> ServiceState:
-        """Everything but budgets."""
+    def figures(self) -> dict[str, Samples]:
+        """Every figure at this moment, by its name."""
         now = self.session.scalar(select(seconds_from_now()))
         assert now is not None
+        sums = (func.count(), func.sum(Unit.fence), func.sum(Unit.lost_leases))
+        grouped = select(Unit.kind, Unit.state, *sums).group_by(Unit.kind, Unit.state)
+        units = self.session.execute(grouped).all()
+        claims, lost = (dict.fromkeys(("profile", "run"), 0) for _ in range(2))
+        for kind, _, _, claimed, taken in units:
+            claims[kind] = claims.get(kind, 0) + int(claimed)
+            lost[kind] = lost.get(kind, 0) + int(taken)
         rounds = func.coalesce(func.sum(Experiment.rounds_done), 0)
         counted = select(Experiment.status, func.count(), rounds).group_by(Experiment.status)
         experiments = self.session.execute(counted).all()
+        statuses = dict.fromkeys((*OPEN, *ENDED), 0) | {one[0]: one[1] for one in experiments}
         unsent = select(func.count(), func.min(Unit.available_at))
         unsent = unsent.where(Unit.state == "waiting", Unit.published_at.is_(None))
         messages, oldest = self.session.execute(unsent).one()
-        waiting = select(func.min(Erasure.requested_at)).where(Erasure.completed_at.is_(None))
-        erasing = self.session.scalar(waiting)
-        elected = select(SweeperLease.name).where(SweeperLease.lease_until > seconds_from_now())
-        return ServiceState(
-            units=tuple(self._units()),
-            oldest_waiting_seconds=self._oldest_waiting(now),
-            experiments={status: count for status, count, _ in experiments},
-            rounds_recorded=sum(int(rounds) for _, _, rounds in experiments),
-            outbox_messages=messages,
-            outbox_oldest_seconds=_seconds(oldest, now),
-            erasure_oldest_seconds=_seconds(erasing, now),
-            sweeper_elected=self.session.scalars(elected.limit(1)).first() is not None,
-        )
-
-    def _units(self) -> list[UnitCount]:
-        sums = (func.count(), func.sum(Unit.fence), func.sum(Unit.lost_leases))
-        counted = select(Unit.kind, Unit.state, *sums).group_by(Unit.kind, Unit.state)
-        return [
-            UnitCount(kind, state, units, int(claims), int(lost))
-            for kind, state, units, claims, lost in self.session.execute(counted)
-        ]
-
-    def _oldest_waiting(self, now: datetime) -> dict[str, float]:
         due = (Unit.state == "waiting", Unit.available_at <= seconds_from_now())
-        oldest = select(Unit.device, func.min(Unit.available_at)).where(*due)
-        rows = self.session.execute(oldest.group_by(Unit.device))
-        return {device: _seconds(since, now) for device, since in rows}
+        waiting = select(Unit.device, func.min(Unit.available_at)).where(*due)
+        since = dict.fromkeys(("auto", "cpu", "cuda")) | dict(
+            self.session.execute(waiting.group_by(Unit.device)).all()
+        )
+        erasing = select(func.min(Erasure.requested_at)).where(Erasure.completed_at.is_(None))
+        elected = self._exists(SweeperLease.lease_until > seconds_from_now())
+        return {
+            "units": [({"kind": one[0], "state": one[1]}, one[2]) for one in units],
+            "unit_oldest_waiting_seconds": _by(
+                "device", {device: _seconds(begun, now) for device, begun in since.items()}
+            ),
+            "unit_claims": _by("kind", claims),
+            "unit_lost_leases": _by("kind", lost),
+            "experiments": _by("status", statuses),
+            "rounds_recorded": [({}, sum(int(one[2]) for one in experiments))],
+            "outbox_messages": [({}, messages)],
+            "outbox_oldest_seconds": [({}, _seconds(oldest, now))],
+            "erasure_oldest_seconds": [({}, _seconds(self.session.scalar(erasing), now))],
+            "sweeper_elected": [({}, elected)],
+        }
+
+
+def _by(label: str, values: Mapping[str, float]) -> Samples:
+    return [({label: name}, value) for name, value in values.items()]
 
 
 def _seconds(since: datetime | None, now: datetime) -> float:

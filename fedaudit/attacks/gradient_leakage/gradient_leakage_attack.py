@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,13 +15,12 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     RECOVERED_BELOW,
     Baselines,
     contact_sheet,
-    layered_view,
     peak_signal_to_noise,
     png,
     quality,
     share_interval,
 )
-from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.federation import ClientRows
 from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source, wide_uniforms
 from fedaudit.reports.sections.attacks import (
@@ -36,10 +34,11 @@ from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.record_steps import flat_features, flat_target
 from fedaudit.training.base.records import split_of, training_records
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.registry import build_protection
-from fedaudit.training.one_by_one import ClientData, ClientScorer, ClientUpdate
+from fedaudit.training.stacked.clients import without_nan
 from fedaudit.training.stacked.stack_round import build_loss
 
 _NUMBERS_AT_ONCE = 1 << 23
@@ -58,25 +57,12 @@ _NO_ERROR = "the error is 0, so that the ratio is infinite"
 class AttackedImages:
     """Some images of training clients, one for each attacked update."""
 
-    federation: Federation
-    """A client for each attacked update, with its image alone."""
     rows: Ints
     """[images]: their places in the run's federation."""
-    size: tuple[int, int, int]
-    """Height, width, channels."""
-
-    @cached_property
-    def pixels(self) -> Floats:
-        """[images, height, width, channels], from 0 to 1."""
-        features = self.federation.features
-        assert isinstance(features, ClientRows)
-        values = features.values.astype(np.float64) / features.divisor
-        return values.reshape(-1, *self.size)
-
-    @property
-    def labels(self) -> Ints:
-        """[images]: their classes."""
-        return self.federation.target.astype(np.int64)
+    labels: Ints
+    """[images]: their classes."""
+    pixels: Floats
+    """[images, height, width, channels], from 0 to 1."""
 
 
 def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> AttackedImages:
@@ -99,53 +85,61 @@ def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> Attack
     if len(turns) < spec.images:
         raise ValueError("the training clients have too few images")
     turns.sort(key=lambda one: one[:2])
-    place = np.array([row for _, _, row in turns[: spec.images]])
-    attacked = replace(
-        federation.of_rows(place),
-        first=np.arange(len(place) + 1, dtype=np.int64),
-        client_names=tuple(f"{update:06d}" for update in range(len(place))),
-        attributes=(),
-    )
-    return AttackedImages(attacked, place, features.image)
+    rows = np.array([row for _, _, row in turns[: spec.images]])
+    pixels = features.values[rows].astype(np.float64) / features.divisor
+    labels = federation.target[rows].astype(np.int64)
+    return AttackedImages(rows, labels, pixels.reshape(-1, *features.image))
 
 
-class AttackedClients:
-    """The clients of a cell that holds the attacked images alone, as the run would train them."""
+class SingleImageUpdates:
+    """The updates that the clients of a cell would send after one local step on one image each."""
 
-    def __init__(self, cell: Cell, spec: GradientLeakageSpec, device: torch.device) -> None:
-        training = cell.spec.training.of_one_round
-        changes = {"epochs": None, "steps": 1, "batch_size": None}
+    def __init__(
+        self, cell: Cell, images: AttackedImages, spec: GradientLeakageSpec, device: torch.device
+    ) -> None:
         self._cell, self._per_layer, self._device = cell, spec.per_layer, device
-        self._network = ClientNetwork(cell.shape, device)
-        self._data = ClientData(cell.federation, device)
-        self._loss = build_loss(cell)
-        own = training.model_copy(update={"local": training.local.model_copy(update=changes)})
-        self._update = ClientUpdate(self._network, self._loss, own, self._data)
-        self._step_size = own.local.step_size
+        self._network, self._loss = ClientNetwork(cell.shape, device), build_loss(cell)
+        self._features = flat_features(cell.federation, images.rows, device)
+        self._target = flat_target(cell.federation, images.rows, device)
+        self._step_size = cell.spec.training.local.step_size
 
-    def choose(self, theta: Tensor) -> list[int]:
-        """The hypothesis of theta [k, n] with the smallest loss on each client's image."""
-        scorer = ClientScorer(self._network, self._loss, self._data)
-        return scorer.best(theta, range(self._cell.federation.clients))
+    def choose(self, theta: Tensor) -> Ints:
+        """The hypothesis of theta [k, n] with the smallest loss on each image: [images]."""
+        losses = theta.new_zeros(len(theta), len(self._target))
+        for own, hypothesis in zip(losses, theta, strict=True):
+            self._network.load(hypothesis)
+            for image in range(len(own)):
+                features, target = self._of(image)
+                with torch.no_grad():
+                    outputs = self._network.outputs(features)
+                own[image] = self._loss.values(outputs, target).sum()
+        return without_nan(losses).argmin(0).cpu().numpy()
 
     def send(
-        self, clients: Sequence[int], start: Tensor, *, noise_multiplier: float, source: Source
+        self, images: Sequence[int], start: Tensor, *, noise_multiplier: float, source: Source
     ) -> Tensor:
-        """What these clients send from the hypothesis `start` [n], float64 [clients, n]: start
-        minus upload over the step size, the local step's gradient and the noise.
+        """What is sent from the hypothesis `start` [n] after a step on each of these images,
+        float64 [images, n]: start minus upload over the step size, the gradient and the noise.
 
         `source` is that of a stack of one; the same one draws the same noise, to be scaled, under
         every multiplier. A client whose update is not finite sends nothing.
         """
         protection, uploads = self._protection(noise_multiplier), []
-        for client in clients:
+        for image in images:
+            theta, (features, target) = self._network.theta, self._of(image)
             self._network.load(start)
-            self._update(client, source=source, round_=0)
-            upload = self._network.theta.clone()
+            self._network.add_gradient(
+                features, target, self._loss, onto=theta, scale=-self._step_size
+            )
+            upload = theta.clone()
             if protection is not None:
-                protection.protect_in_place(upload, start, source=source, round_=0, client=client)
+                protection.protect_in_place(upload, start, source=source, round_=0, client=image)
             uploads.append(upload)
         return (start.double() - torch.stack(uploads).double()) / self._step_size
+
+    def _of(self, image: int) -> tuple[Tensor, Tensor]:
+        own = slice(image, image + 1)
+        return self._features[own], self._target[own]
 
     def _protection(self, noise_multiplier: float) -> ClientProtection | None:
         """The run's Laplace mechanism, with its radius and clip, under another multiplier; if it
@@ -211,17 +205,15 @@ def _reconstruct(
     progress: Progress,
 ) -> list[Reconstructed]:
     """The reconstructions at each noise multiplier, of hypotheses `theta` [k, n]."""
-    clients = AttackedClients(replace(cell, federation=images.federation), spec, theta.device)
-    attacker = Reconstruction(
-        layered_view(cell.shape), images.size, len(cell.federation.classes), spec
-    )
+    updates, size = SingleImageUpdates(cell, images, spec, theta.device), images.pixels.shape[1:]
+    attacker = Reconstruction(cell.shape, size, len(cell.federation.classes), spec)
     # A source of a stack of one that shares no number with the run's noise.
     noise: Source = EntropySource([0])
     if isinstance(source, CounterSource):
         words = source.wide_words(purpose=Purpose.ATTACK, round_=0, counters=_NOISE, count=1)
         noise = CounterSource(words.reshape(1))
     together = max(1, _NUMBERS_AT_ONCE // cell.shape.n)
-    chosen = np.array(clients.choose(theta))
+    chosen = updates.choose(theta)
     parts = [
         own[first : first + together].tolist()
         for own in (np.flatnonzero(chosen == one) for one in np.unique(chosen))
@@ -240,7 +232,7 @@ def _reconstruct(
         for part in parts:
             share = len(part) / len(chosen) / len(spec.noise_multipliers)
             start = theta[int(chosen[part[0]])]
-            targets = clients.send(part, start, noise_multiplier=multiplier, source=noise)
+            targets = updates.send(part, start, noise_multiplier=multiplier, source=noise)
             finite = torch.isfinite(targets).all(-1)
             left = [client for client, sent in zip(part, finite.tolist(), strict=True) if sent]
 
@@ -251,7 +243,7 @@ def _reconstruct(
                 guess = attacker(
                     start.double(), targets[finite], numbers=left, source=source, progress=report
                 )
-                one.images[left] = guess.images.cpu().numpy().reshape(-1, *images.size)
+                one.images[left] = guess.images.cpu().numpy().reshape(-1, *size)
                 one.distances[left] = guess.distances.cpu().numpy()
                 one.finite[left] = True
                 if guess.labels is not None:

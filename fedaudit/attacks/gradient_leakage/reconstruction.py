@@ -25,7 +25,7 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     cosine_distance,
     squared_distance,
 )
-from fedaudit.networks.shape import Convolution, Flattening, Layer, LayeredShape
+from fedaudit.networks.shape import Convolution, Flattening, Layer, NetworkShape
 from fedaudit.networks.stacked_network import first_values, operation_outputs, parameters_at
 from fedaudit.randomness import Purpose, Source, normals
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
@@ -61,7 +61,7 @@ class Guess:
 class Reconstruction:
     """An attacker with a network and what it knows of the clients."""
 
-    shape: LayeredShape
+    shape: NetworkShape
     size: tuple[int, int, int]
     """Height, width, channels of an image."""
     classes: int
@@ -197,7 +197,7 @@ class _UpdateSearch:
 class _FeatureSearch:
     """Minimises the distance between the features of images and those that updates gave away."""
 
-    shape: LayeredShape
+    shape: NetworkShape
     theta: Tensor
     """[n]: the parameters that the features were computed with."""
     features: Tensor
@@ -251,7 +251,7 @@ def _better(first: Guess, second: Guess) -> Guess:
     )
 
 
-def _invert_first_layer(shape: LayeredShape, targets: Tensor) -> Tensor:
+def _invert_first_layer(shape: NetworkShape, targets: Tensor) -> Tensor:
     """The image behind each update [updates, n], from a dense first layer: [updates, pixels].
 
     Raises ValueError if the first layer is a convolution.
@@ -279,7 +279,7 @@ def _invert_layer(layer: Layer, targets: Tensor) -> tuple[Tensor, Tensor]:
     return values.nan_to_num(0.0, 0.0, 0.0), noise.nan_to_num(0.0, 0.0, 0.0)
 
 
-def _infer_labels(shape: LayeredShape, targets: Tensor) -> Tensor:
+def _infer_labels(shape: NetworkShape, targets: Tensor) -> Tensor:
     """The class of the one image behind each update [updates, n]: int64 [updates].
 
     Cross-entropy slopes down at the output of the true class alone (Zhao et al. 2020).

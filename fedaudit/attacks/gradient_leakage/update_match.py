@@ -23,18 +23,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedaudit.arrays import Bools, Floats
-from fedaudit.networks.shape import (
-    Convolution,
-    ConvolutionalShape,
-    DenseShape,
-    Layer,
-    LayeredShape,
-    NetworkShape,
-)
+from fedaudit.networks.shape import Convolution, Layer, NetworkShape
 from fedaudit.networks.stacked_network import TracedLayer, parameters_at, traced_outputs
 from fedaudit.reports.sections.attacks import ShareInterval
-from fedaudit.spec import models as spec_layers
-from fedaudit.spec.models import Maps, Rows
 
 RECOVERED_BELOW = 0.5
 """An image counts as recovered at this share of the smaller baseline's error."""
@@ -170,35 +161,6 @@ def contact_sheet(columns: Sequence[Images]) -> NDArray[np.uint8]:
     return np.squeeze(sheet, axis=-1) if sheet.shape[-1] == 1 else sheet
 
 
-def layered_view(shape: NetworkShape) -> LayeredShape:
-    """The same network as named layers, with the same vector of parameters. Raises ValueError for
-    dense layers without intercept."""
-    relu = spec_layers.Activation(kind="relu")
-    layers: list[spec_layers.LayerSpec] = []
-    match shape:
-        case LayeredShape():
-            return shape
-        case DenseShape():
-            if not shape.intercept:
-                raise ValueError("layers without a bias have no view as named layers")
-            for units in shape.sizes[1:-1]:
-                layers += [spec_layers.Dense(kind="dense", units=units), relu]
-            return LayeredShape(Rows(shape.sizes[0]), tuple(layers), shape.sizes[-1])
-        case ConvolutionalShape():
-            for filters in shape.channels:
-                convolution = spec_layers.Convolution(
-                    kind="convolution", filters=filters, size=shape.kernel
-                )
-                layers += [convolution, relu]
-            layers.append(spec_layers.Pooling(kind="max-pooling", size=2))
-            layers.append(spec_layers.Flatten(kind="flatten"))
-            for units in shape.units[:-1]:
-                layers += [spec_layers.Dense(kind="dense", units=units), relu]
-            return LayeredShape(Maps(*shape.image), tuple(layers), shape.units[-1])
-        case _:
-            assert_never(shape)
-
-
 @dataclass(frozen=True)
 class Products:
     """Products of the updates of some guesses with the updates that were sent; each [guesses]."""
@@ -232,7 +194,7 @@ class UpdateMatch:
     inner products with it are products with these two.
     """
 
-    def __init__(self, shape: LayeredShape, theta: Tensor, sent: Tensor) -> None:
+    def __init__(self, shape: NetworkShape, theta: Tensor, sent: Tensor) -> None:
         """`theta` [n]: the start that the clients share; `sent` [updates, n]."""
         self.sent, self._shape, self._theta = sent, shape, theta
         self._squared = sent.square().sum(-1)

@@ -117,12 +117,13 @@ def added_epsilon(orders: ArrayLike, delta: float) -> Floats:
     return np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 14)
 def event_curve(event: Event, orders: tuple[float, ...], adjacency: Adjacency) -> Floats:
     """The Renyi divergence of one event at each order: float64 [orders], read-only.
 
     Raises ValueError for a sample without a bound under the adjacency (`sampling_refusal`). Cached,
-    because a run composes the same event round after round; a curve has about a KiB.
+    because a run composes the same event round after round, and a training elsewhere up to 256 of
+    them; a curve has about a KiB.
     """
     from dp_accounting.rdp import RdpAccountant as Library
 

@@ -81,9 +81,9 @@ def test_the_same_seed_gives_the_same_attack() -> None:
 def test_what_is_attacked_belongs_to_training_clients() -> None:
     cell = small_cell()
     images = draw_images(cell, GradientLeakageSpec(images=12), CounterSource(3))
-    owners = cell.federation.client_of[images.rows.ravel()]
+    owners = cell.federation.client_of[images.rows]
     assert set(owners) == set(split_of(cell.spec, cell.federation)[0])
-    assert len(set(images.rows.ravel())) == 12
+    assert len(set(images.rows)) == 12
     assert np.bincount(owners).max() == 3
     place = cell.federation.target[images.rows]
     assert (images.labels == place).all()

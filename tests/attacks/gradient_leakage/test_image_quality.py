@@ -18,7 +18,6 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     UpdateMatch,
     contact_sheet,
     cross_entropy,
-    layered_view,
     peak_signal_to_noise,
     png,
     quality,
@@ -26,8 +25,8 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     structural_similarity,
 )
 from fedaudit.networks.shape import network_shape
-from fedaudit.networks.stacked_network import ClientNetwork, layered_outputs, parameters_at
-from fedaudit.spec.models import CnnFemnist, Layers, Mlp, ModelSpec
+from fedaudit.networks.stacked_network import layered_outputs, parameters_at
+from fedaudit.spec.models import Layers
 from tests.attacks.gradient_leakage.small_images import CLASSES, CONVOLUTIONAL, SMOOTH
 
 PIXELS = st.floats(0, 1, width=32)
@@ -148,7 +147,7 @@ STRIDED = {
 
 def problem(model: dict[str, Any]) -> tuple[Any, Tensor, Tensor, Tensor, Tensor]:
     """A network, its parameters, and three guesses with labels and updates that were sent."""
-    shape = layered_view(network_shape(Layers.model_validate(model), features=64, classes=CLASSES))
+    shape = network_shape(Layers.model_validate(model), features=64, classes=CLASSES)
     draw = torch.Generator().manual_seed(1)
     theta = torch.randn(shape.n, generator=draw, dtype=torch.float64) / 3
     images = torch.rand(3, 64, generator=draw, dtype=torch.float64)
@@ -176,27 +175,6 @@ def test_products_without_gradients_are_those_of_the_gradients(model):
             (own,) = torch.autograd.grad(expected, image, retain_graph=True)
             torch.testing.assert_close(moved[place], own, rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(products.target_squared[place], sent[update].square().sum())
-
-
-@pytest.mark.parametrize(
-    ("model", "features"),
-    [
-        (Mlp.model_validate({"kind": "mlp", "hidden": [9, 6]}), 20),
-        (CnnFemnist.model_validate({"kind": "cnn-femnist"}), 784),
-    ],
-    ids=["mlp", "cnn-femnist"],
-)
-def test_a_network_seen_as_layers_computes_the_same(model: ModelSpec, features: int) -> None:
-    shape = network_shape(model, features=features, classes=4)
-    view = layered_view(shape)
-    assert view.n == shape.n
-    random = np.random.default_rng(1)
-    theta = torch.from_numpy(random.normal(size=shape.n).astype(np.float32) / 20)
-    rows = torch.from_numpy(random.random((2, features)).astype(np.float32))
-    network = ClientNetwork(shape, torch.device("cpu"))
-    network.load(theta)
-    own = layered_outputs(view, parameters_at(view, theta), rows)
-    torch.testing.assert_close(own, network.outputs(rows).t(), rtol=1e-4, atol=1e-5)
 
 
 def test_two_classes_share_an_output() -> None:
