@@ -80,6 +80,7 @@ def flow(value: Any) -> str:
 
 
 MAX_CATEGORIES = 50
+_MAX_NAMED = 5
 _FEW_GAPS, _MANY_GAPS = 0.05, 0.5
 _USABLE = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
@@ -474,10 +475,11 @@ def _put_features(
             scale[name] = guess.scale
         features.append(guess.feature)
     if not features:
+        why = [f"{name} ({reason})" for name, reason in [*draft.left_out.items()][:_MAX_NAMED]]
         raise error_at(
             "/federation/features",
-            "no column can be a feature: all others are sensitive, empty, constant, identifiers, "
-            "dates, texts of many values, or give the target away",
+            "no column can be a feature, so name some in a registration of your own (docs/data.md)"
+            f"; beside client key, target and sensitive columns there are: {', '.join(why) or 'none'}",
         )
     draft.federation["features"] = features
     if scale:
