@@ -525,11 +525,12 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
     stated = f"the noise of all rounds would be {times} times what updates can bear; needed"
     of_what = "clients that train" if by_client else "rows of each client"
     if draft.aim.leakage is not None:
-        more, cost = clients * ratio**2, f"a leakage of about {at_most(draft.aim.leakage * ratio, digits=2)}"
+        more, cost, figure = clients * ratio**2, draft.aim.leakage * ratio, "a leakage"
     else:
-        more, epsilon = _more_units(draft, ratio, clients if by_client else facts.mean_rows)
-        cost = f"an epsilon of about {at_most(epsilon, digits=2)}"
-    return f"{stated} are about {math.ceil(more)} {of_what}, or {cost}"
+        more, cost = _more_units(draft, ratio, clients if by_client else facts.mean_rows)
+        figure = "an epsilon"
+    at_least = f"{figure} of about {at_most(cost, digits=2)}"
+    return f"{stated} are about {math.ceil(more)} {of_what}, or {at_least}"
 
 
 def _undeclared(draft: _Draft) -> str | None:

@@ -479,7 +479,7 @@ def _put_features(
         raise error_at(
             "/federation/features",
             "no column can be a feature, so name some in a registration of your own (docs/data.md)"
-            f"; beside client key, target and sensitive columns there are: {', '.join(why) or 'none'}",
+            f"; beside client key, target and sensitive columns: {', '.join(why) or 'none'}",
         )
     draft.federation["features"] = features
     if scale:
