@@ -80,7 +80,6 @@ def flow(value: Any) -> str:
 
 
 MAX_CATEGORIES = 50
-_MAX_NAMED = 5
 _FEW_GAPS, _MANY_GAPS = 0.05, 0.5
 _USABLE = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
@@ -475,7 +474,7 @@ def _put_features(
             scale[name] = guess.scale
         features.append(guess.feature)
     if not features:
-        why = [f"{name} ({reason})" for name, reason in [*draft.left_out.items()][:_MAX_NAMED]]
+        why = [f"{name} ({reason})" for name, reason in [*draft.left_out.items()][:5]]
         raise error_at(
             "/federation/features",
             "no column can be a feature, so name some in a registration of your own (docs/data.md)"
