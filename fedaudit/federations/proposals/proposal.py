@@ -474,12 +474,9 @@ def _put_features(
             scale[name] = guess.scale
         features.append(guess.feature)
     if not features:
-        why = [f"{name} ({reason})" for name, reason in [*draft.left_out.items()][:5]]
-        raise error_at(
-            "/federation/features",
-            "no column can be a feature, so name some in a registration of your own (docs/data.md)"
-            f"; beside client key, target and sensitive columns: {', '.join(why) or 'none'}",
-        )
+        why = ", ".join(f"{name} ({reason})" for name, reason in [*draft.left_out.items()][:5])
+        what = f"no column can be a feature; name some yourself (docs/data.md). Left out: {why}"
+        raise error_at("/federation/features", what)
     draft.federation["features"] = features
     if scale:
         draft.federation["scale"] = scale
