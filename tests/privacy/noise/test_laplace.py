@@ -22,11 +22,10 @@ from fedaudit.privacy.noise.laplace import (
     release_in_place,
     squared_distances,
     unit_gamma,
-    unit_laplace,
 )
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
 from tests.native_fallback import fallback_only
-from tests.privacy.layered_noise import column
+from tests.privacy.layered_noise import column, unit_laplace
 
 FALSE_ALARM = 1e-6
 CNN_PARAMETERS = 1_206_590
@@ -197,7 +196,9 @@ def outputs(updated: NDArray[np.float32], *, shrink: float, seed: int) -> Draws:
     n, draws = len(updated), 400_000
     noise = unit_laplace(CounterSource(seed), n=n, round_=1, counters=np.arange(draws))
     one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser(n=n, noise_scale=one, fixed_radius=one, radius_floor=one, clip=None)
+    sanitise = Sanitiser(
+        (n,), noise_multiplier=one * n, fixed_radius=one, radius_floor=one, clip=None
+    )
     uploads, _ = sanitise(
         torch.zeros(1, draws, n),
         torch.from_numpy(updated).expand(1, draws, n),
@@ -284,8 +285,8 @@ PRIVACY = {
 @pytest.mark.parametrize("n", [3, 1000, 2 * PART + 5])
 def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, n: int) -> None:
     sanitise = Sanitiser(
-        n=n,
-        noise_scale=column(0.5 / n),
+        sizes=(n,),
+        noise_multiplier=column(0.5),
         fixed_radius=None if radius is None else column(radius),
         radius_floor=column(1e-6),
         clip=None if clip is None else column(clip),
@@ -296,7 +297,7 @@ def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, 
     expected, radii = sanitise(*(torch.from_numpy(x)[None, None] for x in (start, updated, noise)))
     upload = torch.from_numpy(updated.copy())
     found = release_in_place(sanitise, torch.from_numpy(start), upload, noise)
-    torch.testing.assert_close(found, radii, rtol=1e-12, atol=0)
+    torch.testing.assert_close(found, radii[0, 0], rtol=1e-12, atol=0)
     torch.testing.assert_close(upload, expected[0, 0], rtol=1e-6, atol=1e-7)
     same = torch.from_numpy(updated.copy())
     with fallback_only():
@@ -307,7 +308,7 @@ def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, 
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_an_update_that_is_not_finite_does_not_become_so(clip: float | None) -> None:
     one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser(3, one, None, one, None if clip is None else one * clip)
+    sanitise = Sanitiser((3,), one, None, one, None if clip is None else one * clip)
     for broken in (np.nan, np.inf):
         upload = torch.tensor([1.0, broken, 2.0])
         release_in_place(sanitise, torch.zeros(3), upload, np.ones(3))

@@ -13,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.privacy.noise.laplace import (
-    LayerSanitiser,
     Sanitiser,
     layer_slices,
     norms,
-    release_layers_in_place,
-    unit_laplace,
+    release_in_place,
     unit_layers,
 )
 from fedaudit.randomness import CounterSource, EntropySource
@@ -54,14 +52,6 @@ def test_secret_noise_of_layers_looks_right_and_is_never_the_same() -> None:
     one, other = (unit_layers(source, sizes=SIZES, round_=1, counters=1) for _ in range(2))
     assert one.shape == other.shape == (1, sum(SIZES))
     assert not np.isin(one, other).any()
-
-
-@pytest.mark.parametrize("n", [1, 2, 16, 17, 1000])
-def test_a_single_layer_gets_the_noise_of_the_whole_vector(n: int) -> None:
-    counters = np.arange(50)
-    whole = unit_laplace(CounterSource(1), n=n, round_=3, counters=counters)
-    layer = unit_layers(CounterSource(1), sizes=(n,), round_=3, counters=counters)
-    assert layer.tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +113,7 @@ def test_an_update_with_one_broken_layer_has_no_finite_upload(bad, clip, radius)
     uploads, _ = sanitise(torch.zeros_like(update), update, torch.ones_like(update))
     assert not torch.isfinite(uploads).all()
     upload = update[0, 0].clone()
-    release_layers_in_place(sanitise, torch.zeros_like(upload), upload, np.ones(len(upload)))
+    release_in_place(sanitise, torch.zeros_like(upload), upload, np.ones(len(upload)))
     assert not torch.isfinite(upload).all()
 
 
@@ -144,36 +134,30 @@ def test_a_long_release_is_that_of_a_stack(radius, clip, sizes):
     noise = random.normal(size=n)
     expected, radii = sanitise(*(torch.from_numpy(x)[None, None] for x in (start, updated, noise)))
     upload = torch.from_numpy(updated.copy())
-    found = release_layers_in_place(sanitise, torch.from_numpy(start), upload, noise)
-    torch.testing.assert_close(found, radii, rtol=1e-6, atol=0)
+    found = release_in_place(sanitise, torch.from_numpy(start), upload, noise)
+    torch.testing.assert_close(found, radii[0, 0], rtol=1e-6, atol=0)
     torch.testing.assert_close(upload, expected[0, 0], rtol=1e-5, atol=1e-6)
-
-
-def test_one_layer_is_sanitised_as_a_whole_vector_is() -> None:
-    update = an_update()
-    n = update.shape[-1]
-    noise = torch.from_numpy(unit_laplace(CounterSource(1), n=n, round_=1, counters=[[7]]))
-    layers = layer_sanitiser((n,))
-    [whole] = layers.parts
-    start = torch.ones_like(update)
-    upload, radius = whole(start, start + update, noise)
-    layered, radii = layers(start, start + update, noise)
-    assert torch.equal(layered, upload)
-    assert torch.equal(radii[..., 0], radius)
 
 
 def test_settings_may_differ_from_cell_to_cell() -> None:
     def columns(*values: float) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.float64)[:, None]
 
-    part = Sanitiser(1, columns(1.0, 2.0), columns(math.nan, 3.0), columns(1e-6, 1e-6), None)
-    stacked = LayerSanitiser((2, 1), (part, part), clip=columns(math.inf, 2.5))
+    stacked = Sanitiser(
+        (2, 1),
+        noise_multiplier=columns(2.0, 4.0),
+        fixed_radius=columns(math.nan, 3.0),
+        radius_floor=columns(1e-6, 1e-6),
+        clip=columns(math.inf, 2.5),
+        per_layer=True,
+    )
     update = torch.tensor([[[3.0, 4.0, 12.0]]])
     uploads, radii = stacked(torch.zeros(2, 1, 3), update.expand(2, 1, 3), torch.ones(2, 1, 3))
     assert radii[:, 0].tolist() == [[5.0, 12.0], [3.0, 3.0]]
-    assert uploads[0, 0].tolist() == [8.0, 9.0, 24.0]
-    # A standard deviation is 6 * 2^(1/2): half a cell of its grid is 2^-9.
-    torch.testing.assert_close(uploads[1], update[0] * (2.5 / 13) + 6, rtol=0, atol=2.0**-9)
+    assert uploads[0, 0].tolist() == [8.0, 9.0, 36.0]
+    # A standard deviation is 12 * 2^(1/2) at most: half a cell of its grid is 2^-8.
+    noised = update[0] * (2.5 / 13) + torch.tensor([6.0, 6.0, 12.0])
+    torch.testing.assert_close(uploads[1], noised, rtol=0, atol=2.0**-8)
 
 
 def test_no_two_layers_or_clients_share_a_norm() -> None:
