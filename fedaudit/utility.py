@@ -10,7 +10,6 @@ than any one of them, and still ignores the row that it predicts.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal, assert_never
 
 import numpy as np
@@ -160,92 +159,29 @@ def _losses(shares: Floats, own: Ints, truth: Ints, shape: LossShape) -> Floats:
             assert_never(shape.row)
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """The rows of one client that one hypothesis predicts, as what determines their sum of squares
-    about any number: [parts] each."""
-
-    client: Ints
-    hypothesis: Ints
-    size: Floats
-    mean: Floats
-    spread: Floats
-    """The sum of squares about the mean."""
-
-    @classmethod
-    def of(cls, rows: MeasuredRows) -> "_Parts":
-        """All parts of the rows."""
-        place = rows.client * (1 + rows.hypothesis.max(initial=0)) + rows.hypothesis
-        _, first, part = np.unique(place, return_index=True, return_inverse=True)
-        size = _added(part)
-        mean = _added(part, rows.target) / size
-        spread = _added(part, (rows.target - mean[part]) ** 2)
-        return cls(rows.client[first], rows.hypothesis[first], size, mean, spread)
-
-    def only(self, chosen: Ints | Bools) -> "_Parts":
-        """Some of them."""
-        return _Parts(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
-
-    def squares(self, numbers: Floats) -> Floats:
-        """Sums of squares about the number of each one's hypothesis, of `numbers` [k]."""
-        return np.asarray(self.size * (self.mean - numbers[self.hypothesis]) ** 2 + self.spread)
-
-
-_SWEEPS = 100
-"""Most sweeps over the constants of all hypotheses, each improved with the others fixed."""
-_STEPS = 150
-_CLOSE = 1e-12
-_STILL = 1e-9
+_STEPS = 1000
+_STILL = 1e-14
+_SHRINKS = 0.01
 
 
 def _smallest(rows: MeasuredRows, weights: Floats, start: Floats) -> Floats:
     """The constants [k] with the smallest mean of the clients' root mean squares, which count by
-    their `weights` [clients]."""
-    parts = _Parts.of(rows)
+    their `weights` [clients]: by iteratively reweighted least squares. A root is below its tangent
+    in the sum of squares, whose minimum is a weighted mean. Something is added to the sums, less at
+    each step: otherwise a constant that equals all rows of a client would never change again."""
     # A root mean square is this much of the root of the sum.
     scale: Floats = weights / np.sqrt(np.bincount(rows.client, minlength=rows.clients))
-    if len(parts.size) == rows.clients:  # no client has rows of two hypotheses
-        return _lowest(parts, np.zeros(rows.clients), scale[parts.client], start)
-    found, owners = start.copy(), parts.hypothesis
-    own = [np.flatnonzero(owners == place) for place in range(len(found))]
-    for _ in range(_SWEEPS):
-        before = found.copy()
-        for place, chosen in enumerate(own):
-            squares = parts.squares(found)
-            squares[chosen] = 0.0
-            rest = _added(parts.client, squares, kinds=rows.clients)
-            mine = parts.only(chosen)
-            found[place] = _lowest(mine, rest[mine.client], scale[mine.client], found)[place]
-        if np.abs(found - before).max() <= _STILL * np.ptp(parts.mean):
+    found, before, added = start, math.inf, float(np.ptp(rows.target)) ** 2
+    for _ in range(_STEPS):
+        squares = _sums(rows, (rows.target - found[rows.hypothesis]) ** 2)
+        loss = float(scale @ np.sqrt(squares + added))
+        if before - loss <= _STILL * loss:
             break
+        before, added = loss, added * _SHRINKS
+        pull = (scale / np.sqrt(np.maximum(squares + added, _TINY)))[rows.client]
+        of_each = np.maximum(_added(rows.hypothesis, pull), _TINY)
+        found = _added(rows.hypothesis, pull * rows.target) / of_each
     return found
-
-
-def _lowest(parts: _Parts, rest: Floats, scale: Floats, start: Floats) -> Floats:
-    """The numbers [k] at which the sum of scale * sqrt(rest + squares) [parts] is smallest. It is
-    convex in each: Newton's method, within a bracket that is halved at every third step, down to a
-    slope of 1e-12 of the steepest possible."""
-    own, numbers = parts.hypothesis, start.copy()
-    sums = partial(_added, own, kinds=len(start))
-    steepest = sums(scale * np.sqrt(parts.size))
-    low = np.full(len(start), parts.mean.min(initial=0.0))
-    high = np.full(len(start), parts.mean.max(initial=0.0))
-    width = high - low
-    for step in range(_STEPS):
-        gap = numbers[own] - parts.mean
-        least = rest + parts.spread
-        total = np.maximum(least + parts.size * gap**2, _TINY)
-        pull = scale * parts.size / np.sqrt(total)
-        slope, bend = sums(pull * gap), sums(pull * (least / total))
-        high, low = np.where(slope >= 0, numbers, high), np.where(slope <= 0, numbers, low)
-        done = (np.abs(slope) <= _CLOSE * steepest) | (high - low <= _CLOSE * width)
-        if done.all():
-            break
-        with np.errstate(over="ignore"):  # a step beyond the ends is not taken
-            newton = numbers - slope / np.maximum(bend, _TINY)
-        inside = (low < newton) & (newton < high) & (step % 3 < 2)
-        numbers = np.where(done, numbers, np.where(inside, newton, (low + high) / 2))
-    return numbers
 
 
 NORMAL_95 = 1.959964

@@ -61,6 +61,13 @@ def test_links_lead_to_files_and_headings(path: Path) -> None:
             assert not anchor or anchor in anchors(target), link
 
 
+def test_files_that_are_named_exist() -> None:
+    known = {path.name for path in (ROOT / "fedaudit").rglob("*.py")}
+    for path in ALL:
+        for name in re.findall(r"`(\w+\.py)`", path.read_text("utf-8")):
+            assert name in known, (path, name)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_reference_is_made_of_what_there_is(page: str) -> None:
     assert len("\n".join(PAGES[page]()).splitlines()) > 20

@@ -3,7 +3,6 @@
 import json
 import random
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -59,9 +58,7 @@ class WebhookDispatcher:
         self._stopping = threading.Event()
         self._changed = threading.Event()
         """Set where there may be something to do at once."""
-        self._lock = threading.Lock()
-        self._in_flight: dict[str, str] = {}
-        """Projects by endpoints: those that something is being sent to."""
+        self._sending: list[threading.Thread] = []
         self._loop = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
@@ -74,8 +71,8 @@ class WebhookDispatcher:
         self._stopping.set()
         self._changed.set()
         deadline = monotonic() + _STOP_SECONDS
-        while monotonic() < deadline and (self._loop.is_alive() or self._busy()):
-            self._loop.join(0.05)
+        for thread in (self._loop, *self._sending):
+            thread.join(max(0.0, deadline - monotonic()))
 
     def _run(self) -> None:
         pause = _DISPATCH_EVERY_SECONDS
@@ -90,44 +87,24 @@ class WebhookDispatcher:
                 log.warning("database away; webhooks wait", error=type(error).__name__)
             except Exception:
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-                log.exception("webhooks not looked at")
+                log.exception("webhooks not sent")
 
     def dispatch_due(self) -> None:
         """Begin to send what is due, as far as there are places. Raises SQLAlchemyError."""
-        busy = self._busy()
-        free = _MAX_IN_FLIGHT - len(busy)
-        if free <= 0:
-            return
-        full = Counter(busy.values())
+        self._sending = [one for one in self._sending if one.is_alive()]
+        places = _MAX_IN_FLIGHT - len(self._sending)
         with self._database.read() as session:
-            found = WebhookQueueRepository(session).due(
-                _MAX_IN_FLIGHT * _MAX_IN_FLIGHT_PER_PROJECT,
-                endpoints=list(busy),
-                projects=[id_ for id_, held in full.items() if held >= _MAX_IN_FLIGHT_PER_PROJECT],
-            )
-        for delivery_id, endpoint_id, project_id in found:
-            if self._stopping.is_set() or free <= 0:
+            due = WebhookQueueRepository(session).due(places, of_project=_MAX_IN_FLIGHT_PER_PROJECT)
+        for delivery_id in due:
+            if self._stopping.is_set():
                 return
-            if full[project_id] < _MAX_IN_FLIGHT_PER_PROJECT and self._begin(
-                delivery_id, endpoint_id, project_id
-            ):
-                free -= 1
-                full[project_id] += 1
-
-    def _busy(self) -> dict[str, str]:
-        with self._lock:
-            return dict(self._in_flight)
-
-    def _begin(self, delivery_id: str, endpoint_id: str, project_id: str) -> bool:
-        with self._database.write() as session:
-            queue = WebhookQueueRepository(session)
-            claimed = queue.claim(delivery_id, lease_seconds=_LEASE_SECONDS)
-        if claimed is None:
-            return False
-        with self._lock:
-            self._in_flight[endpoint_id] = project_id
-        threading.Thread(target=self._deliver, args=(claimed,), daemon=True).start()
-        return True
+            with self._database.write() as session:
+                queue = WebhookQueueRepository(session)
+                claimed = queue.claim(delivery_id, lease_seconds=_LEASE_SECONDS)
+            if claimed is not None:
+                thread = threading.Thread(target=self._deliver, args=(claimed,), daemon=True)
+                thread.start()
+                self._sending.append(thread)
 
     def _deliver(self, claimed: ClaimedDelivery) -> None:
         try:
@@ -138,8 +115,6 @@ class WebhookDispatcher:
         except Exception:
             log.exception("delivery failed", delivery=claimed.row.id)
         finally:
-            with self._lock:
-                self._in_flight.pop(claimed.row.endpoint_id, None)
             self._changed.set()
 
     def _attempt(self, claimed: ClaimedDelivery) -> Attempted:

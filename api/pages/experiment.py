@@ -1,7 +1,7 @@
 """One experiment: its state, its newest figures and curves, and its end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from api.services.lookups import find_experiment, gone_words, judged_document
 from api.services.report_pages import LiveFigures, live_figures
 from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
+from fedaudit.number_text import interval_text
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, adjacency_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.drawing import Chart
@@ -28,7 +29,7 @@ from fedaudit.reports.sections.part import FigureRow
 from fedaudit.reports.verdict.release import answer_of, training_words
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.stored import FairnessRow, RoundRow
+from fedaudit.stored import RoundRow
 from models.clock import utc_now
 from models.repositories import FederationRepository, ReportRepository, SweepRepository
 from models.tables.experiments import Experiment
@@ -72,75 +73,70 @@ _WHY_ENDED = {
 }
 
 
-@dataclass(frozen=True)
-class GapReadings:
-    """The gaps between the groups of one attribute, in the order of ROUND_METRICS."""
-
-    attribute: str
-    gaps: tuple[FigureRow, ...]
+Gaps = dict[str, list[FigureRow]]
+"""Those between the groups of each attribute, in the order of ROUND_METRICS."""
 
 
 def readings(experiment: Experiment, live: LiveFigures, kind: GuaranteeKind) -> list[FigureRow]:
     """The costs so far, the loss and, of classifiers, the accuracy."""
-    found = _costs(experiment, live.newest, kind)
-    found.append(_last(live, "validation_loss", "Validation loss"))
+    names = {"validation_loss": "Validation loss"}
     if experiment.spec["training"]["loss"] == "cross-entropy":
-        found.append(_last(live, "accuracy", "Accuracy"))
-    return found
-
-
-def gap_readings(experiment: Experiment, live: LiveFigures) -> list[GapReadings]:
-    """The newest gaps of each attribute, in the experiment's order."""
-    rows = {row.attribute: row for row in live.fairness}
+        names["accuracy"] = "Accuracy"
+    missing = _NO_ROUND if live.newest is None else _NOT_VALIDATED
     return [
-        GapReadings(name, tuple(_gap(name, metric, rows.get(name)) for metric in ROUND_METRICS))
-        for name in experiment.attributes
+        *_costs(experiment, live.newest, kind),
+        *(_of_round(live.validated, name, label, None, missing) for name, label in names.items()),
     ]
 
 
+def gap_readings(experiment: Experiment, live: LiveFigures) -> Gaps:
+    """The newest gaps of each attribute, in the experiment's order."""
+    none = {"value": None, "reason": _NOT_VALIDATED}
+    found = {
+        row.attribute: {one["metric"]: (one, f"in round {row.round}") for one in row.figures}
+        for row in live.fairness
+    }
+    return {
+        name: [
+            _gap(name, metric, *found.get(name, {}).get(metric, (none, "")))
+            for metric in ROUND_METRICS
+        ]
+        for name in experiment.attributes
+    }
+
+
 def _costs(experiment: Experiment, newest: RoundRow | None, kind: GuaranteeKind) -> list[FigureRow]:
+    named = [("epsilon_max", "Privacy cost", "")]
     if (inputs := experiment.mechanism_inputs) is not None:
         delta, adjacency = small_number(inputs["delta"]), adjacency_words(inputs["adjacency"])
         terms = f"at delta = {delta}, {adjacency}, against the observer that learns most"
-        return [_cost("epsilon_max", "Epsilon, largest", newest, terms)]
-    if experiment.noise_multiplier is not None:
-        return [
-            _cost("leakage_max", "Leakage, largest", newest, _LEAKAGE_RESTS_ON[kind]),
-            _cost("leakage_median", "Leakage, median", newest, "of a training client"),
+        named = [("epsilon_max", "Epsilon, largest", terms)]
+    elif experiment.noise_multiplier is not None:
+        named = [
+            ("leakage_max", "Leakage, largest", _LEAKAGE_RESTS_ON[kind]),
+            ("leakage_median", "Leakage, median", "of a training client"),
         ]
-    return [_cost("epsilon_max", "Privacy cost", newest, "")]
+    return [_of_round(newest, *one, _NO_ROUND) for one in named]
 
 
-def _cost(name: str, label: str, newest: RoundRow | None, remark: str) -> FigureRow:
-    if newest is None:
-        return _row(name, label, NONE, _NO_ROUND)
-    value = getattr(newest, name)
-    if value is None:
-        return _row(name, label, NONE, newest.reasons.get(name, _NO_ROUND))
-    return _row(name, label, cost(value), remark)
-
-
-def _last(live: LiveFigures, name: str, label: str) -> FigureRow:
-    if (row := live.validated) is None:
-        return _row(name, label, NONE, _NO_ROUND if live.newest is None else _NOT_VALIDATED)
-    reason = row.reasons.get(name, _NOT_VALIDATED)
-    return _reading(name, label, getattr(row, name), reason, f"in round {row.round}")
-
-
-def _gap(attribute: str, metric: str, row: FairnessRow | None) -> FigureRow:
-    name, label = f"{attribute} {metric}", metric.replace("_", " ")
-    found = {} if row is None else {one["metric"]: one for one in row.figures}
-    if row is None or metric not in found:
-        return _row(name, label, NONE, _NOT_VALIDATED)
-    value, reason = found[metric]["value"], found[metric]["reason"]
-    return _reading(name, label, value, reason, f"in round {row.round}")
-
-
-def _reading(
-    name: str, label: str, value: float | None, reason: str | None, remark: str
+def _of_round(
+    row: RoundRow | None, name: str, label: str, terms: str | None, missing: str
 ) -> FigureRow:
+    """A figure of a round. `terms`: what a cost rests on, None for other figures; `missing`: why
+    there is none where the round does not say."""
+    if row is None or getattr(row, name) is None:
+        return _row(name, label, NONE, missing if row is None else row.reasons.get(name, missing))
+    value = getattr(row, name)
+    if terms is None:
+        return _row(name, label, figure(value), f"in round {row.round}")
+    return _row(name, label, cost(value), terms)
+
+
+def _gap(attribute: str, metric: str, found: Mapping[str, Any], remark: str) -> FigureRow:
+    """A gap with its remark, or with the reason why it has no value."""
+    name, label, value = f"{attribute} {metric}", metric.replace("_", " "), found["value"]
     if value is None:
-        return _row(name, label, NONE, reason or "")
+        return _row(name, label, NONE, found["reason"] or "")
     return _row(name, label, figure(value), remark)
 
 
@@ -152,10 +148,8 @@ def _final_gap(section: Mapping[str, Any], metric: str) -> FigureRow:
     found = section["metrics"][metric]
     interval, remark = found["interval"], ""
     if interval is not None:
-        low, high = figure(interval["low"]), figure(interval["high"])
-        remark = f"{low} to {high} ({figure(100 * interval['level'])} %)"
-    name = f"{section['attribute']} {metric}"
-    return _reading(name, metric.replace("_", " "), found["value"], found["reason"], remark)
+        remark = f"{interval_text(interval)} ({figure(100 * interval['level'])} %)"
+    return _gap(section["attribute"], metric, found, remark)
 
 
 def why_ended(reason: str | None) -> tuple[str, str]:
@@ -278,7 +272,7 @@ def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] |
 
 def _figures(
     row: Experiment, live: LiveFigures, report: dict[str, Any] | None
-) -> tuple[list[FigureRow], list[GapReadings]]:
+) -> tuple[list[FigureRow], Gaps]:
     """Figures of the newest rounds; with a report those of its best round, as the report states."""
     newest = readings(row, live, mechanism_of(parse_admitted(row.spec)).guarantee_kind)
     if report is None:
@@ -288,10 +282,10 @@ def _figures(
     # A figure that is missing for the same reason as one before it has no row.
     missing = {name: _row(name, "", NONE, "") for name in report["utility"]}
     found = {**missing, **final}
-    return [replace(found.get(one.name, one), label=one.label) for one in newest], [
-        GapReadings(one["attribute"], tuple(_final_gap(one, metric) for metric in ROUND_METRICS))
+    return [replace(found.get(one.name, one), label=one.label) for one in newest], {
+        one["attribute"]: [_final_gap(one, metric) for metric in ROUND_METRICS]
         for one in report["fairness"]
-    ]
+    }
 
 
 def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:

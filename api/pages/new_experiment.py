@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from api.http.problems import ProblemError
 from api.pages import spec_fields as fields
 from api.pages.spec_preview import as_yaml, preview, profile_defaults
-from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, faults_of
+from api.pages.spec_sheet import DOCUMENT, MODE, Sheet, blank, build
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
 from api.services.admission import parse_inherited, plan
@@ -23,7 +23,7 @@ from api.services.submission import plan_others, submit, try_admission
 from fedaudit.reports.verdict.spec_changes import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.parse import decode_text, parse_spec
+from fedaudit.spec.parse import decode_text
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
 
@@ -89,13 +89,9 @@ def _answer(form: Visit, shown: Sheet) -> Response:
     if shown.text("action") == "defaults":
         suited, notes = _suited(form, choices, shown.text(fields.SOURCE))
         return _page(form, replace(shown, typed={**typed, **suited}, notes=notes))
-    built: Built | None = None
     try:
-        if shown.by_document:
-            spec = parse_inherited(form, decode_text(shown.text(DOCUMENT)))
-        else:
-            built = build(typed, {row.id: row.registration or {} for row in choices})
-            spec = parse_spec(built.value)
+        asked = decode_text(shown.text(DOCUMENT)) if shown.by_document else build(typed)
+        spec = parse_inherited(form, asked)
         if shown.text("action") != "submit":
             planned = plan(form, spec)
             trial = try_admission(form, planned, plan_others(form, planned))
@@ -104,11 +100,10 @@ def _answer(form: Visit, shown: Sheet) -> Response:
         again = IdempotentRequest.of(shown.once, _ROUTE, value)
         submitted = submit(form, value, again)
     except InvalidInputError as error:
-        shown = replace(shown, faults=faults_of(error.errors, built, typed))
-        return _page(form, shown, status=422)
+        return _page(form, replace(shown, faults=shown.placed(error.errors)), status=422)
     except ProblemError as error:
         if error.errors:
-            shown = replace(shown, faults=faults_of(error.errors, built, typed))
+            shown = replace(shown, faults=shown.placed(error.errors))
             return _page(form, shown, status=error.status)
         if error.status != 409:
             raise

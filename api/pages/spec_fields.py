@@ -12,21 +12,9 @@ from pydantic.fields import FieldInfo
 from fedaudit.privacy.mechanisms import registry as mechanisms
 from fedaudit.spec.base import UPLOADED, InForm, SpecPart
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
-from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
-Kind = Literal[
-    "text",
-    "number",
-    "numbers",
-    "vectors",
-    "words",
-    "sets",
-    "joined",
-    "left-out",
-    "choice",
-    "switch",
-]
+Kind = Literal["text", "choice", "switch", "value", "list", "object"]
+"""The last three are read as YAML; a list and an object are typed without their brackets."""
 Choices = tuple[tuple[str, str], ...]
 
 SOURCE, MECHANISM = "/federation/source", "/privacy/mechanism"
@@ -34,9 +22,7 @@ CHOOSERS = (
     *(SOURCE, MECHANISM, "/federation/scoring/method", "/model/kind", "/training/method/kind"),
     *("/training/cohort/sampling", "/training/server/optimiser"),
 )
-"""Fields on whose choice it depends which others count; so it does on WHOSE_GROUPS."""
-WHOSE_GROUPS = "groups"
-"""Whether the groups are those of the source, or (`own`) those in the form."""
+"""Fields on whose choice it depends which others count."""
 SYNTHETIC = (
     ("synthetic-groups", "synthetic-groups: a majority and a minority that differ by a shift"),
     ("synthetic-linear", "synthetic-linear: linear data around several parameter vectors"),
@@ -45,12 +31,6 @@ MECHANISMS = tuple(
     (facts.name, facts.name, facts.description)
     for facts in (mechanism.facts for mechanism in mechanisms.MECHANISMS)
 )
-
-RULES, RULE_ROWS = "/fairness/favourable", 3
-RULE_OPS = (("ge", "at least"), ("le", "at most"), ("in", "one of"))
-GATES, GATE_ROWS = "/gates", 4
-GATE_FIGURES: tuple[str, ...] = (*PLAIN_FIGURES, *FAIRNESS_FIGURES)
-GATE_OPS: tuple[tuple[GateOp, str], ...] = (("le", "at most"), ("ge", "at least"))
 
 SUGGESTED_GROUPS: dict[str, dict[str, object]] = {
     "synthetic-groups": {
@@ -62,7 +42,7 @@ SUGGESTED_GROUPS: dict[str, dict[str, object]] = {
     },
     "synthetic-linear": {},
 }
-"""The groups of synthetic data, by source; a federation's groups come with its registration."""
+"""The groups of synthetic data, by source; a federation's come with its registration."""
 CHOICE_RULES = "experiment_choices.css"
 
 
@@ -74,13 +54,11 @@ _ADVANCED = (
 
 @dataclass(frozen=True)
 class Field:
-    """A field; its name in the form is the JSON pointer of the spec's field. `numbers` and `words`
-    are lists with commas; `vectors` lists of numbers, and `sets` words with `+`, between
-    semicolons; `joined` and `left-out` as in `sex: other = a, b` and `sex: a, b`."""
+    """A field; its name in the form is the JSON pointer of the spec's field."""
 
     pointer: str
     label: str
-    kind: Kind = "number"
+    kind: Kind = "value"
     initial: str = ""
     """What the form begins with; a switch is on where it is not empty."""
     hint: str = ""
@@ -98,7 +76,6 @@ class Field:
 class Section:
     """Fields under one heading."""
 
-    name: str
     title: str
     fields: tuple[Field, ...]
 
@@ -157,26 +134,23 @@ def _described(pointer: str, kind: Kind, described: InForm, words: Sequence[str]
     choices = tuple((word, described.words.get(word, word)) for word in offered)
     if "" in described.words:
         choices = (("", described.words[""]), *choices)
-    of_own_data = pointer in ("/fairness/sensitive", "/fairness/intersections")
-    only = described.only or (("own",) if of_own_data else ())
-    return Field(pointer, described.label, kind, described.initial, described.hint, choices, only)
+    shared = (pointer, described.label, kind, described.initial, described.hint)
+    return Field(*shared, choices, described.only)
+
+
+_KINDS: dict[Any, Kind] = {
+    Literal: "choice",
+    list: "list",
+    dict: "object",
+    bool: "switch",
+    str: "text",
+}
 
 
 def _kind_of(kinds: Sequence[Any]) -> Kind:
     if len(kinds) > 1:
-        return "number"
-    [kind], depth = kinds, 0
-    while get_origin(kind) is list:
-        kind, depth = _plain(get_args(kind)[0]), depth + 1
-    if kind is bool:
-        return "switch"
-    if get_origin(kind) is dict:
-        return "joined" if get_origin(_plain(get_args(kind)[1])) is dict else "left-out"
-    if get_origin(kind) is Literal:
-        return "choice"
-    numbers: tuple[Kind, ...] = ("number", "numbers", "vectors")
-    known: dict[Any, tuple[Kind, ...]] = {str: ("text", "words", "sets"), int: numbers}
-    return known[int if kind is float else kind][depth]
+        return "value"
+    return _KINDS.get(get_origin(kinds[0]) or kinds[0], "value")
 
 
 def _members(annotation: Any) -> list[Any]:
@@ -189,25 +163,24 @@ def _plain(annotation: Any) -> Any:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
-def _section(name: str, title: str, *of_spec: str) -> Section:
+def _section(title: str, *of_spec: str) -> Section:
     known = ExperimentSpec.model_fields
     found = [field for one in of_spec for field in fields_at(known[one], f"/{one}")]
-    return Section(name, title, tuple(found))
+    return Section(title, tuple(found))
 
 
 @cache
 def choice_rules() -> str:
     """The style sheet that hides fields unless the choice is made for which they count. Where a
     browser lacks `:has`, every field is shown, with a note."""
-    chosen = {UPLOADED: 'option[data-kind="uploaded"]', "own": 'input[value="own"]'}
-    every = [one for section in SECTIONS for one in section.fields]
+    chosen = {UPLOADED: 'option[data-kind="uploaded"]'}
     chooser = {
         value: f'select[name="{one.pointer}"] option'
-        for one in every
+        for one in FIELDS
         if one.pointer in CHOOSERS
         for value, _ in one.choices
     } | {name: "input" for name, _, _ in MECHANISMS}
-    for one in every:
+    for one in FIELDS:
         for choice in one.only:
             chosen.setdefault(choice, f'{chooser.get(choice, "option")}[value="{choice}"]')
     rules = ",\n".join(
@@ -221,21 +194,13 @@ def choice_rules() -> str:
     )
 
 
-def number(typed: str) -> int | float | str:
-    """The text as a whole number or a number, else the text itself."""
-    for kind in (int, float):
-        try:
-            return kind(typed)
-        except ValueError:
-            continue
-    return typed
-
-
-SECTIONS = (
-    _section("experiment", "Experiment", "name", "seed", "repeats", "tags"),
-    _section("federation", "Data", "federation"),
-    _section("model", "Model", "model", "decision"),
-    _section("training", "Training", "training"),
-    _section("privacy", "Privacy", "privacy"),
-    _section("groups", "Groups", "fairness"),
-)
+SECTIONS = {
+    "experiment": _section("Experiment", "name", "seed", "repeats", "tags"),
+    "federation": _section("Data", "federation"),
+    "model": _section("Model", "model", "decision"),
+    "training": _section("Training", "training"),
+    "privacy": _section("Privacy", "privacy"),
+    "groups": _section("Groups", "fairness"),
+    "gates": _section("Gates", "gates"),
+}
+FIELDS = tuple(one for section in SECTIONS.values() for one in section.fields)

@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_never
 import yaml
 
 from api.pages import spec_fields as fields
-from api.pages.spec_sheet import LABELS
+from api.pages.spec_sheet import LABELS, text_of
 from api.pages.wording import cost, plural, small_number
 from api.services.submission import Trial
 from fedaudit.number_text import at_most
@@ -15,6 +15,7 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.guarantees.cost_sentences import CostLevel, cost_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
+from fedaudit.reports.checks import leaves
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.reports.verdict.cost import is_proven, report_level, scale_words
@@ -205,50 +206,24 @@ def _epsilon_lines(entry: Mapping[str, Any]) -> Iterator[CostLine]:
 def profile_defaults(row: Federation, found: ProposedExperiment) -> ProfileDefaults:
     """What a proposal for a federation says, as the texts of the form; and why."""
     registration, profile = row.registration or {}, row.profile or {}
-    typed = {fields.SOURCE: row.id, fields.WHOSE_GROUPS: "source"}
-    for section in fields.SECTIONS:
-        typed |= {one.pointer: "" for one in section.fields if one.pointer in _PROPOSED}
-        stated = {one.pointer: _stated(found.spec, one.pointer) for one in section.fields}
-        typed |= {pointer: text for pointer, text in stated.items() if text is not None}
-    typed[fields.MECHANISM] = found.spec["privacy"]["mechanism"]
+    stated = {f"/{path.replace('.', '/')}": value for path, value in leaves(found.spec)}
+    typed = {fields.SOURCE: row.id, fields.MECHANISM: found.spec["privacy"]["mechanism"]}
+    for one in fields.FIELDS:
+        if one.pointer in stated or one.pointer.startswith(_PROPOSED):
+            typed[one.pointer] = text_of(one, stated.get(one.pointer))
     notes = [_labelled(one) for one in found.reasons]
     if found.needs:
         notes.insert(0, f"No useful model is expected: {found.needs}.")
     notes += [_cost_stated(found.projection)]
-    registered = registration.get("fairness", {})
-    if sensitive := registered.get("sensitive"):
-        size, clients = "minimum_group_size", "minimum_group_clients"
-        for name in (size, clients):
-            least = found.spec.get("fairness", {}).get(name, registered.get(name))
-            if least is not None:
-                typed[f"/fairness/{name}"] = str(least)
-        notes.append(f"Sensitive attributes, as registered: {', '.join(sensitive)}.")
+    if sensitive := registration.get("fairness", {}).get("sensitive"):
         favourable = outcome_of_profile(profile, registration)
-        if favourable is not None:
-            notes.append(f"Favourable outcome, as registered: {favourable}.")
-        elif not profile.get("classes"):
-            notes.append(
-                "No favourable outcome is registered, and a numeric target has none by itself: "
-                "under Fairness choose Others and give a rule."
-            )
+        notes.append(f"Sensitive attributes, as registered: {', '.join(sensitive)}.")
+        notes.append(f"Favourable outcome, as registered: {favourable or 'none'}.")
     return ProfileDefaults(typed, tuple(notes))
 
 
-_PROPOSED = (
-    *("/training/local/epochs", "/training/local/steps", "/training/local/batch_size"),
-    "/privacy/noise_multiplier",
-)
-"""Fields that are emptied where the proposal leaves them out."""
-
-
-def _stated(spec: Mapping[str, Any], pointer: str) -> str | None:
-    """The text of a field that the spec has; None where it leaves it out."""
-    value: Any = spec
-    for step in pointer.removeprefix("/").split("/"):
-        if not isinstance(value, Mapping) or step not in value:
-            return None
-        value = value[step]
-    return "" if value is None else str(value)
+_PROPOSED = ("/training/local/", "/privacy/noise_multiplier")
+"""Where fields begin that are emptied if the proposal leaves them out."""
 
 
 def _labelled(one: Reason) -> str:

@@ -7,6 +7,7 @@ its federation's budget.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,18 +29,17 @@ from api.services.ledgers.round_posting import (
     charge_event,
     composes_losses,
     held_by,
-    keep_curves_with,
+    holds,
     largest_costs,
     ledger_before,
     locked,
-    open_beside,
     post_rounds,
     read_event,
 )
 from api.services.lookups import found_by
 from api.shared.ledger_states import LedgerState
 from api.shared.security import Call, ExperimentsWriter
-from fedaudit.privacy.declared.figures import SentReservation, clients_over
+from fedaudit.privacy.declared.figures import clients_over, read_reservation
 from fedaudit.privacy.declared.histories import (
     Histories,
     charge_of,
@@ -110,7 +110,7 @@ def release_reservation(ledger_id: str, number: Number, call: ExperimentsWriter)
             raise not_found("open reservation")
         state = call.resources.ledgers.get(session, call.project_id, ledger_id)
         if state is not None and row.federation_id is not None:
-            others = parts.open_reservations(ledger_id, utc_now())
+            others = _held_and_own(parts, state, ledger_id, number, now=utc_now())[0]
             held = held_by(state.terms, state.histories, others)
             charge_federation(call.resources, session, row, state.terms, held=held)
 
@@ -143,15 +143,13 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
     Raises ProblemError without such a ledger and for a round that is in the chain already, and
     InvalidInputError for a body with faults.
     """
-    sent = SentReservation(value)
-    if (state := ledger_before(call, ledger_id)) is not None:
-        _compute_beforehand(call, (ledger_id, number), state, sent)
     now = utc_now()
+    if (state := ledger_before(call, ledger_id)) is not None:
+        _compute_beforehand(call, (ledger_id, number), state, value)
     with call.writing() as session:
         row = locked(session, call.caller, ledger_id)
         state = call.resources.ledgers.locked(session, row)
         parts = DeclaredPartRepository(session, call.project_id)
-        others, earlier = parts.beside_and_of(ledger_id, number, now)
         if number <= state.last_round:
             raise ProblemError(
                 409,
@@ -160,8 +158,8 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
                 f"chain; reserve round {state.last_round + 1} or later",
                 round=number,
             )
-        before = held_by(state.terms, state.histories, others)
-        asked = sent.read(state.terms, state.histories, state.drawn, held=before)
+        others, earlier = _held_and_own(parts, state, ledger_id, number, now=now)
+        asked, before = _asked(state, others, value)
         answer = _decide(state.terms, before, asked)
         if answer.admitted:
             why = charge_federation(
@@ -189,26 +187,39 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
     )
 
 
-def _compute_beforehand(
-    call: Call, place: tuple[str, int], state: LedgerState, sent: SentReservation
-) -> None:
+def _held_and_own(
+    parts: DeclaredPartRepository, state: LedgerState, ledger_id: str, number: int, *, now: datetime
+) -> tuple[list[DeclaredReservation], DeclaredReservation | None]:
+    """The reservations of other rounds that hold, and what was reserved last for this one, whatever
+    became of it."""
+    found = parts.held_or_later(ledger_id, after=state.last_round, now=now)
+    own = next((one for one in found if one.round == number), None)
+    return [one for one in found if one is not own and holds(one, now)], own
+
+
+def _asked(
+    state: LedgerState, others: Sequence[DeclaredReservation], value: Any
+) -> tuple[ReservationRequest, Histories]:
+    """The request in a body, and what is spent and held before it. Raises InvalidInputError for a
+    body with faults."""
+    before = held_by(state.terms, state.histories, others)
+    asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
+    return asked, before
+
+
+def _compute_beforehand(call: Call, place: tuple[str, int], state: LedgerState, value: Any) -> None:
     """What the answer looks up; nothing for a body with faults.
 
     What others reserved is mostly of events that the ledger has, so it is read beforehand only
     where loss distributions are composed with it.
     """
-    ledger_id, number = place
     others: list[DeclaredReservation] = []
     if composes_losses(state.terms):
         with call.reading() as session:
-            others = open_beside(session, call.caller, ledger_id, [number])
-    before = held_by(state.terms, state.histories, others)
-    try:
-        asked = sent.read(state.terms, state.histories, state.drawn, held=before)
-    except InvalidInputError:
-        return
-    keep_curves_with(state, others, [asked.event])
-    if composes_losses(state.terms):
+            parts = DeclaredPartRepository(session, call.project_id)
+            others, _ = _held_and_own(parts, state, *place, now=utc_now())
+    with suppress(InvalidInputError):
+        asked, before = _asked(state, others, value)
         _decide(state.terms, before, asked)
 
 

@@ -118,6 +118,11 @@ def uncountable(totals: Sequence[Budget], cost: CountedCost) -> tuple[Budget, st
         has = f"has a total of {budget.total:.6g} for {_FIGURES[budget.figure]}, and {cost.whose}"
         if (budget.figure == "epsilon") != cost.counts_epsilon:
             other = "another figure, which cannot be charged there or added to it"
+            if _refuse_each_other(totals):
+                other += (
+                    "; with totals for an epsilon and for metric privacy the book refuses every "
+                    "run until those of one of the two are taken back"
+                )
             return budget, f"{has}'s cost is counted as {counted}: {other}"
         if budget.figure == "log_ratio" and cost.no_theorem is not None:
             return budget, f"{has} has none: {cost.no_theorem}"
@@ -136,6 +141,10 @@ def uncountable(totals: Sequence[Budget], cost: CountedCost) -> tuple[Budget, st
     )
 
 
+def _refuse_each_other(totals: Sequence[Budget]) -> bool:
+    return len({one.figure == "epsilon" for one in totals}) == 2
+
+
 def _refuse_uncountable(
     budgets: Budgets, federation_id: str, totals: Sequence[Budget], cost: CountedCost
 ) -> None:
@@ -143,7 +152,9 @@ def _refuse_uncountable(
     if (found := uncountable(totals, cost)) is None:
         return
     budget, why = budgets.composed(federation_id, found[0]), found[1]
-    remedy = f"use a mechanism, radius and clip that fit, or {_take_back(budget, federation_id)}"
+    remedy = _take_back(budget, federation_id)
+    if not _refuse_each_other(totals):
+        remedy = f"use a mechanism, radius and clip that fit, or {remedy}"
     raise _problem(budget, federation_id, f"{_name(budget)} {why}; {remedy}")
 
 

@@ -1,9 +1,9 @@
 """A stored report as a page or a PDF, with the curves of its rounds, and its dossier."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Literal, TypeVar, Unpack, assert_never
+from typing import Literal, Unpack, assert_never
 
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, Response
@@ -14,7 +14,7 @@ from api.services.report_evidence import evidence_of
 from api.shared.security import Call
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.drawing import Chart
-from fedaudit.reports.charts.report_charts import Series, drawn_every, series_of
+from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
 from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
 from fedaudit.reports.page.attack_tables import LaterAttempt, later_attempts
 from fedaudit.reports.page.html import Link, PageOptions, render, report_pictures, style_hash
@@ -24,78 +24,42 @@ from models.repositories import FairnessRepository, LaterAttacksRepository, Roun
 from models.tables.experiments import Experiment, LaterAttacks
 
 DossierForm = Literal["json", "html", "pdf", "zip"]
-_AT_ONCE = 1000
 _MAX_ATTRIBUTES = 100
 _SAYING_REASONS = ("not-repeated", "no-model", "ledger-altered")
 """Ends of later attacks whose stored detail quotes no data."""
 
-Row = TypeVar("Row", RoundRow, FairnessRow)
-
 
 @dataclass(frozen=True)
 class LiveFigures:
-    """The rounds that are drawn, and the newest of them separately."""
+    """The public figures of the rounds so far; of very many, of as many as a page can draw."""
 
     series: Series
     newest: RoundRow | None
     """The last round; None where there is none yet."""
     validated: RoundRow | None
-    """The last round that was validated; None where none was."""
+    """The last of these rounds that was validated; None where none was."""
     fairness: Sequence[FairnessRow]
     """The gaps of each attribute, in that round."""
 
 
 def live_figures(session: Session, experiment: Experiment) -> LiveFigures:
-    """The public figures of the rounds so far; counts of groups are not shown."""
+    """The figures of an experiment's rounds, without counts of groups."""
     id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
     between = experiment.spec["training"]["stopping"]["validate_every"]
-    validated = done if done == experiment.rounds_total else done - done % between
-    rounds = RoundRepository(session, project_id)
-    fairness: list[FairnessRow] = []
-    if validated:
-        found = FairnessRepository(session, project_id).after(id_, validated - 1, _MAX_ATTRIBUTES)
-        fairness = [row for row in found if row.round == validated]
-
-    def row(number: int) -> RoundRow | None:
-        found = number and rounds.after(id_, number - 1, 1)
-        return found[0] if found else None
-
-    return LiveFigures(
-        series=_series(session, experiment),
-        newest=row(done),
-        validated=row(validated),
-        fairness=fairness,
+    every, drawn = drawn_rounds(done, validate_every=between)
+    rounds = RoundRepository(session, project_id).after(id_, limit=len(drawn), among=drawn)
+    fairness = FairnessRepository(session, project_id).after(
+        id_, limit=len(drawn) * _MAX_ATTRIBUTES, among=drawn, counts=False
     )
-
-
-def _series(session: Session, experiment: Experiment) -> Series:
-    """The public figures of an experiment's rounds, without counts of groups; of very many, as many
-    as a page can draw: the first, the last and those between that a number divides."""
-    id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
-    between = experiment.spec["training"]["stopping"]["validate_every"]
-    every = drawn_every(done, validate_every=between)
-    among = None if every == 1 else [1, *range(every, done, every), done]
-    rounds, fairness = RoundRepository(session, project_id), FairnessRepository(session, project_id)
-
-    def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
-        round_, attribute = (0, None) if last is None else (last.round, last.attribute)
-        place: dict[str, Any] = {"after_attribute": attribute, "counts": False, "among": among}
-        return fairness.after(id_, round_, _AT_ONCE, **place)
-
-    def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
-        return rounds.after(id_, 0 if last is None else last.round, _AT_ONCE, among=among)
-
-    return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
-
-
-def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
-    """The rows, page after page."""
-    found: list[Row] = []
-    while page := behind(found[-1] if found else None):
-        found += page
-        if len(page) < _AT_ONCE:
-            break
-    return found
+    last = experiment.rounds_total
+    validated = [row for row in rounds if row.round % between == 0 or row.round == last]
+    newest = validated[-1] if validated else None
+    return LiveFigures(
+        series=series_of(rounds, fairness, every=every),
+        newest=rounds[-1] if rounds else None,
+        validated=newest,
+        fairness=[row for row in fairness if newest is not None and row.round == newest.round],
+    )
 
 
 def stored_page(call: Call, experiment_id: str, **options: Unpack[PageOptions]) -> HTMLResponse:
@@ -124,18 +88,18 @@ def page_html(call: Call, experiment_id: str, **options: Unpack[PageOptions]) ->
     """The page's HTML. Raises ProblemError as above."""
     with call.reading() as session:
         report = find_report(session, call.caller, experiment_id)
-        series = _series(session, find_experiment(session, call.caller, experiment_id))
+        live = live_figures(session, find_experiment(session, call.caller, experiment_id))
         rows = LaterAttacksRepository(session, call.project_id).list(experiment_id)
     later = later_attempts(report.document, [_attempt(row) for row in rows])
-    return render(report.document, series, later=later, **options)
+    return render(report.document, live.series, later=later, **options)
 
 
 def stored_pictures(call: Call, experiment_id: str) -> list[Chart]:
     """Every picture of the page. Raises ProblemError as above."""
     with call.reading() as session:
         report = find_report(session, call.caller, experiment_id)
-        series = _series(session, find_experiment(session, call.caller, experiment_id))
-    return report_pictures(report.document, series)
+        live = live_figures(session, find_experiment(session, call.caller, experiment_id))
+    return report_pictures(report.document, live.series)
 
 
 def _attempt(row: LaterAttacks) -> LaterAttempt:

@@ -1,11 +1,12 @@
 """The commands under `federations`, `propose` and `budget`: the data, and what they may cost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+import yaml
 from rich.markup import escape
 
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value, readable
@@ -14,7 +15,6 @@ from fedaudit.cli.output import (
     json_text,
     print_columns,
     say,
-    sections_table,
     standard_output,
     usage_error,
     working,
@@ -24,8 +24,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import confirm, connected
 from fedaudit.number_text import bound_text, exact_text, room_text
-from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
-from fedaudit.spec.labels import labelled
+from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit.spec.table import TABLE_FORMATS
 
@@ -38,14 +37,21 @@ app.add_typer(federations, name="federations")
 
 _MAX_SCAFFOLD_ROWS = 1_000_000
 _SHOWN = 12
-"""Names in a line; a table may have thousands of columns."""
+"""Names, or groups, in a list; a table may have thousands of columns."""
+_FACTS = ("id", "status", "source", "file_name", "size_bytes", "fingerprint", "disclosure")
+_BELOW = ("warnings", "notes")
+"""Parts of a profile that are sentences."""
 
 
 def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
-    """What is known of a federation, on standard output; notes and faults below the table."""
+    """What is known of a federation, on standard output; notes and faults below it."""
     console, profile = standard_output(), federation["profile"] or {}
-    sections = _escaped(dict(_sections(federation)))
-    console.print(sections_table([escape(federation["name"])], [sections]))
+    known = {"name": federation["name"]} | {name: federation.get(name) for name in _FACTS}
+    known |= {name: part for name, part in profile.items() if part and name not in _BELOW}
+    if favourable := outcome_of_profile(profile, federation.get("registration")):
+        known["favourable outcome"] = favourable
+    shown = {name: _shortened(part) for name, part in known.items()}
+    write_line(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip())
     for note in profile.get("notes", []):
         console.print(f"[bold]Note.[/bold] {escape(note)}")
     for warning in federation.get("warnings", []):
@@ -59,49 +65,15 @@ def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
         console.print(f"[bold]{title}[/bold] {escape(place + fault['message'])}")
 
 
-def _escaped(sections: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    return {
-        escape(title): {escape(label): escape(value) for label, value in lines.items()}
-        for title, lines in sections.items()
-    }
-
-
-def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:
-    size, policy = federation["size_bytes"], federation.get("disclosure")
-    yield (
-        "federation",
-        {
-            "id": federation["id"],
-            "status": federation["status"],
-            "source": federation["source"],
-            "file": federation["file_name"] or "named by experiments",
-            "size": "unknown" if size is None else f"{size:,} bytes",
-            "fingerprint": federation["fingerprint"],
-            "disclosure policy": ", ".join(policy) if policy else "none",
-        },
-    )
-    profile, registration = federation["profile"], federation.get("registration")
-    if profile is None:
-        return
-    labels, favourable = labels_of_spec(registration), outcome_of_profile(profile, registration)
-    data = {
-        "rows": _number(profile["rows"]),
-        "clients": _number(profile["clients"]),
-        "rows of a client": _spread(profile),
-        "features": _names(profile["features"]),
-        "target": profile["target"],
-    }
-    if profile["classes"]:
-        data["classes"] = _names(profile["classes"])
-    if favourable is not None and profile.get("attributes"):
-        data["favourable outcome"] = favourable
-    yield "data", data
-    if profile.get("class_balance"):
-        yield "rows of each class", _counts(profile["class_balance"])
-    if missing := {column: rows for column, rows in profile.get("missing", {}).items() if rows}:
-        yield "empty cells", _counts(missing)
-    for name, attribute in profile.get("attributes", {}).items():
-        yield f"groups of {name}, by {attribute['of']}", _groups(attribute, labels.get(name, {}))
+def _shortened(part: Any) -> Any:
+    """The part, of each list and object in it the first entries, and how many more there are."""
+    more = f"and {len(part) - _SHOWN} more" if isinstance(part, list | dict) else ""
+    if isinstance(part, dict):
+        kept = {name: _shortened(one) for name, one in [*part.items()][:_SHOWN]}
+        return kept | ({more: "..."} if len(part) > _SHOWN else {})
+    if isinstance(part, list):
+        return part[:_SHOWN] + [more] * (len(part) > _SHOWN)
+    return part
 
 
 _TERMS = ("observer", "unit_key", "delta", "adjacency", "radius", "clip")
@@ -134,43 +106,6 @@ def _show_budgets(budgets: Sequence[Json]) -> None:
     }
     print_columns({head: [*map(escape, cells)] for head, cells in columns.items() if any(cells)})
     standard_output().print(f"They count {escape(budgets[0]['scope'])}.")
-
-
-def _spread(profile: Json) -> str:
-    each = profile["rows_per_client"]
-    if each["minimum"] is None:
-        return str(profile["reasons"]["rows_per_client"])
-    low, high, median = (_number(each[name]) for name in ("minimum", "maximum", "median"))
-    return f"{low} to {high}, median {median}"
-
-
-def _counts(counts: Json) -> dict[str, str]:
-    lines = {str(name): _number(count) for name, count in list(counts.items())[:_SHOWN]}
-    if len(counts) > _SHOWN:
-        lines[f"and {len(counts) - _SHOWN} more"] = ""
-    return lines
-
-
-def _groups(attribute: Json, labels: Mapping[str, str]) -> dict[str, str]:
-    lines = {}
-    for group, rows in attribute["groups"].items():
-        rate = attribute["base_rates"].get(group)
-        favourable = "" if rate is None else f", {rate:.1%} with the favourable outcome"
-        large = group in attribute.get("protecting", ())
-        hidden = "hidden to protect a smaller group" if large else "too small to be shown"
-        lines[labelled(group, labels)] = hidden if rows is None else f"{rows:,} rows{favourable}"
-    if attribute["missing"]:
-        lines["(no value)"] = f"{attribute['missing']:,} rows"
-    return lines
-
-
-def _names(names: list[str]) -> str:
-    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{len(names)}: {', '.join(names[:_SHOWN])}{more}"
-
-
-def _number(value: float | None) -> str:
-    return "not shown" if value is None else f"{value:,.10g}"
 
 
 @federations.command("add")

@@ -198,20 +198,24 @@ def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> N
 @contextmanager
 def whole_file(out: Path | None, *, option: str = "--out") -> Iterator[IO[bytes]]:
     """Where to write bytes: standard output where no file is named. A file appears whole or not at
-    all. Raises CommandError where it cannot be written."""
+    all; a link, a device or a pipe is written through. Raises CommandError where it cannot be
+    written."""
     if out is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    aside = out.with_name(f".{out.name}.partial")
+    is_special = out.is_symlink() or (out.exists() and not out.is_file())
+    aside = out if is_special else out.with_name(f".{out.name}.partial")
     try:
         with aside.open("wb") as file:
             yield file
-        os.replace(aside, out)
+        if not is_special:
+            os.replace(aside, out)
     except OSError as error:
         raise usage_error(f"{option}: cannot write {out}: {error.strerror}") from None
     finally:
-        aside.unlink(missing_ok=True)
+        if not is_special:
+            aside.unlink(missing_ok=True)
     say(f"written to {out}")
 
 

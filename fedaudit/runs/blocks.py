@@ -25,7 +25,7 @@ from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
-from fedaudit.reports.charts.report_charts import Series, drawn_every, series_of
+from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
 from fedaudit.reports.sections.held_out_privacy import is_secret
 from fedaudit.reports.sections.noised_counts import WITHHELD
 from fedaudit.runs.ledger_writer import RecordedRounds
@@ -395,9 +395,8 @@ class MemorySink:
     def series(self, *, validate_every: int) -> Series:
         """The public figures of the rounds, for the report's page; of very many, as many as a page
         can draw."""
-        done = len(self.rounds)
-        every = drawn_every(done, validate_every=validate_every)
-        drawn = {1, *range(every, done, every), done}
+        every, numbers = drawn_rounds(len(self.rounds), validate_every=validate_every)
+        drawn = set(numbers)
         rounds = [row for row in self.rounds if row.round in drawn]
         gaps = [row for row in self.fairness if row.round in drawn]
         return series_of(rounds, gaps, every=every)

@@ -94,7 +94,7 @@ class ExperimentSpec(SpecPart):
     tags: Annotated[
         list[Annotated[Text, Field(max_length=64)]],
         Field(max_length=50),
-        InForm("Tags", hint="Separate by commas."),
+        InForm("Tags", hint="Commas between them."),
     ] = []
     federation: FederationSpec
     model: Annotated[
@@ -108,7 +108,15 @@ class ExperimentSpec(SpecPart):
     fairness: Fairness = Fairness()
     attacks: Annotated[list[AttackSpec], Field(max_length=20)] = []
     """What is tried against the run once it is trained; with `repeats`, against the first seed."""
-    gates: Annotated[list[Gate], Field(max_length=100)] = []
+    gates: Annotated[
+        list[Gate],
+        Field(max_length=100),
+        InForm(
+            "Gates",
+            hint="Conditions on the report, as in {figure: epsilon_max, op: le, value: 3}; commas "
+            "between several. Further fields, such as attribute, as in a spec.",
+        ),
+    ] = []
     device: Device = "auto"
     """Where it may run; `auto` takes whichever worker is free."""
 

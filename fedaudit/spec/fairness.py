@@ -1,7 +1,6 @@
 """Between whom, and by which outcome, fairness is measured, and how its counts are protected."""
 
 from collections import Counter
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Literal, assert_never
 
@@ -148,33 +147,6 @@ WHERE_USED = Field(exclude_if=lambda given: not given)
 """Specs came before such a field: where it is empty it is left out of what is hashed."""
 
 
-def joined_in(texts: Iterable[str]) -> JoinedGroups:
-    """What texts such as `sex: other = divers, unknown` join. Raises ValueError for another one."""
-    found: JoinedGroups = {}
-    for text in texts:
-        name, colon, joined = text.partition(":")
-        group, equals, values = joined.partition("=")
-        if not (colon and equals):
-            raise ValueError(f"{text!r} is not as sex: other = divers, unknown")
-        found.setdefault(name.strip(), {})[group.strip()] = _listed(values)
-    return found
-
-
-def left_out_in(texts: Iterable[str]) -> LeftOutGroups:
-    """What texts such as `sex: divers, unknown` leave out. Raises ValueError for another one."""
-    found: LeftOutGroups = {}
-    for text in texts:
-        name, colon, values = text.partition(":")
-        if not colon:
-            raise ValueError(f"{text!r} is not as sex: divers, unknown")
-        found.setdefault(name.strip(), []).extend(_listed(values))
-    return found
-
-
-def _listed(values: str) -> list[str]:
-    return [one.strip() for one in values.split(",") if one.strip()]
-
-
 Edges = dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]]
 Combinations = Annotated[
     list[Annotated[list[Text], Field(min_length=2, max_length=4)]], Field(max_length=10)
@@ -185,7 +157,9 @@ class Groups(SpecPart):
     """Sensitive attributes and the favourable outcome."""
 
     sensitive: Annotated[
-        list[Text], Field(max_length=20), InForm("Sensitive attributes", hint="Separate by commas.")
+        list[Text],
+        Field(max_length=20),
+        InForm("Sensitive attributes", hint="Commas between them. Empty: as registered."),
     ] = []
     edges: Edges = {}
     """Where a numeric attribute is cut into groups: [40, 60] gives below 40, 40 to below 60, and
@@ -195,8 +169,8 @@ class Groups(SpecPart):
         WHERE_USED,
         InForm(
             "Values joined into one group",
-            hint="As in sex: other = divers, unknown; semicolons between several. Small groups can "
-            "then be shown together, and hide no large one.",
+            hint="As in sex: {other: [divers, unknown]}. Small groups can then be shown together, "
+            "and hide no large one.",
         ),
     ] = {}
     """For each attribute: the name of a group, and the values that are compared as that group, as
@@ -206,18 +180,28 @@ class Groups(SpecPart):
         WHERE_USED,
         InForm(
             "Values left out of the comparison",
-            hint="As in sex: divers; semicolons between several. No figure counts these rows, the "
-            "accuracy neither: how the model treats these people stays unknown.",
+            hint="As in sex: [divers]. No figure counts these rows, the accuracy neither: how the "
+            "model treats these people stays unknown.",
         ),
     ] = {}
     """For each attribute: values whose rows are compared with none and count in no figure, so that
     no total minus the groups gives them away. Their rows of clients that train are trained on."""
-    favourable: Favourable | None = None
+    favourable: Annotated[
+        Favourable | None,
+        InForm(
+            "Favourable outcome",
+            hint="As in {op: ge, value: 50}, in the target's own units, or a list with the group "
+            "of each rule. Empty: as registered, or a classifier's positive class.",
+        ),
+    ] = None
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""
     minimum_group_size: Annotated[
         int,
         Field(ge=1, le=1_000_000),
-        InForm("Smallest group shown", "30", "Groups with fewer scored rows are suppressed."),
+        InForm(
+            "Smallest group shown",
+            hint="Groups with fewer scored rows are suppressed. Empty: as registered, or 30.",
+        ),
     ] = 30
     """Groups with fewer scored rows are suppressed."""
     minimum_group_clients: Annotated[
@@ -226,8 +210,8 @@ class Groups(SpecPart):
         Field(ge=1, le=1_000_000, exclude_if=lambda clients: clients == DEFAULT_GROUP_CLIENTS),
         InForm(
             "Fewest clients of a group",
-            str(DEFAULT_GROUP_CLIENTS),
-            "Groups whose scored rows are of fewer clients are suppressed.",
+            hint="Groups whose scored rows are of fewer clients are suppressed. Empty: as "
+            "registered, or 2.",
         ),
     ] = DEFAULT_GROUP_CLIENTS
     """Groups whose scored rows belong to fewer clients are suppressed too: rows of one client are
@@ -281,7 +265,7 @@ class Fairness(Groups):
 
     intersections: Annotated[
         Combinations,
-        InForm("Combinations of them", hint="As in sex + race; semicolons between several."),
+        InForm("Combinations of them", hint="As in [sex, race]; commas between several."),
     ] = []
     """Attributes of `sensitive` whose combinations are groups too, as [[sex, race]]: every
     combination of their values, also one without rows. See `combinations` for the names."""

@@ -140,9 +140,7 @@ class SyntheticLinear(Source):
     thetas: Annotated[
         list[Annotated[list[float], Field(min_length=1, max_length=1000)]],
         Field(min_length=1, max_length=100),
-        InForm(
-            "Parameter vectors", "5, 6; 4, -4.5", "Numbers with commas, vectors with semicolons."
-        ),
+        InForm("Parameter vectors", "[5, 6], [4, -4.5]"),
     ] = [[5.0, 6.0], [4.0, -4.5]]
     validation_fraction: ValidationFraction = 0.5
 

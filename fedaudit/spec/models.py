@@ -383,7 +383,7 @@ class Mlp(Model):
     hidden: Annotated[
         list[Annotated[int, Field(ge=1, le=4096)]],
         Field(min_length=1, max_length=10),
-        InForm("Hidden layers", "16", "Units of each, separated by commas."),
+        InForm("Hidden layers", "16", "Units of each; commas between them."),
     ]
     intercept: Intercept = True
     start: UniformUnlessNamed = "uniform"

@@ -79,19 +79,15 @@ def unsigned_ledgers(session: Session, *, seconds: float, limit: int) -> Sequenc
 
 OPEN, USED, RELEASED, REFUSED = "open", "used", "released", "refused"
 _HELD = and_(DeclaredReservation.state == OPEN, DeclaredReservation.expires_at > bindparam("now"))
-_RESERVED = (
+_HELD_OR_LATER = (
     select(DeclaredReservation)
     .where(
         DeclaredReservation.ledger_id == bindparam("ledger_id"),
         DeclaredReservation.project_id == bindparam("project_id"),
+        or_(_HELD, DeclaredReservation.round > bindparam("after")),
     )
     .order_by(DeclaredReservation.round)
 )
-_OPEN = _RESERVED.where(_HELD)
-_BETWEEN = _RESERVED.where(
-    DeclaredReservation.round > bindparam("after"), DeclaredReservation.round <= bindparam("upto")
-)
-_OPEN_OR_OF = _RESERVED.where(or_(_HELD, DeclaredReservation.round == bindparam("round")))
 
 
 class DeclaredPartRepository(PartRepository):
@@ -135,34 +131,18 @@ class DeclaredPartRepository(PartRepository):
         newest = self._all(found.order_by(DeclaredRoundRow.round.desc()).limit(1))
         return newest[0].canaries if newest else None
 
-    def beside_and_of(
-        self, ledger_id: str, round_: int, now: datetime
-    ) -> tuple[list[DeclaredReservation], DeclaredReservation | None]:
-        """The open reservations of other rounds, and what was reserved last for this one, whatever
-        became of it."""
-        found = self._all(_OPEN_OR_OF, **self._mine(ledger_id), round=round_, now=now)
-        own = next((one for one in found if one.round == round_), None)
-        return [one for one in found if one is not own], own
-
     def reservations(self, ledger_id: str) -> list[DeclaredReservation]:
         """All, in the order of their rounds."""
         statement = self._select(DeclaredReservation, ledger_id)
         return self._all(statement.order_by(DeclaredReservation.round))
 
-    def open_reservations(self, ledger_id: str, now: datetime) -> list[DeclaredReservation]:
-        """Those that hold."""
-        return self._all(_OPEN, **self._mine(ledger_id), now=now)
-
-    def reservations_between(
-        self, ledger_id: str, *, after: int, upto: int
+    def held_or_later(
+        self, ledger_id: str, *, after: int, now: datetime
     ) -> list[DeclaredReservation]:
-        """Whatever was reserved last for each round behind one, up to another, in their order."""
-        return self._all(_BETWEEN, **self._mine(ledger_id), after=after, upto=upto)
-
-    def _mine(self, ledger_id: str) -> dict[str, str]:
-        """Whose reservations these are: always of one project."""
-        assert self.project_id is not None
-        return {"ledger_id": ledger_id, "project_id": self.project_id}
+        """Those that hold, and whatever was reserved last for each round behind one, in their
+        order."""
+        mine = {"ledger_id": ledger_id, "project_id": self.project_id}
+        return self._all(_HELD_OR_LATER, **mine, after=after, now=now)
 
     def put_reservation(self, row: dict[str, Any]) -> None:
         """Stores a reservation, in the place of an earlier one of its round."""

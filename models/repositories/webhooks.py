@@ -2,7 +2,8 @@
 One method per event, so that only ids and outcomes leave: receivers read figures over HTTP, with a
 key."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -223,34 +224,30 @@ class WebhookQueueRepository(Repository):
     """Deliveries of all projects. To lock an endpoint and its deliveries, lock the endpoint
     first."""
 
-    def due(
-        self, limit: int, *, endpoints: Collection[str] = (), projects: Collection[str] = ()
-    ) -> "list[tuple[str, str, str]]":
-        """Delivery, endpoint and project: the longest due delivery of each enabled endpoint, so
-        that one with many events delays no other. `endpoints` and `projects` are left out."""
-        place = func.row_number().over(
-            partition_by=WebhookDelivery.endpoint_id,
-            order_by=(WebhookDelivery.available_at, WebhookDelivery.id),
-        )
-        shown = (WebhookDelivery.id, WebhookDelivery.endpoint_id, WebhookDelivery.project_id)
+    def due(self, places: int, *, of_project: int) -> "list[str]":
+        """Up to so many that can be sent now: the longest due of each enabled endpoint to which
+        nothing is being sent, so that one with many events delays no other; and of a project no
+        more than would make `of_project` at once."""
+        endpoint, project = WebhookDelivery.endpoint_id, WebhookDelivery.project_id
+        sending = self.session.execute(select(endpoint, project).where(~_is_idle())).all()
+        held = Counter(project_id for _, project_id in sending)
+        order = (WebhookDelivery.available_at, WebhookDelivery.id)
+        place = func.row_number().over(partition_by=endpoint, order_by=order)
         firsts = (
-            select(*shown, WebhookDelivery.available_at, place.label("place"))
-            .join(WebhookEndpoint, WebhookEndpoint.id == WebhookDelivery.endpoint_id)
-            .where(
-                _claimable(),
-                WebhookEndpoint.disabled_at.is_(None),
-                WebhookDelivery.endpoint_id.not_in(endpoints),
-                WebhookDelivery.project_id.not_in(projects),
-            )
+            select(WebhookDelivery.id, project, order[0], place.label("place"))
+            .join(WebhookEndpoint, WebhookEndpoint.id == endpoint)
+            .where(_claimable(), WebhookEndpoint.disabled_at.is_(None))
+            .where(endpoint.not_in([endpoint_id for endpoint_id, _ in sending]))
             .subquery()
         )
-        found = self.session.execute(
-            select(firsts.c.id, firsts.c.endpoint_id, firsts.c.project_id)
-            .where(firsts.c.place == 1)
-            .order_by(firsts.c.available_at)
-            .limit(limit)
-        )
-        return [(id_, endpoint_id, project_id) for id_, endpoint_id, project_id in found]
+        columns = firsts.c
+        first = select(columns.id, columns.project_id).where(columns.place == 1)
+        chosen = list[str]()
+        for id_, project_id in self.session.execute(first.order_by(columns.available_at)):
+            if len(chosen) < places and held[project_id] < of_project:
+                held[project_id] += 1
+                chosen.append(id_)
+        return chosen
 
     def claim(self, id: str, *, lease_seconds: float) -> ClaimedDelivery | None:
         """Takes a delivery for a time; None where another process was faster."""

@@ -1,9 +1,12 @@
 """`list`, `show`, `cancel`, `retry` and `budget`, and how `submit` ends, against a real service."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
+from fedaudit.cli.output import whole_file
 from fedaudit.number_text import bound_text, figure_text
 from fedaudit.reports.sections.part import PART_TITLES, answer_words_of
 
@@ -151,3 +154,17 @@ def test_what_is_no_budget_is_named(command, options, named):
     nowhere = {"FEDAUDIT_URL": "http://127.0.0.1:1", "FEDAUDIT_API_KEY": "key"}
     done = command("budget", "some-id", *options, env=nowhere)
     assert (done.returncode, named in done.stderr) == (2, True)
+
+
+def test_what_is_no_file_is_written_through(tmp_path: Path) -> None:
+    pipe, file, link = (tmp_path / name for name in ("pipe", "file", "link"))
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for out in (pipe, link):
+        with whole_file(out) as written:
+            written.write(b"bundle")
+    assert os.read(reader, 100) == file.read_bytes() == b"bundle"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert link.is_symlink()

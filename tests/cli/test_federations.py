@@ -44,7 +44,7 @@ def test_a_federation_from_upload_to_removal(call, data):
     assert federation["profile"]["rows"] == 160
     assert f"{federation['id']}  ready " in call("federations", "list").stdout
     shown = call("federations", "show", federation["id"]).stdout
-    for text in ("incomes.csv", "groups of group", "80 rows", "4 to 4, median 4", "income >= 50"):
+    for text in ("incomes.csv", "  group:", "a: 80", "median: 4.0", "income >= 50"):
         assert text in shown
     by_id = {**SPEC, "federation": {**REGISTRATION["federation"], "id": federation["id"]}}
     trained = call("submit", "-", "--wait", "--json", stdin=_text(by_id))
@@ -146,35 +146,28 @@ def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_
     assert added.returncode == 0, added.stderr
 
 
-def test_groups_are_in_words_and_warnings_are_legible(capsys):
-    groups = {"a": 80, "b": None, "c": None}
+def test_what_is_long_is_shortened_and_warnings_are_legible(capsys):
+    groups = {"a": 80, "b": None, **{f"g{place}": None for place in range(12)}}
+    hidden = {"of": "record", "groups": groups, "protecting": ["b"], "reasons": {"groups": "small"}}
     profile = {
         "rows": 160,
-        "clients": 40,
-        "rows_per_client": {"minimum": 4, "maximum": 4, "median": 4},
-        "features": ["age"],
-        "target": "income",
-        "classes": [],
-        "attributes": {
-            "group": {
-                "of": "rows",
-                "groups": groups,
-                "base_rates": {"a": 0.25},
-                "missing": 0,
-                "protecting": ["b"],
-            }
-        },
+        "features": [f"x{place}" for place in range(20)],
+        "attributes": {"group": hidden},
         "warnings": [{"pointer": "/fairness/sensitive/0", "message": "few rows"}],
     }
-    facts = ("id", "status", "source", "file_name", "size_bytes", "fingerprint")
-    known = {"name": "incomes", **dict.fromkeys(facts, "x"), "size_bytes": 7, "reasons": []}
-    federations.show({**known, "profile": profile, "warnings": ["seen before"]})
+    known = {"name": "incomes", "reasons": [], "profile": profile, "warnings": ["seen before"]}
+    federations.show(known)
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     for line in (
-        "a 80 rows, 25.0% with the favourable outcome",
-        "b hidden to protect a smaller group",
-        "c too small to be shown",
+        "rows: 160",
+        "- x11",
+        "- and 8 more",
+        "a: 80",
+        "b: null",
+        "and 2 more: '...'",
+        "groups: small",
         "Warning. seen before",
         "Warning. /fairness/sensitive/0: few rows",
     ):
         assert line in shown
+    assert "- x12" not in shown

@@ -169,6 +169,32 @@ def test_another_service_is_recognised(response: httpx.Response) -> None:
         client.get("x")
 
 
+_CALLS: dict[str, Callable[[Client], object]] = {
+    "items": lambda client: list(client.items("reports")),
+    "list": lambda client: list(client.list()),
+    "budgets": lambda client: client.budgets("f"),
+    "profiled": lambda client: client.profiled("f"),
+    "parquet": lambda client: client.rounds("e"),
+    "gates": lambda client: client.require_gates("e"),
+    "wait": lambda client: client.wait("e"),
+    "ask": lambda client: client.ask("GET", "reports"),
+    "rows": lambda client: list(client.rows("e", "rounds")),
+}
+_OF_ANY_JSON = ("ask", "rows")
+
+
+@pytest.mark.parametrize("name", _CALLS)
+@pytest.mark.parametrize("body", [b"<html>Welcome</html>", b'{"welcome": 1}'])
+def test_a_foreign_answer_is_named_with_its_address(name: str, body: bytes) -> None:
+    if name in _OF_ANY_JSON:
+        body = body.replace(b"{", b"<")
+    with (
+        _client(lambda _: httpx.Response(200, content=body)) as client,
+        pytest.raises(UnreachableError, match=r"http://service/v1/.*elcome"),
+    ):
+        _CALLS[name](client)
+
+
 class _Stream(httpx.SyncByteStream):
     """Some events, and then a broken connection."""
 

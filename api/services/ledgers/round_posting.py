@@ -40,7 +40,6 @@ from fedaudit.privacy.declared.histories import (
     Histories,
     charge_of,
     distinct,
-    keep_curves,
     largest_leakage,
     over_budget,
     renyi_epsilons,
@@ -88,17 +87,6 @@ def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
     return row
 
 
-def keep_curves_with(
-    state: LedgerState, held: Sequence[DeclaredReservation], events: Sequence[AnyRelease]
-) -> None:
-    """Compute the curves of all that a ledger charges with these reservations and events."""
-    if state.terms.adjacency is None or not state.terms.counts_epsilon:
-        return
-    released = [*(read_event(one.event) for one in held), *events]
-    charges = {*state.histories.charges, *(charge_of(state.terms, one) for one in released)}
-    keep_curves(charges, state.terms.adjacency)
-
-
 def composes_losses(terms: LedgerTerms) -> bool:
     """Whether loss distributions decide who has room."""
     return terms.accountant == "pld" and terms.budget is not None
@@ -130,16 +118,6 @@ def held_by(
     return found
 
 
-def open_beside(
-    session: Session, caller: Caller, ledger_id: str, numbers: Sequence[int]
-) -> list[DeclaredReservation]:
-    """The open reservations of other rounds than these."""
-    parts = DeclaredPartRepository(session, caller.project_id)
-    return [
-        one for one in parts.open_reservations(ledger_id, utc_now()) if one.round not in numbers
-    ]
-
-
 def largest_costs(terms: LedgerTerms, histories: Histories) -> dict[str, float | None]:
     """The largest epsilon by Renyi orders, whatever the accountant, and the largest leakage; None
     of another cost, and where nothing bounds it."""
@@ -158,12 +136,8 @@ class ChargedRound:
     """One round, and its entries with their digests."""
 
     declared: DeclaredRound
-    content_hash: str
-    over_budget: int
-    """Clients whom it charged beyond their budgets."""
-    drawn: str | None
-    """The keyed hash of who was drawn so far, in the last round of a request that drew clients in
-    secret."""
+    fields: dict[str, Any]
+    """The stored round, as far as it follows from what was declared and charged."""
     entries: Sequence[tuple[LedgerEntry, bytes]]
 
 
@@ -211,9 +185,16 @@ class ChargedRounds:
         )
         return ChargedRound(
             declared=one,
-            content_hash=content_hash(one),
-            over_budget=over,
-            drawn=drawn_hash(self.drawn, self.secret) if last and self.has_drawn else None,
+            fields={
+                "round": one.round,
+                "content_hash": content_hash(one),
+                "event": one.event.model_dump(mode="json"),
+                "participants": len(one.participants),
+                "failures": len(one.failures),
+                "over_budget": over,
+                "groups": one.model_dump(mode="json", include={"groups"})["groups"] or None,
+                "drawn": drawn_hash(self.drawn, self.secret) if last and self.has_drawn else None,
+            },
             entries=[(entry, self.encoder.digest(entry)) for entry in entries],
         )
 
@@ -247,7 +228,7 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
     comes after later ones; InvalidInputError for a body with faults.
     """
     if (state := ledger_before(call, ledger_id)) is not None:
-        _compute_beforehand(call, ledger_id, state, value)
+        _compute_beforehand(state, value)
     with call.writing() as session:
         row = locked(session, call.caller, ledger_id)
         state = call.resources.ledgers.locked(session, row)
@@ -258,12 +239,13 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
         fresh = [one for one in rounds if _is_fresh(one, known, state)]
         if not fresh:
             return state.terms, [known[one.round] for one in rounds]
-        others = []
+        now = utc_now()
+        reserved = parts.held_or_later(ledger_id, after=state.last_round, now=now)
+        charged = ChargedRounds(state, fresh)
+        after, stored = _append(session, row, charged, reserved, now=now)
         if row.federation_id is not None:
-            others = open_beside(session, call.caller, ledger_id, [one.round for one in fresh])
-        after, stored = _append(session, row, ChargedRounds(state, fresh))
-        if row.federation_id is not None:
-            spent = after.histories
+            spent, numbers = after.histories, {one.round for one in fresh}
+            others = [one for one in reserved if holds(one, now) and one.round not in numbers]
             held = held_by(after.terms, spent, others)
             charge_federation(call.resources, session, row, after.terms, held=held, spent=spent)
     call.resources.ledgers.keep(ledger_id, after)
@@ -271,18 +253,16 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
     return after.terms, [found[one.round] for one in rounds]
 
 
-def _compute_beforehand(call: Call, ledger_id: str, state: LedgerState, value: Any) -> None:
+def _compute_beforehand(state: LedgerState, value: Any) -> None:
     """Curves of new events and loss distributions; nothing for a body with faults."""
     try:
         rounds = read_rounds(value, state.terms, state.histories, state.drawn)
     except InvalidInputError:
         return
-    others = []
-    if state.terms.federation_id is not None:
-        with call.reading() as session:
-            others = open_beside(session, call.caller, ledger_id, [one.round for one in rounds])
     fresh = [one for one in rounds if one.round > state.last_round]
-    keep_curves_with(state, others, [one.event for one in fresh])
+    if state.terms.counts_epsilon and (adjacency := state.terms.adjacency) is not None:
+        for one in fresh:
+            charge_of(state.terms, one.event).curve(adjacency)
     if fresh and composes_losses(state.terms):
         ChargedRounds(state, fresh)
 
@@ -308,16 +288,19 @@ def _is_fresh(one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: Led
 
 
 def _append(
-    session: Session, row: DeclaredLedger, charged: ChargedRounds
+    session: Session,
+    row: DeclaredLedger,
+    charged: ChargedRounds,
+    reservations: Sequence[DeclaredReservation],
+    *,
+    now: datetime,
 ) -> tuple[LedgerState, dict[int, DeclaredRoundRow]]:
     """Chain and store rounds that were charged to the ledger as it is; the state afterwards, and
-    the rows of the rounds."""
-    now, before, histories = utc_now(), charged.before, charged.histories
+    the rows of the rounds. `reservations`: whatever was reserved behind the ledger's last round."""
+    before, histories = charged.before, charged.histories
     owner = {"ledger_id": row.id, "project_id": row.project_id}
     parts = DeclaredPartRepository(session, row.project_id)
-    newest = charged.rounds[-1].declared.round
-    between = parts.reservations_between(row.id, after=before.last_round, upto=newest)
-    reserved = {one.round: one for one in between}
+    reserved = {one.round: one for one in reservations}
     canaries = _CanariesSoFar(parts, row)
     written: list[LedgerRow] = []
     rounds: list[dict[str, Any]] = []
@@ -327,7 +310,9 @@ def _append(
         covered = [held for at, held in reserved.items() if last_round < at <= number]
         stored = {
             **owner,
-            **_round_fields(one, charged.terms, reserved.get(number), now=now),
+            **one.fields,
+            "declared_at": now,
+            "reserved": _as_reserved(one.declared, charged.terms, reserved.get(number), now=now),
             "reservations": reservations_hash(covered, charged.secret),
             "canaries": canaries.after(one.declared),
         }
@@ -339,7 +324,7 @@ def _append(
         last_round = number
     LedgerRepository(session).insert(row.id, row.project_id, written)
     parts.add_rounds(rounds)
-    used = [one["round"] for one in rounds if _holds(reserved.get(one["round"]), now)]
+    used = [one["round"] for one in rounds if holds(reserved.get(one["round"]), now)]
     if used:
         parts.end_reservations(row.id, used, USED)
     after = replace(
@@ -395,25 +380,6 @@ class _CanariesSoFar:
         return self._found.as_dict()
 
 
-def _round_fields(
-    one: ChargedRound, terms: LedgerTerms, reservation: DeclaredReservation | None, *, now: datetime
-) -> dict[str, Any]:
-    """The stored round, but for its reservations' hash and the head behind it."""
-    declared = one.declared
-    return {
-        "round": declared.round,
-        "content_hash": one.content_hash,
-        "event": declared.event.model_dump(mode="json"),
-        "participants": len(declared.participants),
-        "failures": len(declared.failures),
-        "over_budget": one.over_budget,
-        "reserved": _as_reserved(declared, terms, reservation, now=now),
-        "groups": declared.model_dump(mode="json", include={"groups"})["groups"] or None,
-        "drawn": one.drawn,
-        "declared_at": now,
-    }
-
-
 def _as_reserved(
     one: DeclaredRound,
     terms: LedgerTerms,
@@ -433,11 +399,12 @@ def _as_reserved(
         refused = not asked.isdisjoint(reservation.denied)
     if refused:
         return "refused"
-    if not _holds(reservation, now):
+    if not holds(reservation, now):
         return "none"
     same = reservation.event == one.event.model_dump(mode="json")
     return "reserved" if same and asked <= set(reservation.admitted) else "other"
 
 
-def _holds(reservation: DeclaredReservation | None, now: datetime) -> bool:
+def holds(reservation: DeclaredReservation | None, now: datetime) -> bool:
+    """Whether something is held by a reservation, if there is one."""
     return reservation is not None and reservation.state == OPEN and reservation.expires_at > now

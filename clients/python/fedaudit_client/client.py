@@ -1,7 +1,6 @@
 """The service's HTTP interface as Python calls."""
 
 from collections.abc import Generator
-from json import loads as from_json
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,7 +9,7 @@ import httpx
 from fedaudit_client.experiments import ExperimentCalls
 from fedaudit_client.projects import ProjectCalls
 from fedaudit_client.reports import ReportCalls
-from fedaudit_client.wire import Connection, Items, Request, Retries, Wire, path_of
+from fedaudit_client.wire import Connection, Items, Request, Retries, Wire, json_value, path_of
 from fedaudit_client.wire import content as bytes_of
 
 
@@ -68,7 +67,8 @@ class Client(ExperimentCalls, ReportCalls, ProjectCalls):
 
     def ask(self, method: str, path: str, *, json: Any = None) -> Any:
         """The same, for an answer in JSON; None where it is empty."""
-        return from_json(b"".join(self.call(method, path, json=json)) or b"null")
+        answer = b"".join(self.call(method, path, json=json)) or b"null"
+        return json_value(answer, f"{self.url}/v1/{path.lstrip('/')}")
 
     def items(self, path: str, *, limit: int | None = None, **filters: Any) -> Items:
         """The items of any list, page after page: `items("reports", attribute="sex")`.

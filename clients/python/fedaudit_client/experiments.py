@@ -23,6 +23,7 @@ from fedaudit_client.wire import (
     path_of,
     polled,
     posted,
+    with_status,
 )
 
 _TRIAL: dict[str, Any] = {"params": {"validate_only": "true"}, "repeatable": True}
@@ -116,7 +117,8 @@ def _events(
                 return
             # The stream ended without a last event: either that one is not above `after`, or the
             # service is stopping, and another stream has the rest.
-            ended = wire.send(got("experiments/{}", experiment_id))["status"] in ENDED
+            path = path_of("experiments/{}", experiment_id)
+            ended = wire.send(Request("GET", path, with_status))["status"] in ENDED
             patience.answered()
             if ended:
                 continue

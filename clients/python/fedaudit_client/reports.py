@@ -1,11 +1,13 @@
 """Calls on reports, tables, gates, audits of predictions, and attacks after the report."""
 
 import io
-import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Literal
+
+import httpx
 
 from fedaudit_client.errors import GatesNotPassedError
 from fedaudit_client.experiments import ENDED, LineReader
@@ -15,8 +17,11 @@ from fedaudit_client.wire import (
     Request,
     call,
     content,
+    foreign,
     got,
+    json_object,
     json_or_markdown,
+    json_value,
     once,
     path_of,
     posted,
@@ -69,14 +74,21 @@ def _table(experiment_id: str, table: Table, form: str) -> str:
 
 def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request[ExportedTable]:
     path = _table(experiment_id, table, "parquet")
-    return Request("GET", path, lambda answer: ExportedTable(content(answer)), params=filters)
+    return Request("GET", path, _exported, params=filters)
+
+
+def _exported(response: httpx.Response) -> ExportedTable:
+    if not response.content.startswith(b"PAR1"):
+        raise foreign(response.url, response.content)
+    return ExportedTable(response.content)
 
 
 def _evaluation(gates: Sequence[Mapping[str, Any]] | None, id_: str) -> Request[Json]:
     body: Json = {"experiment_id": id_}
     if gates is not None:
         body["gates"] = list(gates)
-    return posted("gates/evaluations", json=body, repeatable=True)
+    evaluated = posted("gates/evaluations", json=body, repeatable=True)
+    return replace(evaluated, parse=lambda answer: json_object(answer, "outcome", "gates"))
 
 
 def _gate_line(gate: Json) -> str:
@@ -132,9 +144,11 @@ class ReportCalls(Calls):
         """Every row of a table."""
         reader = LineReader()
         request = Request("GET", _table(experiment_id, table, "ndjson"), content)
+        address = f"{self._wire.connection.url}/v1/{request.path}"
         with closing(self._wire.read(request)) as chunks:
-            for chunk in chunks:
-                yield from map(json.loads, reader.read(chunk))
+            # An unfinished line counts, or a page of HTML would be a table without rows.
+            for chunk in chain(chunks, [b"\n"]):
+                yield from (json_value(line, address) for line in reader.read(chunk) if line)
 
     @call
     def privacy_ledger(

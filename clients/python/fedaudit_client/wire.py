@@ -5,9 +5,9 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
-from json import JSONDecodeError
+from json import loads
 from time import monotonic, sleep
 from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlsplit
@@ -35,6 +35,7 @@ _REPEATABLE = ("GET", "PUT")
 # What a gateway between client and service answers while the service is away.
 _GATEWAY = (502, 503, 504)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_SHOWN = 80
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0
 
 
@@ -116,25 +117,45 @@ def check(response: httpx.Response) -> None:
     )
 
 
-def json_object(response: httpx.Response) -> Json:
-    """The JSON object of an answer. Raises UnreachableError if it is none."""
-    try:
-        value = response.json()
-    except (JSONDecodeError, UnicodeDecodeError):
-        value = None
-    if not isinstance(value, dict):
-        raise UnreachableError(
-            f"{response.url} answered with something other than a JSON object; "
-            "is it the address of a fedaudit service?",
-            is_temporary=False,
-        )
+def json_object(response: httpx.Response, *members: str) -> Json:
+    """The JSON object of an answer. Raises UnreachableError if it is none, or lacks one of these
+    members."""
+    value = json_value(response.content, response.url)
+    if not isinstance(value, dict) or not value.keys() >= set(members):
+        raise foreign(response.url, response.content)
     return value
+
+
+def json_value(data: bytes | str, address: object) -> Any:
+    """JSON that came from an address. Raises UnreachableError if it is something else."""
+    try:
+        return loads(data)
+    except ValueError:
+        raise foreign(address, data) from None
+
+
+def foreign(address: object, data: bytes | str) -> UnreachableError:
+    """The error for an answer that is none of the service's, and shows how it begins."""
+    return UnreachableError(
+        f"{address} answered with what no fedaudit service does; is it the address of one? "
+        f"It came: {data[:_SHOWN]!r}",
+        is_temporary=False,
+    )
 
 
 def items(response: httpx.Response) -> Sequence[Any]:
     """The `items` of an answer."""
-    found: Sequence[Any] = json_object(response)["items"]
+    found: Sequence[Any] = json_object(response, "items")["items"]
     return found
+
+
+def with_status(response: httpx.Response) -> Json:
+    """The answer of what runs, and has a status."""
+    return json_object(response, "status")
+
+
+def _page(response: httpx.Response) -> Json:
+    return json_object(response, "items", "next_cursor")
 
 
 def text(response: httpx.Response) -> str:
@@ -357,7 +378,7 @@ class Wire:
     def pages(self, path: str, **asked: Any) -> Items:
         """The items of a list, page after page; `limit`: the size of a page."""
         while True:
-            page = self.send(Request("GET", path, json_object, params=asked))
+            page = self.send(Request("GET", path, _page, params=asked))
             yield from page["items"]
             if page["next_cursor"] is None:
                 return
@@ -400,7 +421,7 @@ def polled(
 
     Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
     """
-    patience = Patience(patience_seconds)
+    patience, request = Patience(patience_seconds), replace(request, parse=with_status)
     while True:
         failure: ClientError | None = None
         try:

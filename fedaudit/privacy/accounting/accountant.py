@@ -282,11 +282,12 @@ class RdpAccountant(Accountant):
         return renyi_spending(float(epsilon), float(order), orders=self._orders)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 14)
 def event_curve(event: Event, orders: tuple[float, ...], adjacency: Adjacency) -> Floats:
     """The Renyi divergence of one event at each order: float64 [orders], read-only.
 
-    Cached, because a run composes the same event round after round; a curve has about a KiB.
+    Cached, because a run composes the same event round after round, and a training elsewhere up to
+    256 of them; a curve has about a KiB.
     """
     from dp_accounting.rdp import RdpAccountant as Library
 

@@ -4,10 +4,10 @@ new rounds, by JSON pointer."""
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 
 from fedaudit.arrays import Ints
 from fedaudit.privacy.accounting.privacy_events import (
@@ -38,7 +38,7 @@ from fedaudit.spec.declared_ledgers import (
     LedgerTerms,
     ReservationRequest,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer, validated
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, validated
 
 UNBOUNDED = "some rounds were declared without noise, so nothing bounds what they reveal"
 OVERFLOW = "exceeds what floating-point numbers hold, so it bounds nothing"
@@ -273,8 +273,6 @@ def _evidence(count: int, growth: np.ndarray) -> float:
     return float(np.logaddexp.reduce(logs) - math.log(len(logs)))
 
 
-Read = TypeVar("Read", bound=BaseModel)
-
 _NOBODY = (
     "names no one, which only rounds that are charged to everyone may do; name all who were asked, "
     "here or under failures, and do not declare a round that released nothing"
@@ -302,8 +300,10 @@ def read_rounds(
     events = _Events(terms, histories)
     for place, item in enumerate(validated(_Posted, value).rounds):
         at = pointer("rounds", place)
-        one = _read(DeclaredRound, item, at, faults)
-        if one is None:
+        try:
+            one = validated(DeclaredRound, item)
+        except InvalidInputError as error:
+            faults += [FieldError(at + fault.pointer, fault.message) for fault in error.errors]
             continue
         if found and one.round <= found[-1].round:
             message = f"comes after round {found[-1].round}; give rounds in ascending order, once"
@@ -319,41 +319,20 @@ def read_rounds(
     return found
 
 
-class SentReservation:
-    """What a body asks to reserve. It is read again under the ledger's lock; faults that depend on
-    nothing new are found once."""
-
-    def __init__(self, value: Any) -> None:
-        self._faults: list[FieldError] = []
-        self._one = _read(ReservationRequest, value, "", self._faults)
-        self._seen: tuple[Histories, Drawn] | None = None
-        self._names: list[FieldError] = []
-
-    def read(
-        self, terms: LedgerTerms, histories: Histories, drawn: Drawn, *, held: Histories
-    ) -> ReservationRequest:
-        """The request to a ledger with these `histories`, beside what is `held` already. Neither
-        may be changed afterwards. Raises InvalidInputError with every fault."""
-        one = self._one
-        if one is None:
-            raise InvalidInputError(self._faults)
-        if self._seen is None or self._seen[0] is not histories or self._seen[1] is not drawn:
-            names = _Names(terms, {*histories.places, *drawn.names})
-            self._names = list(names.faults({"participants": one.participants}, ""))
-            self._seen = histories, drawn
-        faults = [*self._names, *_Events(terms, held).faults(one.event, len(one.participants), "")]
-        if faults:
-            raise InvalidInputError(faults)
-        return one
-
-
-def _read(model: type[Read], value: Any, at: str, faults: list[FieldError]) -> Read | None:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        found = field_errors(error, value)
-        faults += [FieldError(at + one.pointer, one.message) for one in found]
-        return None
+def read_reservation(
+    value: Any, terms: LedgerTerms, histories: Histories, drawn: Drawn, *, held: Histories
+) -> ReservationRequest:
+    """What a body asks to reserve of a ledger with these `histories`, beside what is `held`
+    already. Raises InvalidInputError with every fault."""
+    one = validated(ReservationRequest, value)
+    names = _Names(terms, {*histories.places, *drawn.names})
+    faults = [
+        *names.faults({"participants": one.participants}, ""),
+        *_Events(terms, held).faults(one.event, len(one.participants), ""),
+    ]
+    if faults:
+        raise InvalidInputError(faults)
+    return one
 
 
 class _Names:

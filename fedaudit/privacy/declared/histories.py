@@ -7,7 +7,7 @@ amplification are charged to the clients that were asked to take part.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import assert_never
 
@@ -56,24 +56,16 @@ class Charge:
     everyone: bool
     clip: float | None = None
     """Clip of metric privacy."""
-    _curves: dict[Adjacency, Floats] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def as_dict(self) -> dict[str, object]:
         """The charge as it is stored."""
         return {"event": self.event.as_dict(), "everyone": self.everyone, "clip": self.clip}
 
     def curve(self, adjacency: Adjacency) -> Floats:
-        """The event's Renyi divergence at RDP_ORDERS.
-
-        Kept as long as the charge: a ledger of many distinct events computes each of them once,
-        which no shared cache of a fixed size promises.
-        """
-        found = self._curves.get(adjacency)
-        if found is None:
-            found = self._curves[adjacency] = event_curve(self.event, RDP_ORDERS, adjacency)
-        return found
+        """The event's Renyi divergence at RDP_ORDERS; infinite without noise."""
+        if isinstance(self.event, NonPrivate):
+            return np.full(len(RDP_ORDERS), np.inf)
+        return event_curve(self.event, RDP_ORDERS, adjacency)
 
 
 def charge_of(terms: LedgerTerms, release: AnyRelease) -> Charge:
@@ -227,8 +219,6 @@ class Histories:
         """Charge a round of so many steps; `named`: the clients asked to take part, which do not
         matter where everyone pays. `is_counted`: the round was charged to others before."""
         before = self.tallies.get(charge)
-        if before is not None:
-            charge = before.charge  # Which has its curve already.
         counts = np.zeros(len(self.names), dtype=np.int64)
         if before is not None:
             counts[: len(before.counts)] = before.counts
@@ -273,13 +263,6 @@ def distinct(histories: Counts) -> tuple[Counts, NDArray[np.intp]]:
     return rows, which.reshape(-1)
 
 
-def keep_curves(charges: Iterable[Charge], adjacency: Adjacency) -> None:
-    """Compute the curves of these charges, which keep them."""
-    for charge in charges:
-        if not isinstance(charge.event, NonPrivate):
-            charge.curve(adjacency)
-
-
 def renyi_epsilons(histories: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> Floats:
     """Epsilon by Renyi orders of each history [histories, charges]; infinite if nothing bounds it.
 
@@ -307,9 +290,6 @@ def _divergences(histories: Counts, charges: Sequence[Charge], adjacency: Adjace
     found = np.zeros((len(histories), len(RDP_ORDERS)))
     for column, charge in enumerate(charges):
         counts = histories[:, column]
-        if isinstance(charge.event, NonPrivate):
-            found[counts > 0] = np.inf
-            continue
         # None of an event adds nothing, also at orders at which it has no bound, where 0 * inf
         # would be NaN, which exceeds no budget.
         added = np.zeros_like(found)

@@ -46,12 +46,13 @@ _MAX_ROUNDS = 500
 """As many as a page can draw."""
 
 
-def drawn_every(rounds: int, *, validate_every: int) -> int:
-    """1, or for a long run such a number that only the first round, the last, and every round that
-    it divides are drawn: a multiple of the interval between validations."""
-    if rounds <= _MAX_ROUNDS:
-        return 1
-    return validate_every * -(-rounds // (_MAX_ROUNDS * validate_every))
+def drawn_rounds(rounds: int, *, validate_every: int) -> tuple[int, list[int]]:
+    """The rounds that are drawn: the first, the last, and every one that a number divides, which
+    comes first: 1, or for a long run a multiple of the interval between validations."""
+    every = 1
+    if rounds > _MAX_ROUNDS:
+        every = validate_every * -(-rounds // (_MAX_ROUNDS * validate_every))
+    return every, sorted({1, *range(every, rounds, every), rounds})
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Who is worst off, in which direction, by how much, and how sure that is."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,18 +23,22 @@ def fairness_part(report: Mapping[str, Any]) -> str:
     if not sections:
         return "No groups were compared: the spec names no sensitive attribute."
     known = by_unevenness(sections)
-    unknown = [one for one in sections if _gap(one) is None]
     sentences = []
     if known:
         sentences = [doubt_of_gaps(report), *_worst(report, known[-1]), *_others(known[-2::-1])]
-    before = None
-    for one in unknown:
-        metric = headline_metric(one)
-        why = one["metrics"][metric]["reason"]
-        basis = why.rpartition("suppressed: ")[2]
-        stated = " for the same reason" if basis == before else f": {why}"
-        sentences.append(f"{metric} by {one['attribute']} is unknown{stated}.")
-        before = basis
+    unknown = defaultdict[tuple[str, str], list[Mapping[str, Any]]](list)
+    for one in sections:
+        if _gap(one) is None:
+            metric = headline_metric(one)
+            basis = one["metrics"][metric]["reason"].rpartition("suppressed: ")[2]
+            unknown[metric, basis].append(one)
+    for (metric, _), (first, *others) in unknown.items():
+        why = first["metrics"][metric]["reason"]
+        sentences.append(f"{metric} by {first['attribute']} is unknown: {why}.")
+        if others:
+            names = ", ".join(one["attribute"] for one in others)
+            whose = names if len(others) + 1 < len(sections) else "every other attribute"
+            sentences.append(f"So it is by {whose}, for the same reason.")
     for attribute, values in (report["spec"]["fairness"].get("exclude") or {}).items():
         sentences.append(f"No figure counts rows with {attribute} {', '.join(values)}.")
     return " ".join(sentence for sentence in sentences if sentence)

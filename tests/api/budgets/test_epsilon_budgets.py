@@ -100,6 +100,17 @@ def test_validation_says_that_a_submission_would_find_no_room(api, value):
     assert (api.get(path).json(), api.counts()) == before
 
 
+@pytest.mark.parametrize("value", [central(), spec(gates=[])])
+def test_a_book_with_totals_of_both_figures_says_that_no_run_fits(api, value):
+    federation_id = api.submit(value)["federation_id"]
+    set_total(api, federation_id, 1e3)
+    body = {"book": "simulation", "figure": "leakage", "total": 1e6}
+    path = f"/v1/federations/{federation_id}/budget"
+    assert api.request("PUT", path, json=body).status_code == 200
+    detail = body_of(api.post("/v1/experiments", json=value), 409)["detail"]
+    assert "refuses every run until those of one of the two are taken back; take this" in detail
+
+
 def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     api, plan = api_on_both, plan_of(central())
     curve = plan.curve("final_model", plan.steps)

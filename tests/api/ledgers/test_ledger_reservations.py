@@ -204,6 +204,8 @@ def test_a_round_declared_while_another_is_reserved_is_charged(api_on_both, monk
         rounds.append(one)
         return decide(*options)
 
+    # Under the lock alone.
+    monkeypatch.setattr(reservation, "_compute_beforehand", lambda *_: None)
     monkeypatch.setattr(reservation, "_decide", meanwhile)
     assert reserve(api, ledger, 2, ["b"])["admitted"] == ["b"]
     for one in rounds:

@@ -6,10 +6,10 @@ import pytest
 
 from api.pages import spec_sheet as sheet
 from api.pages.spec_fields import Field, choice_rules
-from api.pages.spec_sheet import MISSING, build, value_of
-from fedaudit.spec.errors import FieldError
+from api.pages.spec_sheet import MISSING, Sheet, build, text_of, value_of
 from fedaudit.spec.models import DEFAULT_SERVER, ServerAdam
 from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.registration import with_registration
 from tests.refusals import refused_by
 
 FEDERATION = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -28,18 +28,21 @@ REGISTRATION: dict[str, Any] = {
 }
 
 
-def built(**typed: str) -> dict[str, Any]:
-    """The value of a blank form with these fields typed over; `__` stands for `/`."""
+def typed_over(typed: dict[str, str]) -> dict[str, str]:
+    """A blank form with these fields typed over; `__` stands for `/`."""
     changes = {f"/{name.replace('__', '/')}": text for name, text in typed.items()}
-    return build({**sheet.blank(), **changes}, {FEDERATION: REGISTRATION}).value
+    return {**sheet.blank(), **changes}
+
+
+def built(**typed: str) -> dict[str, Any]:
+    """The value of such a form."""
+    return build(typed_over(typed))
 
 
 def faults(**typed: str) -> dict[str | None, str]:
     """The faults of such a form, by field."""
-    changes = {f"/{name.replace('__', '/')}": text for name, text in typed.items()}
-    whole = {**sheet.blank(), **changes}
-    made = build(whole, {FEDERATION: REGISTRATION})
-    found = sheet.faults_of(refused_by(parse_spec, made.value), made, whole)
+    form = Sheet(typed_over(typed), (), "once")
+    found = form.placed(refused_by(parse_spec, build(form.typed)))
     return {fault.place: fault.message for fault in found}
 
 
@@ -88,7 +91,7 @@ def test_fields_that_do_not_count_are_left_out() -> None:
 
 
 def test_a_registered_federation_brings_its_columns_and_groups() -> None:
-    value = built(federation__source=FEDERATION)
+    value = with_registration(built(federation__source=FEDERATION), REGISTRATION)
     assert value["federation"] == {
         "source": "table",
         "id": FEDERATION,
@@ -98,19 +101,14 @@ def test_a_registered_federation_brings_its_columns_and_groups() -> None:
         "validation_fraction": 0.3,
     }
     assert value["fairness"]["sensitive"] == ["sex"]
-    assert value["fairness"]["minimum_group_size"] == 30
     # What is typed goes before what was registered.
-    assert (
-        built(federation__source=FEDERATION, federation__validation_fraction="0.5")["federation"][
-            "validation_fraction"
-        ]
-        == 0.5
-    )
+    typed = built(federation__source=FEDERATION, federation__validation_fraction="0.5")
+    assert with_registration(typed, REGISTRATION)["federation"]["validation_fraction"] == 0.5
 
 
-def test_a_federation_that_is_not_offered_is_refused_at_its_field() -> None:
+def test_a_federation_that_is_not_there_is_refused_at_its_field() -> None:
     found = faults(federation__source="01890a5d-ac96-774b-bcce-000000000000")
-    assert "is not offered" in found["/federation/source"]
+    assert "is required" in found["/federation/source"]
 
 
 def test_a_threshold_is_a_number_or_the_base_rate() -> None:
@@ -120,68 +118,27 @@ def test_a_threshold_is_a_number_or_the_base_rate() -> None:
     assert "/decision/threshold" in faults(decision__threshold="2")
 
 
-def test_groups_and_rules_of_ones_own() -> None:
+def test_groups_rules_and_gates_are_written_as_in_a_spec() -> None:
     own = {
-        "fairness/sensitive": "sex, race",
-        "fairness/intersections": "sex + race",
-        "fairness/favourable/1/group": "sex: F",
-        "fairness/favourable/1/op": "ge",
-        "fairness/favourable/1/value": "0.5",
-        "fairness/favourable/2/group": "sex:M",
-        "fairness/favourable/2/op": "in",
-        "fairness/favourable/2/value": "1, high",
+        "fairness__sensitive": "sex, race",
+        "fairness__intersections": "[sex, race]",
+        "fairness__groups": "sex: {other: [divers, unknown]}, race: {rest: [B, C]}",
+        "fairness__exclude": "sex: [unrecorded]",
+        "fairness__favourable": "[{group: {sex: F}, op: ge, value: 0.5}]",
+        "gates": "{figure: leakage_max, op: le, value: 40}",
     }
-    typed = {**sheet.blank(), "groups": "own", **{f"/{name}": text for name, text in own.items()}}
-    made = build(typed, {})
-    assert made.value["fairness"] == {
-        "minimum_group_size": 30,
-        "minimum_group_clients": 2,
+    value = built(**own)
+    assert value["fairness"] == {
         "sensitive": ["sex", "race"],
         "intersections": [["sex", "race"]],
-        "favourable": [
-            {"op": "ge", "group": {"sex": "F"}, "value": 0.5},
-            {"op": "in", "group": {"sex": "M"}, "value": [1, "high"]},
-        ],
+        "groups": {"sex": {"other": ["divers", "unknown"]}, "race": {"rest": ["B", "C"]}},
+        "exclude": {"sex": ["unrecorded"]},
+        "favourable": [{"op": "ge", "group": {"sex": "F"}, "value": 0.5}],
     }
-    # The first row is empty: the value's first rule stands in the form's second row.
-    fault = FieldError("/fairness/favourable/0/value", "wrong")
-    assert sheet.faults_of([fault], made, typed)[0].place == "/fairness/favourable/1/value"
-
-
-def test_values_are_joined_and_left_out_as_typed() -> None:
-    typed = {
-        "fairness__groups": "sex: other = divers, unknown; race: rest = B,C",
-        "fairness__exclude": "sex: unrecorded",
-    }
-    assert built(**typed)["fairness"]["groups"] == {
-        "sex": {"other": ["divers", "unknown"]},
-        "race": {"rest": ["B", "C"]},
-    }
-    assert built(**typed)["fairness"]["exclude"] == {"sex": ["unrecorded"]}
-    assert "/fairness/groups" in faults(fairness__groups="divers")
-
-
-def test_gates_of_empty_rows_are_left_out_and_faults_find_the_row() -> None:
-    rows = {
-        "gates__1__figure": "leakage_max",
-        "gates__1__op": "le",
-        "gates__1__value": "40",
-        "gates__1__allow_heuristic": "on",
-        "gates__3__figure": "equalized_odds_difference",
-        "gates__3__op": "le",
-        "gates__3__value": "much",
-    }
-    assert built(**rows)["gates"][0] == {
-        "figure": "leakage_max",
-        "op": "le",
-        "value": 40,
-        "allow_heuristic": True,
-        "allow_conditional": False,
-        "allow_simulation": False,
-        "allow_degenerate": False,
-        "allow_personal_models": False,
-    }
-    assert set(faults(**rows)) == {"/gates/3/value"}
+    assert value["gates"] == [{"figure": "leakage_max", "op": "le", "value": 40}]
+    for name, wrong in (("fairness__groups", "divers"), ("gates", "{op: le"), ("tags", "a: [b")):
+        assert f"/{name.replace('__', '/')}" in faults(**{name: wrong})
+    assert "/gates" in faults(gates="{figure: equalized_odds_difference, op: le, value: much}")
 
 
 def test_faults_are_beside_their_fields() -> None:
@@ -197,22 +154,29 @@ def test_faults_are_beside_their_fields() -> None:
 @pytest.mark.parametrize(
     ("kind", "typed", "value"),
     [
-        ("number", "3", 3),
-        ("number", "3.5", 3.5),
-        ("number", "1e-5", 1e-5),
-        ("number", "three", "three"),
-        ("number", "9" * 5000, float("inf")),
-        ("numbers", "1, 2,", [1, 2]),
-        ("vectors", "5, 6; 4, -4.5", [[5, 6], [4, -4.5]]),
-        ("words", " a ,b", ["a", "b"]),
-        ("sets", "a + b; c+d", [["a", "b"], ["c", "d"]]),
-        ("text", "3", "3"),
-        ("switch", "", False),
-        ("number", "", MISSING),
+        ("value", "3", 3),
+        ("value", "3.5", 3.5),
+        ("value", "1e-5", 1e-5),
+        ("value", "three", "three"),
+        ("list", "1, 2", [1, 2]),
+        ("list", "[5, 6], [4, -4.5]", [[5, 6], [4, -4.5]]),
+        ("list", "a, b c", ["a", "b c"]),
+        ("object", "a: {b: [c]}", {"a": {"b": ["c"]}}),
+        ("text", "3: x", "3: x"),
+        ("choice", "sgd", "sgd"),
+        ("switch", "on", True),
     ],
 )
 def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
-    assert value_of(Field("/x", "x", kind), typed) == value
+    field = Field("/x", "x", kind)
+    assert value_of(field, typed) == value
+    assert value_of(field, text_of(field, value)) == value
+    assert value_of(field, text_of(field, None)) is (False if kind == "switch" else MISSING)
+
+
+def test_what_cannot_be_read_is_left_to_the_spec_to_refuse() -> None:
+    for typed in ("9" * 5000, "[1", "*a"):
+        assert value_of(Field("/x", "x", "value"), typed) == typed
 
 
 def test_optimisers_of_clients_and_of_the_server_are_asked_for() -> None:

@@ -174,6 +174,17 @@ def test_a_rotated_secret_and_the_new_one_both_verify_until_the_old_one_ends(
         receiver.verified(rotated["secret"])
 
 
+def test_an_address_gets_one_event_at_a_time_and_delays_no_other(api, dispatcher, receiver):
+    slow, other = (register(api, receiver.url) for _ in range(2))
+    for webhook in (slow, slow, other):
+        api.post(f"/v1/webhooks/{webhook['id']}/test")
+    receiver.answers = [None, None]
+    dispatcher.dispatch_due()
+    dispatcher.dispatch_due()
+    states = [[one["state"] for one in deliveries(api, webhook)] for webhook in (slow, other)]
+    assert states == [["waiting", "sending"], ["sending"]]
+
+
 def test_a_secret_is_shown_once_and_stored_encrypted(api: Api, receiver: Receiver) -> None:
     webhook = register(api, receiver.url, key=key_of(api, "Ada", "admin"))
     secret = webhook["secret"]

@@ -14,8 +14,8 @@ from fedaudit.privacy.declared.figures import (
     FALSE_ALARMS,
     MAX_EVENTS,
     Drawn,
-    SentReservation,
     contradictions,
+    read_reservation,
     read_rounds,
 )
 from fedaudit.privacy.declared.histories import (
@@ -119,10 +119,10 @@ def test_one_event_too_many_is_the_fault_of_its_round(monkeypatch: pytest.Monkey
 def test_what_is_reserved_counts_for_what_is_reserved_next() -> None:
     body = {"event": _event(MAX_EVENTS), "participants": ["a"]}
     spent, held = _histories(1), _histories(MAX_EVENTS)
-    [fault] = refused_by(SentReservation(body).read, _TERMS, spent, Drawn(), held=held)
+    [fault] = refused_by(read_reservation, body, _TERMS, spent, Drawn(), held=held)
     assert fault.pointer == "/event"
     assert "rounded down" in fault.message
-    SentReservation({**body, "event": _event(5)}).read(_TERMS, spent, Drawn(), held=held)
+    read_reservation({**body, "event": _event(5)}, _TERMS, spent, Drawn(), held=held)
 
 
 _RELATIONS = {

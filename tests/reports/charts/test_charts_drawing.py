@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.reports.charts.drawing import WIDTH, Row, range_chart, round_scale, value_scale
-from fedaudit.reports.charts.report_charts import Line, drawn_every, line_chart
+from fedaudit.reports.charts.report_charts import Line, drawn_rounds, line_chart
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NAME = st.text(max_size=60)
@@ -142,6 +142,7 @@ def test_rounds_are_marked_by_whole_numbers_within(first, further):
 
 @given(st.integers(1, 10**6), st.integers(1, 1000))
 def test_a_long_run_is_drawn_by_at_most_500_rounds_and_each_was_validated(rounds, between):
-    every = drawn_every(rounds, validate_every=between)
-    assert len(range(every, rounds, every)) <= 500
+    every, drawn = drawn_rounds(rounds, validate_every=between)
+    assert len(drawn) <= 502
+    assert {1, rounds} <= set(drawn)
     assert every == 1 or (rounds > 500 and every % between == 0)
