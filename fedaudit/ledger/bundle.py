@@ -9,10 +9,11 @@ before, between or behind its members may show different content to each.
 import io
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,114 +69,55 @@ class Evidence:
     """Grows while the rows are read."""
 
 
-_LOCAL = struct.Struct("<4s5H3L2H")
-_LOCAL_MAGIC = b"PK\x03\x04"
-_DIRECTORY_ENTRY_BYTES = 46
-_END = struct.Struct("<4s4H2LH")
-_END_MAGIC = b"PK\x05\x06"
-_END64 = struct.Struct("<4sQ2H2L4Q")
-_END64_MAGIC = b"PK\x06\x06"
-_LOCATOR = struct.Struct("<4sLQL")
-_LOCATOR_MAGIC = b"PK\x06\x07"
 _DESCRIPTOR_MAGIC = b"PK\x07\x08"
-_DESCRIPTORS = (struct.Struct("<4s3L"), struct.Struct("<4sL2Q"))
 _FOLLOWED_BY_SIZES = 0x8
-_ZIP64 = struct.Struct("<2H")
-_ZIP64_ID = 1
-_UNKNOWN = 0xFFFFFFFF
+_PLAIN_VERSION = 20
 
 
 def layout_fault(file: BinaryIO, archive: zipfile.ZipFile) -> str | None:
-    """What the file contains beside its members; None where it contains nothing else.
-
-    `archive` was opened on the same file.
-    """
-    if archive.comment or any(info.comment for info in archive.infolist()):
-        return "has a comment"
-    infos = sorted(archive.infolist(), key=lambda one: one.header_offset)
-    followers = [*(info.header_offset for info in infos[1:]), archive.start_dir]
-    if infos and infos[0].header_offset != 0:
-        return "has bytes before its members"
-    for info, follower in zip(infos, followers, strict=True):
-        ends = _ends_of_member(file, info)
-        if not ends:
-            return f"says two things about {info.filename}"
-        if follower not in ends:
-            return f"has bytes outside its members, behind {info.filename}"
-    place = archive.start_dir + sum(
-        _DIRECTORY_ENTRY_BYTES + len(info.orig_filename) + len(info.extra) for info in infos
-    )
-    return None if _ends(file, place, len(archive.infolist())) else "has bytes behind its members"
-
-
-def _ends_of_member(file: BinaryIO, info: zipfile.ZipInfo) -> set[int]:
-    """The possible starts of the next member; none where the member contradicts the directory.
-
-    For a member without content, both forms of the sizes after it begin alike.
-    """
-    header = _unpacked(file, info.header_offset, _LOCAL)
-    if header is None:
-        return set()
-    magic, _, flags, method, _, _, crc, packed, size, name_bytes, extra_bytes = header
-    name, extra = file.read(name_bytes), file.read(extra_bytes)
-    same = (magic, flags, method, name) == (
-        _LOCAL_MAGIC,
-        info.flag_bits,
-        info.compress_type,
-        info.orig_filename.encode("ascii", "replace"),
-    )
-    if not same or not _only_sizes(extra) or not _only_sizes(info.extra):
-        return set()
-    end: int = info.header_offset + _LOCAL.size + name_bytes + extra_bytes + info.compress_size
-    known = (info.CRC, info.compress_size, info.file_size)
-    if not flags & _FOLLOWED_BY_SIZES:
-        return {end} if crc == info.CRC and _agrees(packed, size, extra, known) else set()
-    if crc != 0 or not _agrees(packed, size, extra, (0, 0, 0)):
-        return set()
-    return {
-        end + form.size
-        for form in _DESCRIPTORS
-        if _unpacked(file, end, form) == (_DESCRIPTOR_MAGIC, *known)
-    }
-
-
-def _agrees(packed: int, size: int, extra: bytes, known: tuple[int, int, int]) -> bool:
-    if extra and (packed, size) == (_UNKNOWN, _UNKNOWN):
-        size, packed = struct.unpack("<2Q", extra[_ZIP64.size :])
-    return (packed, size) == known[1:]
-
-
-def _only_sizes(extra: bytes) -> bool:
-    """Whether an extra field is absent, or holds only 64-bit sizes."""
-    if not extra:
-        return True
-    if len(extra) < _ZIP64.size:
-        return False
-    kind, length = _ZIP64.unpack_from(extra)
-    return kind == _ZIP64_ID and length in (8, 16, 24) and len(extra) == _ZIP64.size + length
-
-
-def _ends(file: BinaryIO, place: int, members: int) -> bool:
-    """Whether the end of the directory is at this place, and is the last thing in the file."""
-    start = place
-    record = _unpacked(file, place, _END64)
-    if record is not None and record[0] == _END64_MAGIC:
-        if record[1] != _END64.size - 12 or record[6:8] != (members, members):
-            return False
-        locator = _unpacked(file, place + _END64.size, _LOCATOR)
-        if locator != (_LOCATOR_MAGIC, 0, start, 1):
-            return False
-        place += _END64.size + _LOCATOR.size
-    end = _unpacked(file, place, _END)
-    if end is None or end[0] != _END_MAGIC or end[3:5] != (members, members) or end[7] != 0:
-        return False
-    return file.seek(0, 2) == place + _END.size
-
-
-def _unpacked(file: BinaryIO, place: int, form: struct.Struct) -> tuple[Any, ...] | None:
+    """Where the file is not as `zipfile` writes its members, one behind the other and their
+    directory behind them; None where it is. `archive` was opened on the same file."""
+    members = [copy(one) for one in archive.infolist()]
+    place = 0
+    for one in members:
+        one.extra = one.comment = b""
+    for one in sorted(members, key=lambda one: one.header_offset):
+        end = _end_of_member(file, one) if one.header_offset == place else None
+        if end is None:
+            return f"says two things about {one.filename}, or has other bytes before it"
+        place = end
+    sink = Sink(place)
+    with zipfile.ZipFile(sink, "w") as again:
+        again.filelist, again.start_dir = members, place
+    directory = sink.take()
     file.seek(place)
-    content = file.read(form.size)
-    return form.unpack(content) if len(content) == form.size else None
+    if file.read(len(directory) + 1) != directory:
+        return "has a comment, or other bytes behind its members"
+    return None
+
+
+def _end_of_member(file: BinaryIO, info: zipfile.ZipInfo) -> int | None:
+    """Where a member ends, content and sizes behind it included; None where what is written there
+    contradicts the directory."""
+    # Behind 2 GiB the directory asks for a later version than the member itself.
+    for is_large, version in product((False, True), {info.extract_version, _PLAIN_VERSION}):
+        if not is_large and info.file_size > zipfile.ZIP64_LIMIT:
+            continue
+        stated = copy(info)
+        stated.extract_version = version
+        header = stated.FileHeader(zip64=is_large)
+        file.seek(info.header_offset)
+        if file.read(len(header)) != header:
+            continue
+        end = file.seek(info.file_size, 1)
+        if not info.flag_bits & _FOLLOWED_BY_SIZES:
+            return end
+        sizes = (info.CRC, info.compress_size, info.file_size)
+        form = "<4sL2Q" if is_large else "<4s3L"
+        descriptor = struct.pack(form, _DESCRIPTOR_MAGIC, *sizes)
+        if file.read(len(descriptor)) == descriptor:
+            return end + len(descriptor)
+    return None
 
 
 VERSION = 1
@@ -231,16 +173,6 @@ _LINES = {
 """Texts for bundles that have these members; other bundles stay as they were."""
 
 
-def _readme_with(members: Iterable[str]) -> bytes:
-    """The text of a bundle that has these members beside those of every bundle."""
-    text = _README_TEXT.replace(
-        "  keys.json ", "".join(_LINES[name] for name in members) + "  keys.json "
-    )
-    if _ERASED in members:
-        text = text.replace("what each named client spent", "what each client spent")
-    return text.encode("ascii")
-
-
 _README_OF_AUDIT = """\
 A bundle of fedaudit: everything that is needed to verify one audit of predictions without its
 service. The audited rows are not in it.
@@ -257,14 +189,13 @@ With the software:      fedaudit verify BUNDLE --public-key FILE
 Without the software:   docs/verification.md says how the signature is computed, and what follows
                         from it and what does not.
 """
-_READMES = (
-    *(
-        _readme_with(some)
-        for count in range(len(_LINES) + 1)
-        for some in combinations(_LINES, count)
+_EARLIER = {
+    "anyone who could change the\n                    other files could change these.": (
+        "whoever could change the other\n                    files could change these."
     ),
-    _README_OF_AUDIT.encode("ascii"),
-)
+    "anyone with it can": "whoever has it can",
+}
+"""Words of these texts in bundles of earlier versions."""
 _MAX_BYTES = {
     _README: 1 << 16,
     "bundle.json": 1 << 12,
@@ -343,7 +274,6 @@ def opened_bundle(path: Path) -> Iterator[Evidence]:
 
 
 def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
-    yield _README, _readme(evidence)
     contents: dict[str, Any] = {
         "bundle.json": {"bundle_version": VERSION, "experiment_id": evidence.experiment_id},
         "report.json": evidence.report,
@@ -357,11 +287,11 @@ def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
         _LOG: evidence.log,
         "keys.json": [key_fields(key, evidence.compromised) for key in evidence.keys],
     }
-    for name, value in contents.items():
-        if value is not None:
-            yield name, canonical_json(value)
+    files = {name: canonical_json(one) for name, one in contents.items() if one is not None}
     if evidence.claims:
-        yield _CLAIMS, claim_lines(evidence.claims)
+        files[_CLAIMS] = claim_lines(evidence.claims)
+    yield _README, _readme(evidence.spec, files).encode("ascii")
+    yield from files.items()
 
 
 def claim_lines(claims: Iterable[Any]) -> bytes:
@@ -369,13 +299,23 @@ def claim_lines(claims: Iterable[Any]) -> bytes:
     return b"".join(canonical_json(one) + b"\n" for one in claims)
 
 
-def _readme(evidence: Evidence) -> bytes:
-    if is_audit(evidence.spec):
-        return _README_OF_AUDIT.encode("ascii")
-    lists = map(bool, (evidence.sign_offs, evidence.later_attacks))
-    single = [one is not None for one in (evidence.erased, evidence.salt)]
-    has = (*lists, *single, bool(evidence.claims), evidence.log is not None)
-    return _readme_with([name for name, is_there in zip(_LINES, has, strict=True) if is_there])
+def _readme(spec: Any, members: Container[str]) -> str:
+    """The text of a bundle of such a spec with these members."""
+    if is_audit(spec):
+        return _README_OF_AUDIT
+    lines = "".join(line for name, line in _LINES.items() if name in members)
+    text = _README_TEXT.replace("  keys.json ", f"{lines}  keys.json ")
+    if _ERASED in members:
+        text = text.replace("what each named client spent", "what each client spent")
+    return text
+
+
+def _readme_faults(text: bytes, spec: Any, members: Container[str]) -> Iterator[Fault]:
+    own = earlier = _readme(spec, members)
+    for now, before in _EARLIER.items():
+        earlier = earlier.replace(now, before)
+    if text not in (own.encode("ascii"), earlier.encode("ascii")):
+        yield Fault(_README, "is not the text that every bundle has")
 
 
 def key_fields(key: PublicKey, compromised: Mapping[str, str]) -> dict[str, str]:
@@ -396,10 +336,11 @@ class Sink(io.RawIOBase):
     """A file that is read while it is written, and keeps nothing that was read. It cannot seek
     back, so that of a zip file sizes follow the members."""
 
-    def __init__(self) -> None:
+    def __init__(self, position: int = 0) -> None:
+        """`position`: how many bytes are in front of those that are written."""
         super().__init__()
         self._parts: list[bytes] = []
-        self._position = 0
+        self._position = position
         self.size = 0
         """How many bytes were not taken yet."""
 
@@ -416,7 +357,7 @@ class Sink(io.RawIOBase):
         return len(part)
 
     def tell(self) -> int:
-        """How many bytes were written in all."""
+        """Where the next byte is written."""
         return self._position
 
     def take(self) -> bytes:
@@ -436,9 +377,10 @@ def _check_members(archive: zipfile.ZipFile) -> None:
     if infos.keys() - known or known - _OPTIONAL - infos.keys():
         raise NotABundleError("does not have the files of a bundle")
     for name, info in infos.items():
-        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1:
+        is_plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 0x1
+        if not is_plain or info.compress_size != info.file_size:
             raise NotABundleError(f"has {name} compressed or encrypted; bundles store it plainly")
-        if info.file_size > _MAX_BYTES.get(name, info.file_size):
+        if info.file_size > _MAX_BYTES.get(name, archive.start_dir):
             raise NotABundleError(f"has {info.file_size} bytes in {name}, more than any bundle")
 
 
@@ -451,13 +393,13 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     if type(version) is not int or version != VERSION:
         raise NotABundleError(f"has version {str(version)[:20]}; version {VERSION} is known here")
     keys, compromised = read_keys(_list(archive, "keys.json", faults), faults)
-    known = len(faults)
+    spec, known = _read_json(archive, "spec.json", faults), len(faults)
     readme = _read(archive, _README, faults) if _README in archive.namelist() else None
-    if readme not in (None, *_READMES) and len(faults) == known:
-        faults.append(Fault(_README, "is not the text that every bundle has"))
+    if readme is not None and len(faults) == known:
+        faults += _readme_faults(readme, spec, archive.namelist())
     return Evidence(
         experiment_id=str(about["experiment_id"]),
-        spec=_read_json(archive, "spec.json", faults),
+        spec=spec,
         names=distinct_names(_list(archive, "subjects.json", faults), faults),
         report=_report(archive, faults),
         checkpoints=_list(archive, "checkpoints.json", faults),

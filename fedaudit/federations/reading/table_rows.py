@@ -215,21 +215,18 @@ def _first_unparsable(column: Any) -> int:
     return low
 
 
-_IN_MEMORY = 64 * 2**20
+_IN_MEMORY = 16 * 2**20
 """Bytes of columns that are kept in memory."""
 _FILE = "rows.arrow"
 
 
-def gathered_rows(
-    parts: Iterable[TableRows], folder: Path, *, in_memory: int | None = None
-) -> TableRows:
+def gathered_rows(parts: Iterable[TableRows], folder: Path) -> TableRows:
     """All rows of a table's parts, of which there is at least one, with the same columns.
 
-    More than `in_memory` bytes (64 MiB unless given) lie in a file of the folder, mapped, which has
-    no name any more: their columns take no memory that the system could not take back. Raises
-    OSError where the disk is full.
+    More than 16 MiB lie in a file of the folder, mapped, which has no name any more: their columns
+    take no memory that the system could not take back. Raises OSError where the disk is full.
     """
-    path, most = folder / _FILE, _IN_MEMORY if in_memory is None else in_memory
+    path = folder / _FILE
     numbers: list[NDArray[np.int64]] = []
     waiting: list[Any] = []
     size, source, writer = 0, None, None
@@ -238,7 +235,7 @@ def gathered_rows(
         numbers.append(part.row_numbers)
         waiting.append(pa.table(dict(part.columns)))
         size += waiting[-1].nbytes
-        if size > most:
+        if size > _IN_MEMORY:
             writer = writer or pa.ipc.new_file(str(path), waiting[0].schema)
             for one in waiting:
                 writer.write_table(one)

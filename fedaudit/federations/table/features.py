@@ -1,6 +1,5 @@
 """The features of a table's rows: numbers unchanged, categories encoded, gaps by their rule."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,8 +124,10 @@ class Features:
     """The features of the rows, ready for training."""
 
     values: NDArray[np.float32]
-    """[rows, features], scaled."""
+    """[rows, features], scaled; zeros that take no memory of an outline."""
     notes: tuple[str, ...]
+    filled: Mapping[str, int]
+    """Empty cells of each feature that take a declared value."""
     order: NDArray[np.int64] | None
     """`client_order`, where they lie in it already."""
 
@@ -190,33 +191,11 @@ def encoded_features(
         progress()
 
 
-def check_features(
-    rows: TableRows,
-    columns: Sequence[FeatureColumn],
-    *,
-    scales: Scales,
-    counts: Sequence["CellCounts"] | None = None,
-    whole: bool = True,
-    progress: Callable[[], None] = lambda: None,
-) -> None:
+def check_features(rows: TableRows, columns: Sequence[FeatureColumn], *, scales: Scales) -> None:
     """Raise what `encoded_features` raises, and keep no value."""
-    counts = counts or [CellCounts() for _ in columns]
-    for _ in encoded_features(rows, columns, counts, scales=scales, whole=whole, progress=progress):
+    counts = [CellCounts() for _ in columns]
+    for _ in encoded_features(rows, columns, counts, scales=scales, whole=True):
         pass
-
-
-def feature_notes(
-    columns: Sequence[FeatureColumn],
-    counts: Sequence["CellCounts"],
-    standardise: Standardiser | None,
-) -> tuple[str, ...]:
-    """What was done to the cells of each column, for the report."""
-    notes = [
-        note
-        for column, count in zip(columns, counts, strict=True)
-        for note in count.notes(column.name)
-    ]
-    return (*notes, standardise.note) if standardise is not None else tuple(notes)
 
 
 @dataclass
@@ -275,100 +254,50 @@ def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
     return codes
 
 
-@dataclass(frozen=True, eq=False)
-class GatheredRows:
-    """All rows that are kept of a table, once their clients are known."""
-
-    rows: TableRows
-    missing: Mapping[str, int]
-    """Empty cells of each feature whose gaps left rows out."""
-    clients: Levels
-    standardise: Standardiser | None
-    folder: Path
-    """Folder for what memory should not hold."""
-    progress: Callable[[], None]
-
-
-class FeatureReading(ABC):
-    """The features of one table, from its parts to all of its rows."""
-
-    is_outline: bool = True
-    """Whether the values are left out."""
-    in_memory: int | None = None
-    """Bytes of gathered columns that may be in memory; None for the default."""
-
-    def __init__(self, source: Table, columns: Columns) -> None:
-        self._source = source
-        self._columns = columns
-
-    @abstractmethod
-    def features(self, gathered: GatheredRows) -> Features:
-        """The features. Raises InvalidInputError naming column and row."""
-
-    def _is_large(self, rows: int) -> bool:
-        return is_large(rows=rows, features=self._columns.width)
-
-    def _outline(self, gathered: GatheredRows, notes: tuple[str, ...]) -> Features:
-        values = no_cells(rows=len(gathered.rows), features=self._columns.width)
-        return Features(values, notes, client_order(gathered.clients))
-
-
-class KeptFeatures(FeatureReading):
-    """Features as a run needs them: in memory, or laid out in a file where they are large."""
-
-    is_outline = False
-
-    def features(self, gathered: GatheredRows) -> Features:
-        """The features in the order of the rows, or of the clients where they are large."""
-        columns, standardise = self._columns.features, gathered.standardise
-        rows, shape = len(gathered.rows), (len(gathered.rows), self._columns.width)
-        order = place = None
-        if self._is_large(rows):
-            order, place = client_order(gathered.clients), np.empty(rows, dtype=np.int64)
-            place[order] = np.arange(rows)
-            values = new_array(gathered.folder, FEATURES, shape)
+def read_features(
+    rows: TableRows,
+    columns: Columns,
+    clients: Levels,
+    *,
+    scales: Scales,
+    standardise: Standardiser | None,
+    folder: Path | None,
+    progress: Callable[[], None],
+) -> Features:
+    """The features in the order of the rows, or of the clients where they are large: these lie in a
+    mapped file of the folder. Without a folder the cells are checked, in the same order and parts,
+    and none is kept. Raises InvalidInputError naming column and row."""
+    large = is_large(rows=len(rows), features=columns.width)
+    order = client_order(clients) if large or folder is None else None
+    place = None if order is None or folder is None else np.argsort(order)
+    if folder is None:
+        values = no_cells(rows=len(rows), features=columns.width)
+    else:
+        shape = (len(rows), columns.width)
+        values = new_array(folder, FEATURES, shape) if large else np.empty(shape, np.float32)
+    first = np.cumsum([0, *(len(column.names) for column in columns.features)]).tolist()
+    counts = [CellCounts() for _ in columns.features]
+    for start, at, cells in encoded_features(
+        rows,
+        columns.features,
+        counts,
+        scales=scales,
+        whole=not large or standardise is not None,
+        standardise=None if folder is None else standardise,
+        progress=progress,
+    ):
+        if folder is None:
+            continue
+        own = slice(start, start + len(cells))
+        to = own if place is None else place[own]
+        if columns.features[at].one_hot:
+            width = first[at + 1] - first[at]
+            values[to, first[at] : first[at + 1]] = cells[:, None] == np.arange(width)
         else:
-            values = np.empty(shape, dtype=np.float32)
-        first = np.cumsum([0, *(len(column.names) for column in columns)]).tolist()
-        counts = [CellCounts() for _ in columns]
-        for start, at, cells in encoded_features(
-            gathered.rows,
-            columns,
-            counts,
-            scales=self._source.feature_scales,
-            whole=place is None or standardise is not None,
-            standardise=standardise,
-            progress=gathered.progress,
-        ):
-            own = slice(start, start + len(cells))
-            to = own if place is None else place[own]
-            if columns[at].one_hot:
-                width = first[at + 1] - first[at]
-                values[to, first[at] : first[at + 1]] = cells[:, None] == np.arange(width)
-            else:
-                values[to, first[at]] = cells
-        return Features(values, feature_notes(columns, counts, standardise), order)
-
-
-class CheckedFeatures(FeatureReading):
-    """Checks column by column, or in the parts in which they would be laid out; reports faults in
-    the words, and in the order, of `KeptFeatures`."""
-
-    in_memory = 16 * 2**20
-
-    def __init__(self, source: Table, columns: Columns) -> None:
-        super().__init__(source, columns)
-        self.counts = [CellCounts() for _ in columns.features]
-
-    def features(self, gathered: GatheredRows) -> Features:
-        """See `check_features`."""
-        columns, standardise = self._columns.features, gathered.standardise
-        check_features(
-            gathered.rows,
-            columns,
-            scales=self._source.scale,
-            counts=self.counts,
-            whole=standardise is not None or not self._is_large(len(gathered.rows)),
-            progress=gathered.progress,
-        )
-        return self._outline(gathered, feature_notes(columns, self.counts, standardise))
+            values[to, first[at]] = cells
+    named = [(column.name, count) for column, count in zip(columns.features, counts, strict=True)]
+    notes = [note for name, count in named for note in count.notes(name)]
+    if standardise is not None:
+        notes.append(standardise.note)
+    filled = {name: count.filled for name, count in named if count.filled}
+    return Features(values, tuple(notes), filled, order)

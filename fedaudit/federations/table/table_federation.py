@@ -10,8 +10,8 @@ machine, except for the last bit of logarithms in Dirichlet shares.
 """
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
@@ -32,12 +32,8 @@ from fedaudit.federations.record_keys import smallest_row_hashes, table_record_k
 from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
 from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
 from fedaudit.federations.table.features import (
-    CheckedFeatures,
-    FeatureReading,
-    Features,
-    GatheredRows,
-    KeptFeatures,
     check_table_scales,
+    read_features,
     standardiser,
     with_gaps,
 )
@@ -236,54 +232,39 @@ def profiled_source(source: Table) -> Table:
     return source.model_copy(update={"standardise": None, "partition": partition})
 
 
-class ProfiledFeatures(CheckedFeatures):
-    """Checked, and looked at for gaps and for columns that give the outcome away."""
+@dataclass(frozen=True, eq=False)
+class ReadTable:
+    """A table as a federation, and what a profile also needs of it."""
 
-    def __init__(self, source: Table, columns: Columns) -> None:
-        super().__init__(source, columns)
-        self.missing: dict[str, int] = {}
-        """Empty cells of each feature that has some."""
-        self._sample = RowSample([source.target, *(one.name for one in columns.features)])
-
-    def features(self, gathered: GatheredRows) -> Features:
-        """See `check_features`."""
-        found = super().features(gathered)
-        filled = {
-            column.name: count.filled
-            for column, count in zip(self._columns.features, self.counts, strict=True)
-        }
-        self.missing = {**gathered.missing, **{name: n for name, n in filled.items() if n}}
-        for start in range(0, len(gathered.rows), _SAMPLED_AT_ONCE):
-            self._sample.add(gathered.rows.part(start, _SAMPLED_AT_ONCE))
-        return found
-
-    def warnings(self, *, classes: bool) -> Iterator[dict[str, str]]:
-        """One of each feature that may be the outcome; only readers of the data see profiles."""
-        target = self._source.target
-        asked = [
-            one for one in self._columns.features if not self._source.is_leak_reviewed(one.name)
-        ]
-        known = giveaways(self._sample, target, _names(asked), classes=classes)
-        for one in asked:
-            if one.name in known:
-                message = (
-                    f"{one.name!r} alone predicts {target!r} almost without error: where it is the "
-                    "outcome in other words, or known only after it, leave it out of `features`; "
-                    "otherwise list it under `leak_reviewed`"
-                )
-                yield {"pointer": one.where, "message": message}
+    federation: Federation
+    rows: TableRows
+    """Those that are kept, in the order of the file."""
+    features: tuple[FeatureColumn, ...]
+    missing: Mapping[str, int]
+    """Empty cells of each feature that has a rule for them."""
 
 
-def _names(columns: Sequence[FeatureColumn]) -> list[str]:
-    return [column.name for column in columns]
+def _giveaway_warnings(source: Table, read: ReadTable) -> Iterator[dict[str, str]]:
+    """One of each feature that may be the outcome; only readers of the data see profiles."""
+    sample = RowSample([source.target, *(one.name for one in read.features)])
+    for start in range(0, len(read.rows), _SAMPLED_AT_ONCE):
+        sample.add(read.rows.part(start, _SAMPLED_AT_ONCE))
+    asked = {one.name: one for one in read.features if not source.is_leak_reviewed(one.name)}
+    classes = bool(read.federation.classes)
+    for name in giveaways(sample, source.target, list(asked), classes=classes):
+        message = (
+            f"{name!r} alone predicts {source.target!r} almost without error: where it is the "
+            "outcome in other words, or known only after it, leave it out of `features`; "
+            "otherwise list it under `leak_reviewed`"
+        )
+        yield {"pointer": asked[name].where, "message": message}
 
 
-def table_figures(
-    source: Table, fairness: Groups, federation: Federation, read: ProfiledFeatures
-) -> dict[str, Any]:
-    """Sizes and names as JSON; small groups are suppressed. `federation`: the outline of the
+def table_figures(source: Table, fairness: Groups, read: ReadTable) -> dict[str, Any]:
+    """Sizes and names as JSON; small groups are suppressed. `read`: the outline of the
     `profiled_source`. Raises InvalidInputError where there are too many clients, or a rule does not
     fit."""
+    federation = read.federation
     if federation.clients > MAX_CLIENTS:
         raise error_at(
             "/federation/client_key",
@@ -291,7 +272,7 @@ def table_figures(
             "column",
         )
     figures = profile(federation, fairness)
-    figures["warnings"] += read.warnings(classes=bool(federation.classes))
+    figures["warnings"] += _giveaway_warnings(source, read)
     without_group = {
         one.name: int(np.count_nonzero(one.codes < 0)) for one in federation.attributes
     }
@@ -310,14 +291,12 @@ def table_figures(
 
 
 _TARGET = "/federation/target"
-Reading = Callable[[Table, Columns], FeatureReading]
-"""Makes the reading of the features of a table's columns."""
 
 
 def _read_table(
-    source: Table, file: SourceFile, asked: LoadRequest, *, folder: Path, reading: Reading
-) -> Federation:
-    """Run `loaded_table` up to the first fault; what memory should not hold goes to `folder`."""
+    source: Table, file: SourceFile, asked: LoadRequest, *, folder: Path, outline: bool
+) -> ReadTable:
+    """Run `read_table` up to the first fault; what memory should not hold goes to `folder`."""
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     check_table_scales(source, columns, classes=asked.classification)
@@ -328,10 +307,9 @@ def _read_table(
             "`cross-entropy`",
         )
     _check_memory(asked, columns, table.rows or 0, more=False)
-    features_read = reading(source, columns)
     used = KeptRows(source, columns)
     parts = used.parts(table, partial(_check_memory, asked, columns))
-    rows = gathered_rows(parts, folder, in_memory=features_read.in_memory)
+    rows = gathered_rows(parts, folder)
     target, classes = _target(rows, source, classification=asked.classification)
     if source.dealt is None:
         clients, dealt = _named_clients(columns, rows, used)
@@ -348,10 +326,16 @@ def _read_table(
             source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
         )
     )
-    features = features_read.features(
-        GatheredRows(rows, used.missing, clients, standardise, folder, asked.progress)
+    features = read_features(
+        rows,
+        columns,
+        clients,
+        scales=source.feature_scales,
+        standardise=standardise,
+        folder=None if outline else folder,
+        progress=asked.progress,
     )
-    return pack(
+    federation = pack(
         Rows(
             clients=clients,
             features=features.values,
@@ -367,10 +351,11 @@ def _read_table(
             row_numbers=rows.row_numbers,
             record_keys=row_keys,
             order=features.order,
-            is_outline=features_read.is_outline,
+            is_outline=outline,
         ),
         where=where,
     )
+    return ReadTable(federation, rows, columns.features, {**used.missing, **features.filled})
 
 
 def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:
@@ -439,9 +424,9 @@ def _target_scale(source: Table) -> float:
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def loaded_table(
-    source: Table, file: SourceFile, asked: LoadRequest, *, reading: Reading = KeptFeatures
-) -> Federation:
+def read_table(
+    source: Table, file: SourceFile, asked: LoadRequest, *, outline: bool = False
+) -> ReadTable:
     """The federation in a table: rows grouped by the client key, or dealt to clients.
 
     Rows are left out for a missing client, target or feature first, then dealt to clients by the
@@ -455,7 +440,7 @@ def loaded_table(
             loading_folder(asked.files.room.scratch_dir) as folder,
             every_fault(source, file, asked, numbers=not asked.classification),
         ):
-            return _read_table(source, file, asked, folder=folder, reading=reading)
+            return _read_table(source, file, asked, folder=folder, outline=outline)
     except OSError as error:
         if error.errno in _FULL:
             raise file.fault(
@@ -474,22 +459,17 @@ class TableKind(FileKind[Table]):
         Raises InvalidInputError.
         """
         with open_source(self._source, files=asked.files) as file:
-            return loaded_table(self._source, file, asked)
+            return read_table(self._source, file, asked).federation
 
     def outline(self, asked: LoadRequest) -> Federation:
         """Load without the cells of features. Raises InvalidInputError."""
         with open_source(self._source, files=asked.files) as file:
-            return loaded_table(self._source, file, asked, reading=CheckedFeatures)
+            return read_table(self._source, file, asked, outline=True).federation
 
     def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:
         """That of the outline of all rows, with its gaps and the columns that give the outcome
         away."""
-        source, made = profiled_source(self._source), list[ProfiledFeatures]()
-
-        def reading(source: Table, columns: Columns) -> ProfiledFeatures:
-            made.append(ProfiledFeatures(source, columns))
-            return made[-1]
-
+        source = profiled_source(self._source)
         with open_source(self._source, files=asked.files) as file:
             check_fingerprint(file.read_fingerprint(asked.progress), fingerprint)
             with every_fault(source, file, asked, numbers=False):
@@ -497,8 +477,8 @@ class TableKind(FileKind[Table]):
                 find_columns(source, table.names, asked.fairness.sensitive)
                 classes = is_classified(source, table, asked.fairness)
             asked = replace(asked, classification=classes)
-            federation = loaded_table(source, file, asked, reading=reading)
-        figures = table_figures(self._source, asked.fairness, federation, made[-1])
+            read = read_table(source, file, asked, outline=True)
+        figures = table_figures(self._source, asked.fairness, read)
         figures["notes"] += [table.note] if table.note else []
         return figures
 

@@ -192,7 +192,11 @@ def with_large_end(content: bytes, **changes: int) -> bytes:
     return content[:end] + record + locator + content[end:]
 
 
-def test_the_end_of_a_file_past_4_gib_is_read_and_says_one_thing(genuine: Path) -> None:
+def test_the_end_of_a_file_past_4_gib_is_read_and_says_one_thing(
+    genuine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if so few members were too many for the small record.
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
     content = genuine.read_bytes()
     large = genuine.with_name("large.zip")
     large.write_bytes(with_large_end(content))
@@ -230,6 +234,17 @@ def test_sizes_of_64_bits_are_those_of_the_member(genuine: Path) -> None:
         file.write_bytes(changed)
         with pytest.raises(NotABundleError, match=r"two things about ledger"), opened_bundle(file):
             pass
+
+
+def test_a_bundle_of_a_version_with_other_words_in_its_readme_is_read(genuine: Path) -> None:
+    with zipfile.ZipFile(genuine) as archive:
+        text = archive.read("README.txt")
+    earlier = text.replace(
+        b"anyone who could change the\n                    other files could change these.",
+        b"whoever could change the other\n                    files could change these.",
+    )
+    assert earlier != text
+    assert judged(rewritten(genuine, "README.txt", earlier), KEY).verdict == "valid"
 
 
 def test_a_bundle_that_was_packed_again_is_the_same_bundle(genuine: Path) -> None:
