@@ -11,7 +11,7 @@ from api.schemas.experiments import ProjectionBody
 from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
-from fedaudit.privacy.unit_key import PATTERN
+from fedaudit.privacy.unit_key import PATTERN, unit_key_words
 from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.disclosure import (
     DisclosureFloor,
@@ -400,7 +400,7 @@ class BudgetBody(BaseModel):
     def of(cls, budget: Budget) -> Self:
         """The body of a budget."""
         uncounted = [
-            UncountedRuns(mechanism=one.mechanism, runs=one.runs, why=_why(budget, one.why))
+            UncountedRuns(mechanism=one.mechanism, runs=one.runs, why=gap_words(budget, one.why))
             for one in budget.uncounted
         ]
         terms = budget.terms
@@ -426,19 +426,25 @@ _OTHER_FIGURE: dict[CostFigure, str] = {
 """Why a cost is not counted as the budget's figure."""
 
 
-def _why(budget: Budget, gap: Gap) -> str:
+def gap_words(budget: Budget, gap: Gap) -> str:
+    """Why the budget does not count a run."""
+    than = "those of the total, which were not recorded: set the total anew"
+    if budget.terms is not None:
+        than = str(budget.terms)
+    clients = budget.unit_key or budget.for_clients
     words: dict[Gap, str] = {
         "unbounded": "nothing bounds what it reveals, without noise that is counted",
         "other-figure": _OTHER_FIGURE[budget.figure],
         "simulated": "its noise was simulated from its seed, so what it published is protected by "
         "nothing, and it is in the simulation book",
         "profile": "profiles of the data were published, exact and without noise",
-        "other-terms": "its leakage is of another radius or clip, and n/nu of different radii "
-        "cannot be added",
+        "other-terms": "n/nu of different radii cannot be added, and its leakage is of another "
+        f"radius or clip than {than}",
         "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
         "other-observer": f"it guarantees nothing against {observer_words(budget.observer or '')}",
-        "other-clients": "its figures are about clients that another key distinguishes, and "
-        "one person's rows may lie with several of these",
+        "other-clients": "its figures are about clients that another key distinguishes than "
+        f"{unit_key_words(clients) if clients else 'these'}, and one person may have rows with "
+        "clients of both",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
         "be composed",
     }

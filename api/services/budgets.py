@@ -1,26 +1,25 @@
 """Budgets on a federation's data: set, shown, and why one refuses an experiment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
 
 from api.http.problems import ProblemError
-from api.schemas.federations import BudgetBody
+from api.schemas.federations import BudgetBody, gap_words
 from api.services.lookups import find_federation
 from api.shared.security import Call
-from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
+from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.count_release import BUDGET_DELTA
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
-from fedaudit.privacy.unit_key import unit_key, unit_key_words
+from fedaudit.privacy.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.stored import CostFigure
 from models.repositories import Budgets
 from models.repositories.budgets.counting import Cost, Refusal, counts_report
 from models.repositories.budgets.reading import with_gaps
-from models.values import Budget, LeakageTerms
+from models.values import Budget, Gap, LeakageTerms
 
 
 def budgets_of(call: Call, federation_id: str) -> list[BudgetBody]:
@@ -43,119 +42,55 @@ _FIGURES: dict[CostFigure, str] = {
     "log_ratio": "a log-ratio by the theorem",
     "epsilon": "an epsilon",
 }
-_MAX_NAMED = 3
+_LIMITS: dict[CostFigure, str] = {
+    "leakage": "privacy.client_budget",
+    "log_ratio": "privacy.client_budget",
+    "epsilon": "privacy.epsilon_budget",
+}
+"""The fields of a spec that bound a figure by ending a run, or a client's part in it."""
 
 
-def _refused(refusal: Refusal, federation_id: str, cost: Cost) -> ProblemError:
-    """A budget that has no room, or that cannot compose the cost with what it counts."""
-    budget, requested, in_all = refusal.budget, refusal.requested, refusal.composed_total
-    if refusal.shortage == "other-clients":
-        return _other_clients(budget, federation_id, cost.unit_key)
-    if requested is not None and in_all is not None:
-        if budget.figure == "epsilon":
-            remedy = "ask for fewer rounds or more noise, set privacy.epsilon_budget"
-            if budget.observer == REPORT:
-                remedy = "ask for a smaller fairness.noise.epsilon"
-            detail = (
-                f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, "
-                f"and composed with all that {_name(budget)} counts it would be {in_all:.6g} of "
-                f"{budget.total:.6g}, with {budget.remaining:.6g} left; {remedy}, or "
-            )
+def uncounted_words(budget: Budget, why: Gap, what: str) -> str:
+    """Why a total does not count `what`."""
+    total = f"{budget.total:.6g} for {_FIGURES[budget.figure]}"
+    against = f" against {observer_words(budget.observer)}" if budget.observer else ""
+    return f"has a total of {total}{against}, which does not count {what}: {gap_words(budget, why)}"
+
+
+def _refused(
+    refusal: Refusal, federation_id: str, *, totals: Sequence[Budget], unit_key: str
+) -> ProblemError:
+    """A budget that has no room for the experiment, or does not count it."""
+    budget, why, in_all = refusal.budget, refusal.shortage, refusal.composed_total
+    if why == "no-room":
+        detail = (
+            f"in the worst case the experiment by itself costs {_FIGURES[budget.figure]} of "
+            f"{refusal.requested:.6g}, and {in_all:.6g} with all that {_name(budget)} counts, of "
+            f"{budget.total:.6g} with {budget.remaining:.6g} left; "
+        )
+        if counts_report(budget.observer):
+            detail += "ask for a smaller fairness.noise.epsilon"
         else:
-            detail = (
-                f"in the worst case the experiment costs {_FIGURES[budget.figure]} of "
-                f"{requested:.6g}, and {_name(budget)} has {budget.remaining:.6g} left; ask for "
-                "fewer rounds or more noise, set privacy.client_budget, or "
-            )
-        detail += _raise(budget)
-        return _problem(budget, federation_id, detail, requested=requested, composed_total=in_all)
-    why = {
-        "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
-        f"adjacency {cost.adjacency}",
-        "other-observer": f"against {observer_words(budget.observer or '')}, whom the "
-        "experiment's guarantee does not cover",
-        "other-unit": "with figures of another unit in it, and the experiment's figures are for "
-        f"a {cost.unit}",
-    }
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total for an epsilon {why.get(refusal.shortage, '')}: the two "
-        f"cannot be composed; use a mechanism that fits, or {_take_back(budget, federation_id)}",
-    )
-
-
-def _other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemError:
-    """A run whose clients are identified by another key than the clients that a budget counts."""
-    counted = unit_key_words(budget.unit_key or budget.for_clients)
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total for {counted}, and the experiment's figures are about "
-        f"{unit_key_words(whose)}: one person's rows may lie with several of these, so the two "
-        f"cannot be composed; tell clients apart in the same way, or set totals whose `unit_key` "
-        f"names them, {whose!r} being the experiment's",
-    )
-
-
-@dataclass(frozen=True)
-class CountedCost:
-    """How the cost of an experiment, or of a training elsewhere, is counted."""
-
-    whose: str
-    counts_epsilon: bool
-    terms: LeakageTerms | None = None
-    """Under which a leakage is counted."""
-    no_theorem: str | None = None
-    """Why a leakage has no sum by the theorem beside it."""
-
-
-def uncountable(totals: Sequence[Budget], cost: CountedCost) -> tuple[Budget, str] | None:
-    """The first total that cannot count the cost, and why; None where all can. Such a total has to
-    refuse it, or a change of mechanism, radius or clip would be the way around it."""
-    counted = "an epsilon" if cost.counts_epsilon else "leakage"
-    for budget in totals:
-        has = f"has a total of {budget.total:.6g} for {_FIGURES[budget.figure]}, and {cost.whose}"
-        if (budget.figure == "epsilon") != cost.counts_epsilon:
-            other = "another figure, which cannot be charged there or added to it"
-            if _refuse_each_other(totals):
-                other += (
-                    "; with totals for an epsilon and for metric privacy the book refuses every "
-                    "run until those of one of the two are taken back"
-                )
-            return budget, f"{has}'s cost is counted as {counted}: {other}"
-        if budget.figure == "log_ratio" and cost.no_theorem is not None:
-            return budget, f"{has} has none: {cost.no_theorem}"
-    # Once a book has a total for some radius and clip, others are refused.
-    known = [one for one in totals if one.figure == "leakage"]
-    if cost.terms is None or not known or any(one.terms == cost.terms for one in known):
-        return None
-    stated = [str(one.terms) for one in known if one.terms is not None][:_MAX_NAMED]
-    under = f"with {', or with '.join(stated)}"
-    if not stated:
-        under = "whose radius and clip were not recorded, which counts no run (set the total anew)"
-    return known[0], (
-        f"has a total for a leakage {under}, and {cost.whose}'s is one with {cost.terms}: n/nu "
-        "holds between uploads within the radius, so leakages of another radius or clip cannot be "
-        "added"
-    )
-
-
-def _refuse_each_other(totals: Sequence[Budget]) -> bool:
-    return len({one.figure == "epsilon" for one in totals}) == 2
-
-
-def _refuse_uncountable(
-    budgets: Budgets, federation_id: str, totals: Sequence[Budget], cost: CountedCost
-) -> None:
-    """Raises ProblemError where a total of the experiment's book cannot count its cost."""
-    if (found := uncountable(totals, cost)) is None:
-        return
-    budget, why = budgets.composed(federation_id, found[0]), found[1]
-    remedy = _take_back(budget, federation_id)
-    if not _refuse_each_other(totals):
-        remedy = f"use a mechanism, radius and clip that fit, or {remedy}"
-    raise _problem(budget, federation_id, f"{_name(budget)} {why}; {remedy}")
+            detail += f"ask for fewer rounds or more noise, set {_LIMITS[budget.figure]}"
+        detail += f", or {_raise(budget)}"
+    else:
+        if counts_report(budget.observer):
+            remedy = "set fairness.noise to noise that fits, or "
+        elif why == "unbounded":
+            remedy = "give privacy.mechanism one whose cost is counted: a run without is in both "
+            remedy += "books, whatever privacy.noise says; or "
+        elif why == "other-clients":
+            remedy = "distinguish clients by the same key, or set totals whose `unit_key` is "
+            remedy += f"{unit_key!r}, or "
+        elif len({one.figure == "epsilon" for one in totals}) > 1:
+            remedy = "with totals for an epsilon and for metric privacy the book refuses every run "
+            remedy += "until those of one of the two are taken back; "
+        else:
+            remedy = "use a mechanism, radius and clip that fit, or "
+        detail = f"{_name(budget)} {uncounted_words(budget, why, 'the experiment')}; {remedy}"
+        detail += _take_back(budget, federation_id)
+    members = {"requested": refusal.requested, "composed_total": in_all}
+    return _problem(budget, federation_id, detail, **members)
 
 
 def _name(budget: Budget) -> str:
@@ -230,39 +165,24 @@ def reserve(
     without a mechanism has no noise that could be of either mode, so it is in both books."""
     budgets.hold(federation_id)
     book, cost_kind = planned.spec.privacy.noise, planned.ledger_context.inputs.cost_kind
-    bounded = [
+    totals = [
         one
         for one in budgets.budgets(federation_id, shown=False)
         if one.total is not None and (cost_kind == "unbounded" or one.book == book)
     ]
-    of_report = [one for one in bounded if counts_report(one.observer)]
-    totals = [one for one in bounded if not counts_report(one.observer)]
-    costs = _report_costs(budgets, federation_id, planned, of_report)
-    _reserve(budgets, federation_id, experiment_id, planned, costs)
-    match cost_kind:
-        case "unbounded":
-            if totals:
-                # Nothing bounds what an update without noise reveals, so no budget can have room
-                # for one.
-                budget = budgets.composed(federation_id, totals[0])
-                raise _problem(
-                    budget,
-                    federation_id,
-                    f"{_name(budget)} has a total, and the experiment is without noise, whatever "
-                    "privacy.noise says, or with none that is counted, so nothing bounds what it "
-                    "reveals, and it is in both books; give "
-                    "privacy.mechanism a mechanism whose cost is counted, or "
-                    f"{_take_back(budget, federation_id)}",
-                )
-            return
-        case "epsilon":
-            counted, costs = _epsilon_costs(planned)
-        case "leakage":
-            counted, costs = _sum_costs(planned)
-        case other:
-            assert_never(other)
-    _refuse_uncountable(budgets, federation_id, totals, counted)
-    _reserve(budgets, federation_id, experiment_id, planned, costs)
+    # Of the people held out of training, whom the report is about, and of those who train.
+    for of_report, costs in ((True, _report_costs(planned)), (False, _training_costs(planned))):
+        mine = [one for one in totals if counts_report(one.observer) == of_report]
+        refusal = None
+        if costs:
+            refusal = budgets.reserve(
+                federation_id, experiment_id=experiment_id, book=book, costs=costs
+            )
+        elif mine:
+            refusal = Refusal(budgets.composed(federation_id, mine[0]), "unbounded")
+        if refusal is not None:
+            whose = costs[0].unit_key if costs else ""
+            raise _refused(refusal, federation_id, totals=mine, unit_key=whose)
 
 
 def refuse_exact_figures(budgets: Budgets, federation_id: str) -> None:
@@ -280,36 +200,10 @@ def refuse_exact_figures(budgets: Budgets, federation_id: str) -> None:
             )
 
 
-def _reserve(
-    budgets: Budgets,
-    federation_id: str,
-    experiment_id: str,
-    planned: ExperimentPlan,
-    costs: Sequence[Cost],
-) -> None:
-    book = planned.spec.privacy.noise
-    refusal = budgets.reserve(federation_id, experiment_id=experiment_id, book=book, costs=costs)
-    if refusal is not None:
-        raise _refused(refusal, federation_id, costs[0])
-
-
-def _report_costs(
-    budgets: Budgets, federation_id: str, planned: ExperimentPlan, totals: Sequence[Budget]
-) -> list[Cost]:
-    """The epsilon of the fairness counts, against the people held out of training. `totals`: the
-    budgets of the experiment's book that have a total against readers of the report."""
+def _report_costs(planned: ExperimentPlan) -> list[Cost]:
+    """The epsilon of the fairness counts; nothing bounds what exact or rounded figures reveal."""
     held_out = planned.ledger_context.held_out
     if held_out is None:
-        if totals:
-            # Exact or rounded figures: nothing bounds what they reveal.
-            budget = budgets.composed(federation_id, totals[0])
-            raise _problem(
-                budget,
-                federation_id,
-                f"{_name(budget)} has a total against {observer_words(budget.observer or '')}, and "
-                "without fairness.noise nothing bounds what the experiment's report reveals of the "
-                f"people held out; set fairness.noise, or {_take_back(budget, federation_id)}",
-            )
         return []
     release = held_out.release
     return [
@@ -328,46 +222,49 @@ def _report_costs(
     ]
 
 
-def _epsilon_costs(planned: ExperimentPlan) -> tuple[CountedCost, list[Cost]]:
-    """The worst case of a run, against each observer."""
-    plan, mechanism = planned.ledger_context.plan, mechanism_of(planned.spec)
-    assert plan is not None, "what counts an epsilon has a plan"
-    unit, costs = mechanism.facts.unit, []
-    for observer in plan.observers:
-        allowed = mechanism.compositions_within_budget(plan, observer)
-        steps = plan.steps if allowed is None else allowed
-        costs.append(
-            Cost(
-                figure="epsilon",
-                observer=observer,
-                adjacency=plan.adjacency,
-                unit=unit,
-                unit_key=unit_key(planned.spec, unit),
-                delta=plan.delta,
-                amount=plan.largest(observer, steps),
-                curve=plan.curve(observer, steps),
-                step=plan.curve(observer, 1),
-                planned=plan.events_within(observer, steps),
-            )
-        )
-    return CountedCost("the experiment", counts_epsilon=True), costs
+def _training_costs(planned: ExperimentPlan) -> list[Cost]:
+    """The worst case of a run: an epsilon against each observer, or leakage under its radius and
+    clip and, where there is one, the theorem's own sum; none where nothing bounds it."""
+    inputs, mechanism = planned.ledger_context.inputs, mechanism_of(planned.spec)
+    plan, unit = planned.ledger_context.plan, mechanism.facts.unit
+    match inputs.cost_kind:
+        case "unbounded":
+            return []
+        case "leakage":
+            return _sum_costs(planned, unit_key(planned.spec, unit))
+        case "epsilon":
+            assert plan is not None, "what counts an epsilon has a plan"
+            whose, costs = unit_key(planned.spec, unit), []
+            for observer in plan.observers:
+                allowed = mechanism.compositions_within_budget(plan, observer)
+                steps = plan.steps if allowed is None else allowed
+                costs.append(
+                    Cost(
+                        figure="epsilon",
+                        observer=observer,
+                        adjacency=plan.adjacency,
+                        unit=unit,
+                        unit_key=whose,
+                        delta=plan.delta,
+                        amount=plan.largest(observer, steps),
+                        curve=plan.curve(observer, steps),
+                        step=plan.curve(observer, 1),
+                        planned=plan.events_within(observer, steps),
+                    )
+                )
+            return costs
+        case other:
+            assert_never(other)
 
 
-def _sum_costs(planned: ExperimentPlan) -> tuple[CountedCost, list[Cost]]:
-    """Leakage under its radius and clip; and, where there is one, the theorem's own sum."""
+def _sum_costs(planned: ExperimentPlan, whose: str) -> list[Cost]:
     inputs, projection = planned.ledger_context.inputs, planned.projection
     leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
-    of_one_release, no_theorem = theorem_sum(inputs, 1), None
     assert leakage is not None, "what counts leakage projects it"
     terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-    whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
     costs = [Cost(figure="leakage", adjacency=terms.key, unit_key=whose, amount=leakage)]
-    if isinstance(of_one_release, str):
-        no_theorem = f"{of_one_release}; give privacy.radius a number and privacy.clip a bound"
-    elif log_ratio is not None:
+    of_one_release = theorem_sum(inputs, 1)
+    if not isinstance(of_one_release, str) and log_ratio is not None:
         step = np.array([of_one_release])
         costs.append(Cost(figure="log_ratio", unit_key=whose, amount=log_ratio, step=step))
-    counted = CountedCost(
-        "the experiment", counts_epsilon=False, terms=terms, no_theorem=no_theorem
-    )
-    return counted, costs
+    return costs

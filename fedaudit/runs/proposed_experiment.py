@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from fedaudit.federations.split import validation_clients
 from fedaudit.networks.shape import network_shape
+from fedaudit.number_text import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import (
     DROWNED,
@@ -519,14 +520,17 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
     if ratio < DROWNED:
         return None
     ratio /= DROWNED
-    stated = f"the noise of all rounds would be {ratio:.2g} times what updates can bear; needed"
+    # Rounded up: beside what was asked for, less would be no advice.
+    times = at_most(ratio, digits=2)
+    stated = f"the noise of all rounds would be {times} times what updates can bear; needed"
     of_what = "clients that train" if by_client else "rows of each client"
     if draft.aim.leakage is not None:
-        more, cost = clients * ratio**2, f"a leakage of about {draft.aim.leakage * ratio:.3g}"
+        more, cost, figure = clients * ratio**2, draft.aim.leakage * ratio, "a leakage"
     else:
-        more, epsilon = _more_units(draft, ratio, clients if by_client else facts.mean_rows)
-        cost = f"an epsilon of about {epsilon:.2g}"
-    return f"{stated} are about {math.ceil(more)} {of_what}, or {cost}"
+        more, cost = _more_units(draft, ratio, clients if by_client else facts.mean_rows)
+        figure = "an epsilon"
+    at_least = f"{figure} of about {at_most(cost, digits=2)}"
+    return f"{stated} are about {math.ceil(more)} {of_what}, or {at_least}"
 
 
 def _undeclared(draft: _Draft) -> str | None:

@@ -290,6 +290,13 @@ def test_a_table_that_cannot_be_proposed_says_where(tmp_path, text, known, point
     assert ("header: false" in fault.message) is text.startswith("1,1")
 
 
+def test_where_no_column_can_be_a_feature_each_has_its_reason(tmp_path: Path) -> None:
+    rows = "".join(f"c{row % 9},{row % 70},{row / 7},{row % 2}\n" for row in range(200))
+    [fault] = refused_by(proposed, tmp_path, f"clinic,age,score,outcome\n{rows}")
+    assert fault.pointer == "/federation/features"
+    assert "score (it may be another outcome" in fault.message
+
+
 _CELLS = st.sampled_from(["", "?", "1", "2.5", "-3", "yes", "no", "a: b", "# c", "{x}", "'", "1e9"])
 _NAMES = st.sampled_from(
     ["id", "SEX", "age", "hospital", "y", "x # 1", "a: b", "no", "null", "é", "-", "[z]", "1"]

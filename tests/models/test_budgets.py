@@ -142,10 +142,12 @@ def test_books_and_figures_are_apart(database: Database) -> None:
     owner = _federation(database, total=1.0)
     with database.write() as session:
         budgets = Budgets(session, owner[0])
-        epsilon = {"figure": "epsilon", "delta": 1e-5, "adjacency": "replace-one"}
-        budgets.set_budget(owner[1], book="release", **epsilon, observer="server", total=2.0)
         mine = {"experiment_id": "e1", "book": "release"}
         assert budgets.reserve(owner[1], **mine, costs=of_leakage(2.0)) is None
+        epsilon = {"figure": "epsilon", "delta": 1e-5, "adjacency": "replace-one"}
+        budgets.set_budget(owner[1], book="release", **epsilon, observer="server", total=2.0)
+        refusal = budgets.reserve(owner[1], **mine, costs=of_leakage(2.0))
+        assert refusal.shortage == "other-figure"
         books = {(one.book, one.figure): one for one in budgets.budgets(owner[1])}
     assert books["simulation", "leakage"].total == 1.0
     assert books["simulation", "leakage"].reserved == 0.0
@@ -160,10 +162,14 @@ def test_leakages_of_different_radii_are_different_budgets(database: Database) -
     with database.write() as session:
         budgets = Budgets(session, owner[0])
         one = {"experiment_id": "e1", "book": "simulation"}
+        refusal = budgets.reserve(owner[1], **one, costs=of_leakage(9.0, fixed))
+        assert refusal.shortage == "other-terms"
+        of_fixed = {"book": "simulation", "figure": "leakage", "terms": fixed}
+        budgets.set_budget(owner[1], **of_fixed, total=10.0)
         assert budgets.reserve(owner[1], **one, costs=of_leakage(9.0, fixed)) is None
         assert budgets.reserve(owner[1], **one, costs=of_leakage(9.0))
         found = {budget.terms: budget for budget in budgets.budgets(owner[1])}
-    assert (found[fixed].total, found[fixed].reserved) == (None, 9.0)
+    assert (found[fixed].total, found[fixed].reserved) == (10.0, 9.0)
     assert (found[TERMS].total, found[TERMS].reserved) == (1.0, 0.0)
 
 

@@ -138,6 +138,10 @@ def test_what_is_too_little_says_what_is_needed_and_that_is_enough() -> None:
     enough = facts(clients=round(1.25 * needed / 0.69), features=60, scale=RANGE)
     assert propose_experiment(enough, ProposalAim(epsilon=0.1, unit="client")).expected_useful
     assert "size of x0" in str(propose_experiment(facts(rows=5), ProposalAim(unit="client")).needs)
+    # Where hardly anything lacks, what is needed is still more than was asked for.
+    close = ProposalAim(epsilon=0.311, unit="client")
+    needs = propose_experiment(facts(clients=30, scale=RANGE), close).needs
+    assert float((needs or "").split()[-1]) > 0.311
 
 
 def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:

@@ -193,7 +193,7 @@ def test_a_budget_against_readers_composes_and_refuses(database: Database) -> No
         )
     exact = noised()
     exact["fairness"] = {**exact["fairness"], "noise": None}
-    with pytest.raises(ProblemError, match=r"without fairness\.noise nothing bounds"):
+    with pytest.raises(ProblemError, match=r"nothing bounds .* set fairness\.noise"):
         submit(database, exact)
 
 

@@ -8,14 +8,14 @@ it: that is checked when a ledger is opened, and again for every reservation, si
 set later.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
-from api.services.budgets import CountedCost, uncountable
+from api.services.budgets import uncounted_words
 from api.shared.resources import Resources
 from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
@@ -28,20 +28,13 @@ from fedaudit.privacy.declared.histories import (
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.stored import CostFigure
 from models.repositories import Budgets
-from models.repositories.budgets.counting import Cost, Shortage, counts_for, counts_report
+from models.repositories.budgets.counting import Cost, Refusal
 from models.repositories.webhooks import announcing_low
 from models.tables.ledger import DeclaredLedger
-from models.values import Budget, LeakageTerms
+from models.values import LeakageTerms
 
 BOOK = "release"
 """A trainer that wants no budget charged names no federation."""
-_SHORTAGES: dict[Shortage, str] = {
-    "no-room": "has no room left",
-    "other-adjacency": "has a total of another adjacency than the ledger's figures",
-    "other-observer": "has a total against an observer whom the ledger's figures do not cover",
-    "other-unit": "counts another unit than the ledger's figures",
-    "other-clients": "counts clients that are identified by another key",
-}
 
 
 def hold_budget(
@@ -52,16 +45,15 @@ def hold_budget(
     if row.federation_id is None:
         return
     with _announcing(resources, session, row, row.federation_id) as budgets:
-        why = why_uncounted(terms, budgets.budgets(row.federation_id))
-        if why is None:
-            short = _hold_nothing(budgets, row.id, row.federation_id, terms)
-            why = None if short is None else _SHORTAGES[short]
-    if why is not None:
+        refusal = budgets.reserve(
+            row.federation_id, experiment_id=row.id, book=BOOK, costs=_no_costs(terms)
+        )
+    if refusal is not None:
         raise ProblemError(
             409,
             "budget-exhausted",
-            f"the {BOOK} book of this federation {why}; state other terms, or have the budget "
-            "changed",
+            f"the {BOOK} book of this federation {_why(refusal)}; state other terms, or have the "
+            "budget changed",
             federation_id=row.federation_id,
         )
 
@@ -85,9 +77,10 @@ def charge_federation(
     if row.federation_id is None:
         return None
     with _announcing(resources, session, row, row.federation_id) as budgets:
-        why = why_uncounted(terms, budgets.budgets(row.federation_id)) if within_totals else None
-        if why is not None:
-            return f"the {BOOK} book of the ledger's federation {why}"
+        if within_totals:
+            refusal = budgets.uncounted(row.federation_id, BOOK, _no_costs(terms))
+            if refusal is not None:
+                return f"the {BOOK} book of the ledger's federation {_why(refusal)}"
         has_room = budgets.rebook(
             row.id,
             held=_by_figure(held, terms),
@@ -105,35 +98,10 @@ def _by_figure(histories: Histories, terms: LedgerTerms) -> dict[CostFigure, Flo
     return {"leakage": np.array(sums[:1]), "log_ratio": np.array(sums[1:])}
 
 
-def why_uncounted(terms: LedgerTerms, budgets: Sequence[Budget]) -> str | None:
-    """Why some total of the federation cannot count the ledger; None where all can."""
-    totals = [
-        one
-        for one in budgets
-        if one.book == BOOK and one.total is not None and not counts_report(one.observer)
-    ]
-    has_theorem = terms.metric is not None and terms.metric.has_theorem
-    cost = CountedCost(
-        "the ledger",
-        counts_epsilon=terms.counts_epsilon,
-        terms=_leakage_terms(terms),
-        no_theorem=None if has_theorem else "that needs a fixed radius and a clip",
-    )
-    if (found := uncountable(totals, cost)) is not None:
-        return found[1]
-    for budget in totals:
-        if budget.figure == "epsilon" and budget.adjacency != terms.adjacency:
-            return _SHORTAGES["other-adjacency"]
-        if budget.figure == "epsilon" and terms.observer not in counts_for(budget):
-            return _SHORTAGES["other-observer"]
-    return None
-
-
-def _leakage_terms(terms: LedgerTerms) -> LeakageTerms | None:
-    """What its leakages are counted under; None of other costs."""
-    if terms.metric is None:
-        return None
-    return LeakageTerms.of(radius=terms.metric.radius, clip=terms.metric.clip)
+def _why(refusal: Refusal) -> str:
+    if refusal.shortage == "no-room":
+        return "has no room left"
+    return uncounted_words(refusal.budget, refusal.shortage, "the ledger")
 
 
 @contextmanager
@@ -146,29 +114,26 @@ def _announcing(
         yield budgets
 
 
-def _hold_nothing(
-    budgets: Budgets, ledger_id: str, federation_id: str, terms: LedgerTerms
-) -> Shortage | None:
-    stated = _leakage_terms(terms)
-    if stated is None:
+def _no_costs(terms: LedgerTerms) -> list[Cost]:
+    """What a ledger of these terms costs before its first round: nothing, of each figure."""
+    if terms.metric is None:
         assert terms.adjacency is not None
         assert terms.delta is not None
         nothing = np.zeros(len(RDP_ORDERS))
-        cost = Cost(
-            figure="epsilon",
-            observer=terms.observer,
-            adjacency=terms.adjacency,
-            unit=terms.unit,
-            delta=terms.delta,
-            amount=0.0,
-            curve=nothing,
-            step=nothing,
-            planned=1,
-        )
-    else:
-        cost = Cost(figure="leakage", adjacency=stated.key, amount=0.0)
-    costs = [cost]
-    if terms.metric is not None and terms.metric.has_theorem:
-        costs.append(Cost(figure="log_ratio", amount=0.0, step=np.zeros(1)))
-    refusal = budgets.reserve(federation_id, experiment_id=ledger_id, book=BOOK, costs=costs)
-    return None if refusal is None else refusal.shortage
+        return [
+            Cost(
+                figure="epsilon",
+                observer=terms.observer,
+                adjacency=terms.adjacency,
+                unit=terms.unit,
+                delta=terms.delta,
+                curve=nothing,
+                step=nothing,
+                planned=1,
+            )
+        ]
+    stated = LeakageTerms.of(radius=terms.metric.radius, clip=terms.metric.clip)
+    costs = [Cost(figure="leakage", adjacency=stated.key)]
+    if terms.metric.has_theorem:
+        costs.append(Cost(figure="log_ratio", step=np.zeros(1)))
+    return costs

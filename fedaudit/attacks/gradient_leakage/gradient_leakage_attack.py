@@ -133,7 +133,8 @@ class SingleImageUpdates:
             )
             upload = theta.clone()
             if protection is not None:
-                protection.protect_in_place(upload, start, source=source, round_=0, client=image)
+                sent = protection.protect_one(start, upload, source=source, round_=0, client=image)
+                upload = sent.uploads[0, 0]
             uploads.append(upload)
         return (start.double() - torch.stack(uploads).double()) / self._step_size
 

@@ -474,11 +474,9 @@ def _put_features(
             scale[name] = guess.scale
         features.append(guess.feature)
     if not features:
-        raise error_at(
-            "/federation/features",
-            "no column can be a feature: all others are sensitive, empty, constant, identifiers, "
-            "dates, texts of many values, or give the target away",
-        )
+        why = ", ".join(f"{name} ({reason})" for name, reason in [*draft.left_out.items()][:5])
+        what = f"no column can be a feature; name some yourself (docs/data.md). Left out: {why}"
+        raise error_at("/federation/features", what)
     draft.federation["features"] = features
     if scale:
         draft.federation["scale"] = scale

@@ -39,11 +39,12 @@ from models.repositories.budgets.counting import (
     budget_key,
     changed_columns,
     check_amount,
-    comparable,
+    compared,
     counts_for,
     counts_report,
     curve_of,
     enlarged,
+    first_uncounted,
     fits,
     unpriced,
 )
@@ -336,7 +337,9 @@ class Budgets(ScopedRepository):
         if mine.figure != "epsilon":
             more = float(held[0]) - mine.amount
             return not self._pool(vars(mine)).without_room(mine.unit_key, more)
-        for budget in self._bounded(mine.federation_id, mine.book):
+        for budget in self._totals(mine.federation_id, mine.book, mine.observer):
+            if budget.figure != "epsilon":
+                continue
             counted = self._counted(mine.federation_id, budget)
             curves, is_counted = [], False
             for one in counted.about(mine.unit or "", mine.unit_key):
@@ -349,11 +352,14 @@ class Budgets(ScopedRepository):
                 return False
         return True
 
-    def _bounded(self, federation_id: str, book: str) -> list[Budget]:
+    def _totals(self, federation_id: str, book: str, observer: str) -> list[Budget]:
+        """The totals of a book about the people whom costs against an observer are about."""
+        of_report = counts_report(observer)
         return [
             one
             for one in self.budgets(federation_id, shown=False)
-            if (one.book, one.figure) == (book, "epsilon") and one.total is not None
+            if (one.book, counts_report(one.observer)) == (book, of_report)
+            and one.total is not None
         ]
 
     def _counted(self, federation_id: str, budget: Budget) -> CountedEpsilons:
@@ -362,7 +368,14 @@ class Budgets(ScopedRepository):
             Counts(ids, budget.book, budget.adjacency, observers, budget.for_clients)
         )
 
+    def uncounted(self, federation_id: str, book: str, costs: Sequence[Cost]) -> Refusal | None:
+        """The refusal by a total of the book that does not count such costs."""
+        found = first_uncounted(self._totals(federation_id, book, costs[0].observer), costs)
+        return None if found is None else Refusal(self.composed(federation_id, found[0]), found[1])
+
     def _refusal(self, federation_id: str, book: str, costs: Sequence[Cost]) -> Refusal | None:
+        if costs and (refusal := self.uncounted(federation_id, book, costs)) is not None:
+            return refusal
         for cost in costs:
             if cost.figure != "epsilon":
                 check_amount("amount", cost.amount)
@@ -372,27 +385,22 @@ class Budgets(ScopedRepository):
                     budget, in_all = short[0], short[0].reserved + short[0].spent + cost.amount
                     return Refusal(*short, requested=cost.amount, composed_total=in_all)
         epsilons = [cost for cost in costs if cost.figure == "epsilon"]
-        of_report = any(counts_report(cost.observer) for cost in epsilons)
-        for budget in self._bounded(federation_id, book) if epsilons else ():
-            if counts_report(budget.observer) == of_report:
-                refusal = self._epsilon_refusal(federation_id, budget, epsilons)
-                if refusal is not None:
-                    return refusal
+        totals = self._totals(federation_id, book, epsilons[0].observer) if epsilons else []
+        # What counts the cost of an epsilon is a total for one.
+        for budget in totals:
+            refusal = self._epsilon_refusal(federation_id, budget, compared(budget, epsilons))
+            if refusal is not None:
+                return refusal
         return None
 
-    def _epsilon_refusal(
-        self, federation_id: str, budget: Budget, costs: Sequence[Cost]
-    ) -> Refusal | None:
-        seen = comparable(budget, costs)
-        if isinstance(seen, str):
-            return Refusal(self.composed(federation_id, budget), seen)
+    def _epsilon_refusal(self, federation_id: str, budget: Budget, seen: Cost) -> Refusal | None:
         if not agree(budget.for_clients, seen.unit_key):
             # It is counted under the total that names its clients, or none's, where there is one.
             if any(
                 (one.delta, one.adjacency, one.observer)
                 == (budget.delta, budget.adjacency, budget.observer)
                 and one.for_clients in ("", seen.unit_key)
-                for one in self._bounded(federation_id, budget.book)
+                for one in self._totals(federation_id, budget.book, seen.observer)
             ):
                 return None
             return Refusal(self.composed(federation_id, budget), "other-clients")

@@ -5,7 +5,7 @@ separate amount. What was charged before keys were recorded has the key '' and c
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, Self, assert_never
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedaudit.stored import CostFigure
 from models.tables.ledger import BUDGET_KEY, Reservation
-from models.values import Budget, BudgetsAcross, LeakageTerms
+from models.values import Budget, BudgetsAcross, Gap, LeakageTerms
 
 Curve = NDArray[np.float64]
 POOL = ("book", "figure", "delta", "adjacency", "observer")
@@ -29,7 +29,7 @@ _ROUNDING = 1.0 + 1e-12
 """A total such as 1.2 must have room for three times 0.4, which as floats add up to more."""
 _SERVER, _FINAL_MODEL = "server", "final_model"
 
-Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit", "other-clients"]
+Shortage = Gap | Literal["no-room"]
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Cost:
     delta: float = 0.0
     unit_key: str = ""
     """How its units are identified; '' counts as the same as any."""
-    amount: float
+    amount: float = 0.0
     """Cost of the experiment by itself; an epsilon is at its own delta."""
     step: Curve | None = None
     unit: str | None = None
@@ -388,15 +388,53 @@ def counts_for(budget: Budget) -> tuple[str, ...]:
     return (budget.observer or "",)
 
 
-def comparable(budget: Budget, costs: Sequence[Cost]) -> Cost | Shortage:
-    """The cost that a budget can compare with what it counts, or why there is none."""
-    fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
-    if not fitting:
-        return "other-adjacency"
+def why_uncounted(budget: Budget, costs: Sequence[Cost]) -> Gap | None:
+    """Why the budget does not count a run of these costs; None where it does."""
+    needed: list[tuple[Gap, Callable[[Cost], bool]]] = [
+        ("unbounded", lambda _: True),
+        ("other-figure", lambda one: one.figure == budget.figure),
+    ]
+    match budget.figure:
+        case "leakage":
+            terms = budget.terms
+            needed.append(("other-terms", lambda one: LeakageTerms.read(one.adjacency) == terms))
+        case "log_ratio":
+            pass
+        case "epsilon":
+            observers = counts_for(budget)
+            needed += [
+                ("other-adjacency", lambda one: one.adjacency == budget.adjacency),
+                ("other-observer", lambda one: one.observer in observers),
+                ("other-unit", lambda one: budget.unit is None or one.unit == budget.unit),
+            ]
+        case _:
+            assert_never(budget.figure)
+    counted = budget.unit_key or budget.for_clients
+    needed.append(("other-clients", lambda one: agree(counted, one.unit_key)))
+    for gap, has in needed:
+        costs = [cost for cost in costs if has(cost)]
+        if not costs:
+            return gap
+    return None
+
+
+def first_uncounted(totals: Sequence[Budget], costs: Sequence[Cost]) -> tuple[Budget, Gap] | None:
+    """The first total that does not count the costs, whoever their clients are, and why; None where
+    all do. Such a total has to refuse them, or a change of mechanism, radius or clip would be the
+    way around it. Of leakages one total of the same radius and clip is enough."""
+    found = [(one, why_uncounted(one, costs)) for one in totals]
+    has_terms = any(one.figure == "leakage" and why != "other-terms" for one, why in found)
+    for budget, why in found:
+        if why not in (None, "other-clients") and not (why == "other-terms" and has_terms):
+            return budget, why
+    return None
+
+
+def compared(budget: Budget, costs: Sequence[Cost]) -> Cost:
+    """Of the costs that an epsilon's budget counts the one that it compares."""
     observers = counts_for(budget)
-    seen = [cost for cost in fitting if cost.observer in observers]
-    if not seen:
-        return "other-observer"
+    alike = [one for one in costs if one.adjacency == budget.adjacency]
+    seen = [one for one in alike if one.observer in observers]
     return min(seen, key=lambda one: observers.index(one.observer))
 
 

@@ -7,34 +7,33 @@ or more. A reader lasts as long as the session, which is one transaction.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, case, func, literal, or_, select
 from sqlalchemy.orm import Session
 
-from fedaudit.stored import CostFigure
 from models.arrays import BINARY_RESULTS
 from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
     HELD,
     POOL,
     RESERVED_COLUMNS,
+    Cost,
     CountedEpsilons,
     Counts,
     ReservedEpsilon,
     Sharing,
     StoredBudget,
-    agree,
     budget_key,
-    counts_for,
     counts_report,
+    why_uncounted,
 )
 from models.tables.experiments import Experiment, PredictionAudit
 from models.tables.federations import Content, Federation
 from models.tables.ledger import BUDGET_KEY, DeclaredLedger, FederationBudget, Reservation
-from models.values import Budget, Gap, LeakageTerms, Uncounted
+from models.values import Budget, Gap, Uncounted
 from models.vocabulary import ENDED
 
 _SESSION_KEY = "fedaudit.budget_reader"
@@ -256,20 +255,7 @@ def _by_federation(
 _RELEASE = "release"
 
 
-@dataclass(frozen=True)
-class _Cost:
-    figure: CostFigure
-    adjacency: str
-    observer: str
-    unit: str | None
-    unit_key: str
-
-    @property
-    def is_of_report(self) -> bool:
-        return counts_report(self.observer)
-
-
-_Runs = dict[tuple[str, str, str], list[_Cost]]
+_Runs = dict[tuple[str, str, str], list[Cost]]
 """The costs of each experiment and ledger that has spent something, or still may, by id, book and
 mechanism; none without noise."""
 
@@ -286,10 +272,10 @@ def with_gaps(
     has no noise of either mode, and every total lists it."""
     runs: _Runs = defaultdict(list)
     for statement in (_experiments(federation_ids), _ledgers(federation_ids)):
-        for id_, book, mechanism, figure, *rest in session.execute(statement):
+        for id_, book, mechanism, *cost in session.execute(statement):
             costs = runs[id_, book, mechanism]
-            if figure is not None:
-                costs.append(_Cost(figure, *rest))
+            if any(cost):
+                costs.append(Cost(**dict(zip(_COST, cost, strict=True))))
     mine = Federation.id.in_(federation_ids)
     profiles = int(session.scalar(select(func.sum(Federation.profiles)).where(mine)) or 0)
     of_data = PredictionAudit.fingerprint.in_(select(Federation.fingerprint).where(mine))
@@ -308,7 +294,7 @@ def _experiments(federation_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:
         Reservation.federation_id == Experiment.federation_id,
     )
     return (
-        select(Experiment.id, Experiment.noise, Experiment.mechanism, *_COST)
+        select(Experiment.id, Experiment.noise, Experiment.mechanism, *_COSTS)
         .outerjoin(Reservation, mine)
         .where(
             Experiment.federation_id.in_(federation_ids),
@@ -331,30 +317,26 @@ def _ledgers(federation_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:
     )
     mechanism = DeclaredLedger.terms["mechanism"].as_string() + literal(", declared")
     return (
-        select(DeclaredLedger.id, literal(_RELEASE), mechanism, *_COST)
+        select(DeclaredLedger.id, literal(_RELEASE), mechanism, *_COSTS)
         .join(Reservation, mine)
         .where(DeclaredLedger.federation_id.in_(federation_ids), DeclaredLedger.rounds > 0)
     )
 
 
-_COST = (
-    Reservation.figure,
-    Reservation.adjacency,
-    Reservation.observer,
-    Reservation.unit,
-    Reservation.unit_key,
-)
+_COST = ("figure", "adjacency", "observer", "unit", "unit_key")
+_COSTS = tuple(_RESERVED[name] for name in _COST)
 
 
 def _uncounted(budget: Budget, runs: _Runs, exact: list[Uncounted]) -> tuple[Uncounted, ...]:
     found: Counter[tuple[str, Gap]] = Counter()
     for (_, book, mechanism), costs in runs.items():
-        mine = [one for one in costs if one.is_of_report == counts_report(budget.observer)]
+        of_report = counts_report(budget.observer)
+        mine = [one for one in costs if counts_report(one.observer) == of_report]
         # Without a mechanism there is no noise in training that could be of either mode.
-        in_both_books = all(cost.is_of_report for cost in costs)
+        in_both_books = all(counts_report(cost.observer) for cost in costs)
         why: Gap | None = None
         if book == budget.book:
-            why = _why(budget, mine)
+            why = why_uncounted(budget, mine)
         elif budget.total is not None and in_both_books and not mine:
             why = "unbounded"
         elif budget.total is not None and budget.book == _RELEASE:
@@ -363,33 +345,3 @@ def _uncounted(budget: Budget, runs: _Runs, exact: list[Uncounted]) -> tuple[Unc
             found[mechanism, why] += 1
     gaps = [Uncounted(mechanism, count, why) for (mechanism, why), count in sorted(found.items())]
     return (*gaps, *exact) if budget.total is not None else tuple(gaps)
-
-
-def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
-    """Why the budget does not count a run of these costs; None where it does."""
-    needed: list[tuple[Gap, Callable[[_Cost], bool]]] = [
-        ("unbounded", lambda _: True),
-        ("other-figure", lambda one: one.figure == budget.figure),
-    ]
-    match budget.figure:
-        case "leakage":
-            terms = budget.terms
-            needed.append(("other-terms", lambda one: LeakageTerms.read(one.adjacency) == terms))
-        case "log_ratio":
-            pass
-        case "epsilon":
-            observers = counts_for(budget)
-            needed += [
-                ("other-adjacency", lambda one: one.adjacency == budget.adjacency),
-                ("other-observer", lambda one: one.observer in observers),
-                ("other-unit", lambda one: one.unit == budget.unit),
-            ]
-        case _:
-            assert_never(budget.figure)
-    counted = budget.unit_key or budget.for_clients
-    needed.append(("other-clients", lambda one: agree(counted, one.unit_key)))
-    for gap, has in needed:
-        costs = [cost for cost in costs if has(cost)]
-        if not costs:
-            return gap
-    return None

@@ -138,7 +138,7 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
 @pytest.mark.parametrize(
     ("value", "named"),
     [
-        (by_coins(), "add-or-remove-one"),
+        (by_coins(), "another adjacency than replace-one"),
         (spec(), "leakage"),
         ({**spec(), "privacy": {"mechanism": "none"}, "gates": []}, "privacy.mechanism"),
     ],

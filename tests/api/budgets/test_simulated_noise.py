@@ -126,10 +126,10 @@ def test_the_attack_no_mechanism_walks_around_no_total(api: Api, book: str, nois
         for _ in range(2):
             problem = api.post("/v1/experiments", json=value, headers=once)
             assert (problem.status_code, problem.json()["book"]) == (409, book), problem.text
-            assert "is without noise, whatever" in problem.json()["detail"]
+            assert "in both books, whatever privacy.noise" in problem.json()["detail"]
         checked = api.post("/v1/experiments?validate_only=true", json=value).json()["budget"]
         assert checked["has_room"] is False
-        assert "is without noise, whatever" in checked["detail"]
+        assert "in both books, whatever privacy.noise" in checked["detail"]
     sweep = {"name": "both", "base": bare, "grid": {"training.rounds": [2, 3]}}
     assert api.post("/v1/sweeps", json=sweep).status_code == 409
     assert api.post("/v1/sweeps?validate_only=true", json=sweep).json()["has_room"] is False
