@@ -59,7 +59,6 @@ def small_cell(
         classes=tuple(str(label) for label in range(classes)),
         attributes=(),
         fingerprint="0" * 64,
-        truth=None,
         notes=(),
     )
     document = {
