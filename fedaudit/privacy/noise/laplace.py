@@ -11,9 +11,7 @@ are independent, so that their densities multiply: between uploads that lie d_l 
 no output gets likelier by more than exp of the sum of epsilon_l * d_l (Galli et al., Lemma 4.1,
 once for each layer). Within every layer's radius that is the sum of n_l / nu, which is n / nu.
 
-SanitizeUpdate is done by a compiled kernel where there is one, with the same bits. One client's
-vector of a million parameters is processed in parts (`release_in_place`), so that a release needs
-little memory beyond the upload itself; its numbers are the same, too.
+SanitizeUpdate is done by a compiled kernel where there is one, with the same bits.
 """
 
 import math
@@ -200,13 +198,13 @@ class Sanitiser:
         a client chose, what it made of it, and noise with epsilon = 1, from `unit_layers`. Returns
         the uploads, float32, and the radii, float64 as of `shown`.
         """
-        update = updated - start
-        lengths = torch.stack([norms(update[..., own]) for own in self.slices], dim=-1)
+        each = [lengths_of_updates(start[..., own], updated[..., own]) for own in self.slices]
+        lengths = torch.stack(each, dim=-1)
         radii, kept = self.radii(lengths), kept_share(whole_norm(lengths), self.clip)
         released = [
             self.release(
                 start[..., own],
-                update[..., own],
+                updated[..., own],
                 unit_noise[..., own],
                 part=part,
                 radius=radii[..., part],
@@ -276,7 +274,7 @@ class Sanitiser:
     def release(
         self,
         start: Tensor,
-        update: Tensor,
+        updated: Tensor,
         unit_noise: Tensor,
         *,
         part: int,
@@ -285,15 +283,21 @@ class Sanitiser:
     ) -> Tensor:
         """The uploads of a part, float32, from its radii and what the clip keeps of whole updates.
 
-        `start`, `update`, `unit_noise` may be pieces of the part; `update`, float32, is what a
-        client added to its start.
+        `start`, `updated`, `unit_noise`: of the part alone.
         """
+        library, scale, spacing = kernels(), radius * self.scales[part], self.spacings[part]
+        if library is not None and updated.device.type == "cpu" and is_single(updated):
+            share, uploads = 1.0 if kept is None else kept.item(), updated.clone()
+            numbers = scale.item(), share, spacing.item()
+            call(library.fedaudit_release, start, unit_noise, updated.numel(), *numbers, uploads)
+            return uploads
+        update = updated - start
         if kept is not None:
             update = update * kept[..., None]
         # The start comes last: next to large parameters an update would be rounded while it is
         # still bare, and could be longer than the clip.
-        noised = (unit_noise * (radius * self.scales[part])[..., None]).add_(update).add_(start)
-        return round_to_grid(noised, self.spacings[part]).float()
+        noised = (unit_noise * scale[..., None]).add_(update).add_(start)
+        return round_to_grid(noised, spacing).float()
 
 
 def kept_share(norm: Tensor, clip: Tensor | None) -> Tensor | None:
@@ -310,6 +314,21 @@ def host_line(column: Tensor) -> Floats:
     return np.ascontiguousarray(column.cpu().numpy().ravel())
 
 
+def is_single(vectors: Tensor) -> bool:
+    """Whether vectors [cells, clients, n] are those of one client alone."""
+    return vectors.shape[:2] == (1, 1)
+
+
+def lengths_of_updates(start: Tensor, updated: Tensor) -> Tensor:
+    """Norms of updates of `start`, both [cells, clients, n]: float64 [cells, clients].
+
+    That of a single client, whose vector may be very long, is summed in parts that fit the cache.
+    """
+    if is_single(updated):
+        return square_root(squared_distances(updated[0], start[0, 0]))[None]
+    return norms(updated - start)
+
+
 def norms(vectors: Tensor) -> Tensor:
     """Euclidean norms along the last axis, in float64."""
     return square_root(sum_of_squares(vectors.double()))
@@ -318,46 +337,3 @@ def norms(vectors: Tensor) -> Tensor:
 def whole_norm(lengths: Tensor) -> Tensor:
     """The norm of a vector [...] from those of its parts [..., parts]."""
     return square_root((lengths * lengths).sum(-1))
-
-
-def release_in_place(
-    sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: Floats
-) -> Tensor:
-    """Turns a client's updated hypothesis, `updated` [n], into its protected upload, in place.
-
-    `start` [n] is the hypothesis that the client chose. Returns the radii of the one release, as
-    `Sanitiser.shown`.
-    """
-    apart = [squared_distances(updated[None, own], start[own]) for own in sanitise.slices]
-    lengths = square_root(torch.stack(apart, dim=-1))[None]
-    radii, kept = sanitise.radii(lengths), kept_share(whole_norm(lengths), sanitise.clip)
-    for part, own in enumerate(sanitise.slices):
-        piece = start[own], updated[own], unit_noise[own]
-        _release(sanitise, *piece, part=part, radius=radii[..., part], kept=kept)
-    return sanitise.shown(radii)[0, 0]
-
-
-def _release(
-    sanitise: Sanitiser,
-    start: Tensor,
-    updated: Tensor,
-    unit_noise: Floats,
-    *,
-    part: int,
-    radius: Tensor,
-    kept: Tensor | None,
-) -> None:
-    """Writes the protected upload of a part into `updated`, piece by piece; `radius` and `kept`
-    [1, 1]."""
-    library = kernels()
-    if library is not None and updated.device.type == "cpu":
-        share, spacing = 1.0 if kept is None else kept.item(), sanitise.spacings[part].item()
-        numbers = (radius * sanitise.scales[part]).item(), share, spacing
-        call(library.fedaudit_release, start, unit_noise, len(updated), *numbers, updated)
-        return
-    for first in range(0, len(updated), _PART):
-        own = slice(first, first + _PART)
-        noise = torch.from_numpy(unit_noise[own]).to(updated.device)
-        origin, update = start[None, None, own], (updated[own] - start[own])[None, None]
-        released = sanitise.release(origin, update, noise, part=part, radius=radius, kept=kept)
-        updated[own] = released[0, 0]

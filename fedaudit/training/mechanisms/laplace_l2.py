@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedaudit.arrays import Floats, Ints
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.noise.laplace import Sanitiser, release_in_place, unit_layers
+from fedaudit.privacy.noise.laplace import Sanitiser, unit_layers
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell
@@ -58,13 +58,6 @@ class LaplaceUploads(ClientProtection):
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, radii = self.sanitise(start, updated, unit)
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))
-
-    def protect_in_place(
-        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
-    ) -> Tensor | float:
-        sizes = self.sanitise.sizes
-        noise = unit_layers(source, sizes=sizes, round_=round_, counters=client)
-        return release_in_place(self.sanitise, start, upload, noise.ravel())
 
     def radii_shape(self, clients: int) -> tuple[int, ...]:
         """See `ClientProtection`: one for each layer."""

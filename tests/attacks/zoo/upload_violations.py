@@ -14,7 +14,6 @@ from fedaudit.privacy.noise import laplace
 from fedaudit.privacy.noise.gaussian import LocalGaussian
 from fedaudit.privacy.noise.laplace import Sanitiser, norms
 from fedaudit.training.base.cohort import Draws
-from fedaudit.training.mechanisms import laplace_l2
 from fedaudit.training.mechanisms.laplace_l2 import LaplaceUploads
 from tests.attacks.zoo.cells import adaptive, fixed, in_turn, layered, local
 from tests.attacks.zoo.violations import violation
@@ -70,12 +69,11 @@ def clip_every_layer(
     _: Any, self: Sanitiser, start: Tensor, updated: Tensor, unit: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Every layer is clipped by itself, and the whole is what is accounted for."""
-    update, released = updated - start, []
-    lengths = torch.stack([norms(update[..., own]) for own in self.slices], dim=-1)
-    radii = self.radii(lengths)
+    lengths = torch.stack([norms((updated - start)[..., own]) for own in self.slices], dim=-1)
+    radii, released = self.radii(lengths), []
     for part, own in enumerate(self.slices):
         kept = laplace.kept_share(lengths[..., part], self.clip)
-        piece = start[..., own], update[..., own], unit[..., own]
+        piece = start[..., own], updated[..., own], unit[..., own]
         released.append(self.release(*piece, part=part, radius=radii[..., part], kept=kept))
     return torch.cat(released, dim=-1), radii
 
@@ -108,7 +106,7 @@ def measure_the_wrong_vector(
 ) -> tuple[Tensor, Tensor]:
     """The adaptive radius is the norm of the parameters, not of the update."""
     radius = self.radii(norms(updated)[..., None])[..., 0]
-    return self.release(start, updated - start, unit, part=0, radius=radius, kept=None), radius
+    return self.release(start, updated, unit, part=0, radius=radius, kept=None), radius
 
 
 @violation(lambda: local(clip=3.0), "noise", "noise added")
@@ -143,12 +141,12 @@ def take_secret_noise_from_the_seed(real: Any, self: Any, draws: Draws, *given: 
     lambda: in_turn(mechanism="laplace-l2", noise_multiplier=2.0, radius=0.4, clip=0.2),
     "noise",
     "noise added",
+    at=(Sanitiser, "release"),
 )
-def skip_the_end_of_a_vector(patch: pytest.MonkeyPatch) -> None:
-    """The last parameter of a vector that is noised part by part gets no noise."""
-    real = laplace_l2.release_in_place
-
-    def release(sanitise: Sanitiser, start: Tensor, updated: Tensor, unit: Numbers) -> Tensor:
-        return real(sanitise, start, updated, np.append(unit[:-1], 0.0))
-
-    patch.setattr(laplace_l2, "release_in_place", release)
+def skip_the_end_of_a_vector(
+    real: Any, self: Any, start: Any, updated: Any, noise: Any, **more: Any
+) -> Any:
+    """The last parameter of a client's upload gets no noise."""
+    noise = noise.clone()
+    noise[..., -1] = 0.0
+    return real(self, start, updated, noise, **more)
