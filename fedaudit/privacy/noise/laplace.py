@@ -212,7 +212,9 @@ class Sanitiser:
             )
             for part, own in enumerate(self.slices)
         ]
-        return torch.cat(released, dim=-1), self.shown(radii)
+        # A whole vector, which can be long, is not copied.
+        uploads = torch.cat(released, dim=-1) if self.per_layer else released[0]
+        return uploads, self.shown(radii)
 
     def compiled(
         self, start: Tensor, updated: Tensor, unit_noise: Floats
