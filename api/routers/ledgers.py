@@ -29,7 +29,7 @@ from api.services.disclosure import floor_of
 from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
 from api.services.lookups import find_federation, found_by, list_page, note, note_export
-from api.services.tables import Form, LedgerTable, export
+from api.services.tables import Form, LedgerTable, export, ledger_table
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, LedgerReader
 from fedaudit.ledger.encoding import genesis
@@ -149,7 +149,7 @@ def export_declared_entries(
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:
     with call.reading() as session:
         found = find_ledger(session, call.caller, ledger_id)
-    return LedgerTable(call.project_id, found.id, found.names, filters)
+    return ledger_table(call.project_id, found.id, found.names, filters)
 
 
 def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> str:
