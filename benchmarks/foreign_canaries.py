@@ -21,7 +21,7 @@ from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, known_noise_e_v
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 from fedaudit.spec.declared_ledgers import CanaryScores
 from fedaudit_client.adapters.canaries import Canaries, PlantedCanaries
-from fedaudit_client.adapters.flower_canaries import CanaryReplies
+from fedaudit_client.adapters.flower import CanaryReplies
 from fedaudit_client.adapters.opacus import attach
 from fedaudit_client.adapters.plain import Ledger
 

@@ -22,7 +22,7 @@ from fedaudit.number_text import interval_text
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, adjacency_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.drawing import Chart
-from fedaudit.reports.charts.report_charts import running_charts
+from fedaudit.reports.charts.report_charts import round_charts
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.report import has_present_form, section_rows
 from fedaudit.reports.sections.part import FigureRow
@@ -291,4 +291,4 @@ def _figures(
 def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:
     delta = None if row.mechanism_inputs is None else row.mechanism_inputs["delta"]
     best = None if report is None else report["utility"]["best_round"]
-    return running_charts(live.series, delta=delta, best=best)
+    return round_charts(live.series, list(live.series.gaps), delta=delta, best=best).every

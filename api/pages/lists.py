@@ -62,19 +62,6 @@ class Shown:
     share: float | None = None
 
 
-@dataclass(frozen=True)
-class ReportRow:
-    """One line. Without a gap, the report's reasons say why."""
-
-    report: ReportBody
-    verdict: str
-    """The first sentence."""
-    guarantee: str
-    guarantee_style: str
-    gap: Shown | None
-    federation: str | None
-
-
 def experiment_row(
     experiment: ExperimentBody, federation: str | None, gap: LargestGap | None = None
 ) -> dict[str, Any]:
@@ -95,8 +82,8 @@ def experiment_row(
     }
 
 
-def report_row(report: ReportBody, federation: str | None) -> ReportRow:
-    """The line of a report."""
+def report_row(report: ReportBody, federation: str | None) -> dict[str, Any]:
+    """The line of a report. Without a gap, the report's reasons say why."""
     gap, guarantee = report.largest_gap, report.guarantee
     if guarantee is None:
         label, style = _UNREADABLE, "none"
@@ -109,8 +96,14 @@ def report_row(report: ReportBody, federation: str | None) -> ReportRow:
     verdict = _SENTENCE_END.split(report.verdict, maxsplit=1)[0] if report.verdict else _UNREADABLE
     if report.answer is not None and report.answer.reasons:
         verdict = report.answer.reasons[0].text
-    shown = None if gap is None else _largest_gap(gap)
-    return ReportRow(report, verdict, label, style, shown, federation)
+    return {
+        "report": report,
+        "verdict": verdict,
+        "guarantee": label,
+        "guarantee_style": style,
+        "gap": None if gap is None else _largest_gap(gap),
+        "federation": federation,
+    }
 
 
 def _reason(status: Status) -> str:

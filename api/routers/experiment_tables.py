@@ -38,15 +38,16 @@ from api.services.lookups import find_experiment, names_of, note_export, refuse_
 from api.services.tables import (
     BEGINNING,
     MEDIA_TYPES,
-    FairnessTable,
     Form,
     LedgerTable,
     Position,
-    RoundTable,
     export,
+    fairness_table,
     group_lines,
+    ledger_table,
     page_reasons,
     read_page,
+    round_table,
 )
 from api.shared.resources import Resources
 from api.shared.security import Call, ExperimentsReader, LedgerReader
@@ -83,7 +84,8 @@ def list_rounds(
         return export_rounds(experiment_id, form, call, parameters)
     start = _start_of("rounds", parameters, _AFTER_ROUND)
     with call.reading() as session:
-        table = RoundTable(call.project_id, find_experiment(session, call.caller, experiment_id).id)
+        found = find_experiment(session, call.caller, experiment_id)
+        table = round_table(call.project_id, found.id)
         page = read_page(table, session, start=start, limit=parameters.limit)
     following = encode_cursor("rounds", page.next)
     return RoundPage.model_validate({"items": page.lines, "next_cursor": following})
@@ -99,7 +101,7 @@ def export_rounds(
     """The figures of every round as a file."""
     with call.reading() as session:
         found = find_experiment(session, call.caller, experiment_id)
-    return export(RoundTable(call.project_id, found.id), call.resources.database, form)
+    return export(round_table(call.project_id, found.id), call.resources.database, form)
 
 
 @router.get("/clients", responses=problems(409))
@@ -165,7 +167,7 @@ def list_fairness(
     start = _start_of("fairness", parameters, _AFTER_ATTRIBUTE)
     with call.reading() as session:
         experiment = find_experiment(session, call.caller, experiment_id)
-        table = FairnessTable(call.project_id, experiment.id, parameters)
+        table = fairness_table(call.project_id, experiment.id, parameters)
         page = read_page(table, session, start=start, limit=parameters.limit)
     groups = None
     if call.caller.may("ledger:read"):
@@ -190,7 +192,7 @@ def export_fairness(
     """The gaps between groups in every round, as a file; never the counts."""
     with call.reading() as session:
         found = find_experiment(session, call.caller, experiment_id)
-    table = FairnessTable(call.project_id, found.id, filters)
+    table = fairness_table(call.project_id, found.id, filters)
     return export(table, call.resources.database, form)
 
 
@@ -223,7 +225,7 @@ def _ledger_table(call: Call, experiment_id: str, filters: LedgerFilters) -> Led
     with call.reading() as session:
         found = find_experiment(session, call.caller, experiment_id)
         names = names_of(session, found)
-    return LedgerTable(call.project_id, found.id, names, filters, salt=found.ledger_salt)
+    return ledger_table(call.project_id, found.id, names, filters, salt=found.ledger_salt)
 
 
 def asked_form(accept: str) -> Form | None:

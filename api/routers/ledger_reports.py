@@ -21,7 +21,7 @@ from api.shared.resources import Resources
 from api.shared.security import Call, LedgerReader, ReportsReader
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, bundle_chunks
-from fedaudit.ledger.declared import changed_beside, declaration_of
+from fedaudit.ledger.declared import changed_rounds
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.reports.checks import Check, check, unchecked, value_at
@@ -147,16 +147,14 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Check:
         parts = DeclaredPartRepository(session, ledger.project_id)
         declared = parts.rounds(ledger.id, upto=ledger.last_round)
         reserved = parts.reservations(ledger.id)
-    secret, wrong = ledger.secret or bytes(32), Places()
-    for one in declared:
-        stated = chained.get(one.round)
-        if stated is not None and stated != declaration_of(one, secret):
-            wrong.add(f"round {one.round}")
-    missing = chained.keys() - {one.round for one in declared}
-    for number in sorted(one for one in missing if one <= ledger.last_round):
-        wrong.add(f"round {number}, which is missing")
-    drawn = Drawn(ledger.drawn_names, ledger.drawn_counts)
-    for changed in changed_beside(declared, reserved, drawn, secret):
+    wrong = Places()
+    for changed in changed_rounds(
+        declared,
+        {number: one for number, one in chained.items() if number <= ledger.last_round},
+        reserved=reserved,
+        drawn=Drawn(ledger.drawn_names, ledger.drawn_counts),
+        secret=ledger.secret or bytes(32),
+    ):
         wrong.add(changed)
     return check(
         "ledger.declarations",

@@ -29,11 +29,12 @@ from api.services.disclosure import floor_of
 from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
 from api.services.lookups import find_federation, found_by, list_page, note, note_export
-from api.services.tables import Form, LedgerTable, export
+from api.services.tables import Form, LedgerTable, export, ledger_table
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, LedgerReader
 from fedaudit.ledger.encoding import genesis
-from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
+from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions
+from fedaudit.reports.declared.declared_sections import declared_privacy
 from fedaudit.reports.declared.ledger_material import gaps_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
@@ -85,7 +86,7 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
         numbers = DeclaredPartRepository(session, row.project_id).numbers(row.id)
     assert state is not None
     gaps, missing = gaps_of(numbers)
-    terms, figures = state.terms, ledger_figures(state.terms, state.histories)
+    terms, figures = state.terms, declared_privacy(state.terms, state.histories)
     reasons = {
         name: why
         for name, why in figures.reasons.items()
@@ -107,7 +108,9 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
         epsilon=epsilon_bodies(
             terms,
             figures.epsilon_max,
-            accountant=figures.accountant or "rdp",
+            accountant=figures.epsilon[0].accountant
+            if figures.epsilon
+            else terms.accountant or "rdp",
             reason=figures.reasons.get("epsilon_max") or figures.reasons.get("accountant"),
         ),
         **{name: getattr(figures, name) for name in _SUMS},
@@ -146,7 +149,7 @@ def export_declared_entries(
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:
     with call.reading() as session:
         found = find_ledger(session, call.caller, ledger_id)
-    return LedgerTable(call.project_id, found.id, found.names, filters)
+    return ledger_table(call.project_id, found.id, found.names, filters)
 
 
 def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> str:

@@ -9,14 +9,15 @@ import csv
 import io
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
 from math import ceil
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, assert_never
+from typing import Any, Generic, Literal, Protocol, TypeVar, assert_never
 
 import numpy as np
 import orjson
+from pydantic import BaseModel
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
@@ -89,26 +90,23 @@ class LinesByRow:
         return islice(chain.from_iterable(self.rows), begin, end)
 
 
-class Table(Protocol[Row]):
+@dataclass(frozen=True, kw_only=True)
+class Table(Generic[Row]):
     """A table of one experiment or declared ledger."""
 
-    what: ClassVar[What]
-    columns: ClassVar[Sequence[str]]
-    """The names of a line's values."""
+    what: What
     owner_id: str
-
-    @property
-    def lines_a_row(self) -> int | None:
-        """How many lines a stored row has; None where the first rows show it."""
-
-    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[Row]:
-        """Stored rows after a key, in the order of their keys."""
-
-    def key(self, row: Row) -> Key:
-        """A row's key."""
-
-    def lines(self, rows: Sequence[Row]) -> Lines:
-        """What callers see of some rows."""
+    body: type[BaseModel]
+    """Its fields are a line's values."""
+    rows: Callable[[Session, Key | None, int], list[Row]]
+    """At most so many stored rows after a key, in the order of their keys."""
+    key: Callable[[Row], Key]
+    lines: Callable[[Sequence[Row]], Lines]
+    """What callers see of some rows."""
+    lines_a_row: int | None = None
+    """How many lines a stored row has; None where the first rows show it."""
+    salt: bytes | None = None
+    """The key of the digests of a ledger's entries."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def read_page(table: Table[Row], session: Session, *, start: Position, limit: in
     known, read = table.lines_a_row, 0
     size = _FIRST_ROWS if known is None else _rows_for(limit + skip, known)
     while read < _MAX_ROWS_A_PAGE:
-        rows = table.rows(session, after=after, limit=size)
+        rows = table.rows(session, after, size)
         found = table.lines(rows)
         # Where the lines of each row begin, and behind the last where they end.
         begins = list(accumulate(map(int, found.counts), initial=0))
@@ -163,7 +161,7 @@ def _read_all(table: Table[Row], database: Database) -> Iterator[Lines]:
     size = _FIRST_ROWS
     while True:
         with database.read() as session:
-            rows = table.rows(session, after=after, limit=size)
+            rows = table.rows(session, after, size)
         if rows:
             block = table.lines(rows)
             yield block
@@ -177,75 +175,61 @@ def _read_all(table: Table[Row], database: Database) -> Iterator[Lines]:
 _NOT_RECORDED = "the round was stored by a version that did not record it"
 
 
-class RoundTable:
+def round_table(project_id: str, experiment_id: str) -> Table[RoundRow]:
     """The rounds of one experiment: one line each."""
 
-    what: ClassVar[What] = "rounds"
-    columns: ClassVar[Sequence[str]] = tuple(RoundBody.model_fields)
-    lines_a_row: int | None = 1
+    def rows(session: Session, after: Key | None, limit: int) -> list[RoundRow]:
+        round_ = 0 if after is None else after[0]
+        return RoundRepository(session, project_id).after(experiment_id, round_, limit)
 
-    def __init__(self, project_id: str, experiment_id: str) -> None:
-        self._project_id = project_id
-        self.owner_id = experiment_id
-
-    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[RoundRow]:
-        """Rounds after a key (round,)."""
-        rounds = RoundRepository(session, self._project_id)
-        return rounds.after(self.owner_id, 0 if after is None else after[0], limit)
-
-    def key(self, row: RoundRow) -> Key:
-        return (row.round,)
-
-    def lines(self, rows: Sequence[RoundRow]) -> LinesByRow:
-        return LinesByRow([[self._line(row)] for row in rows])
-
-    def _line(self, row: RoundRow) -> Line:
-        line = {name: getattr(row, name) for name in self.columns}
-        found = dict(row.reasons)
-        found.pop("plane", None)  # a figure of earlier versions
-        if row.leakage_by_cluster is None:
-            found.setdefault("leakage_by_cluster", _NOT_RECORDED)
-        return {**line, "reasons": found}
+    return Table(
+        what="rounds",
+        owner_id=experiment_id,
+        body=RoundBody,
+        rows=rows,
+        key=lambda row: (row.round,),
+        lines=lambda rows: LinesByRow([[_round_line(row)] for row in rows]),
+        lines_a_row=1,
+    )
 
 
-class FairnessTable:
+def _round_line(row: RoundRow) -> Line:
+    found = dict(row.reasons)
+    found.pop("plane", None)  # a figure of earlier versions
+    if row.leakage_by_cluster is None:
+        found.setdefault("leakage_by_cluster", _NOT_RECORDED)
+    return {name: getattr(row, name) for name in RoundBody.model_fields} | {"reasons": found}
+
+
+def fairness_table(
+    project_id: str, experiment_id: str, filters: FairnessFilters
+) -> Table[FairnessRow]:
     """The fairness figures of one experiment: a line for each metric."""
 
-    what: ClassVar[What] = "fairness"
-    columns: ClassVar[Sequence[str]] = tuple(FairnessLine.model_fields)
-    lines_a_row: int | None = None
-
-    def __init__(self, project_id: str, experiment_id: str, filters: FairnessFilters) -> None:
-        self._project_id = project_id
-        self.owner_id = experiment_id
-        self._attribute = filters.attribute
-
-    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[FairnessRow]:
-        """Rows after a key (round, attribute)."""
-        round_, attribute = (0, None) if after is None else after
-        return FairnessRepository(session, self._project_id).after(
-            self.owner_id, round_, limit, attribute=self._attribute, after_attribute=attribute
+    def rows(session: Session, after: Key | None, limit: int) -> list[FairnessRow]:
+        round_, attribute = after or (0, None)
+        return FairnessRepository(session, project_id).after(
+            experiment_id, round_, limit, attribute=filters.attribute, after_attribute=attribute
         )
 
-    def key(self, row: FairnessRow) -> Key:
-        return (row.round, row.attribute)
+    return Table(
+        what="fairness",
+        owner_id=experiment_id,
+        body=FairnessLine,
+        rows=rows,
+        key=lambda row: (row.round, row.attribute),
+        lines=lambda rows: LinesByRow([_gap_lines(row) for row in rows]),
+    )
 
-    def lines(self, rows: Sequence[FairnessRow]) -> LinesByRow:
-        return LinesByRow([self._lines(row) for row in rows])
 
-    def _lines(self, row: FairnessRow) -> list[Line]:
-        return [
-            {
-                "round": row.round,
-                "attribute": row.attribute,
-                "metric": figure["metric"],
-                "value": figure["value"],
-                "reason": figure["reason"],
-                "interval": None,
-                "interval_reason": "intervals are computed once, for the report",
-            }
-            for figure in row.figures
-        ]
+def _gap_lines(row: FairnessRow) -> list[Line]:
+    why = "intervals are computed once, for the report"
+    common = {"interval": None, "interval_reason": why}
+    place = {"round": row.round, "attribute": row.attribute}
+    return [
+        {**place, **{name: figure[name] for name in ("metric", "value", "reason")}, **common}
+        for figure in row.figures
+    ]
 
 
 def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
@@ -275,54 +259,41 @@ def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> li
     return lines
 
 
-class LedgerTable:
+LedgerTable = Table[LedgerRow]
+
+
+def ledger_table(
+    project_id: str,
+    owner_id: str,
+    names: Sequence[str],
+    filters: LedgerFilters,
+    *,
+    salt: bytes | None = None,
+) -> LedgerTable:
     """The packed ledger of one experiment or declared ledger, or the part that the filters select,
-    one line per subject: the figures of the view `privacy_ledger`."""
+    one line per subject: the figures of the view `privacy_ledger`. `names`: the subjects' keys by
+    index."""
+    client, rounds = filters.client, (filters.round_from, filters.round_to)
+    subject = names.index(client) if client is not None and client in names else None
 
-    what: ClassVar[What] = "privacy-ledger"
-    columns: ClassVar[Sequence[str]] = tuple(LedgerLine.model_fields)
+    def rows(session: Session, after: Key | None, limit: int) -> list[LedgerRow]:
+        stored = LedgerRepository(session, project_id)
+        if client is None:
+            return stored.rows_after(owner_id, *rounds, after=after, limit=limit)
+        if subject is None:
+            return []  # there is no such subject
+        return stored.history(owner_id, subject, *rounds, after=after, limit=limit)
 
-    def __init__(
-        self,
-        project_id: str,
-        owner_id: str,
-        names: Sequence[str],
-        filters: LedgerFilters,
-        *,
-        salt: bytes | None = None,
-    ) -> None:
-        """`names`: the subjects' keys by index. `salt`: the key of their digests."""
-        self.salt = salt
-        self._project_id = project_id
-        self.owner_id = owner_id
-        self._names = names
-        self._filters = filters
-        self._client: int | None = None
-        if filters.client is not None:
-            # -1 where there is no such subject.
-            self._client = names.index(filters.client) if filters.client in names else -1
-
-    @property
-    def lines_a_row(self) -> int | None:
-        """1 for a single client, else None: as many as there are."""
-        return None if self._client is None else 1
-
-    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[LedgerRow]:
-        """Packed rows after a key (round, release, subject kind, observer)."""
-        if self._client == -1:
-            return []
-        stored = LedgerRepository(session, self._project_id)
-        rounds = (self._filters.round_from, self._filters.round_to)
-        if self._client is not None:
-            return stored.history(self.owner_id, self._client, *rounds, after=after, limit=limit)
-        return stored.rows_after(self.owner_id, *rounds, after=after, limit=limit)
-
-    def key(self, row: LedgerRow) -> Key:
-        return row.key
-
-    def lines(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
-        """A line for each subject, column by column."""
-        return ledger_columns(columns_of_rows(rows), self._names, subject=self._client)
+    return Table(
+        what="privacy-ledger",
+        owner_id=owner_id,
+        body=LedgerLine,
+        rows=rows,
+        key=lambda row: row.key,
+        lines=lambda rows: ledger_columns(columns_of_rows(rows), names, subject=subject),
+        lines_a_row=None if client is None else 1,
+        salt=salt,
+    )
 
 
 def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]:
@@ -350,7 +321,7 @@ def export(table: Table[Row], database: Database, form: Form) -> Response:
     blocks = _read_all(table, database)
     match form:
         case "csv":
-            encoded = _csv((block.lines() for block in blocks), table.columns)
+            encoded = _csv((block.lines() for block in blocks), tuple(table.body.model_fields))
         case "ndjson":
             encoded = _ndjson(block.lines() for block in blocks)
         case "parquet":

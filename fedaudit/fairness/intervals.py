@@ -179,9 +179,15 @@ def _shown_counts(
 
 
 def score_intervals(
-    scores: GroupScores, disclosure: Disclosure, *, root_mean: bool, level: float
+    scores: GroupScores,
+    disclosure: Disclosure,
+    *,
+    root_mean: bool,
+    level: float,
+    published: tuple[Ints, Ints] | None = None,
 ) -> dict[str, Interval]:
-    """The interval of each of SCORE_METRICS, as `rate_intervals`."""
+    """The interval of each of SCORE_METRICS, as `rate_intervals`. `published`: right and scored
+    rows [groups] that accuracies are computed from, where these are not the clients' sums."""
     disclosure.check(scores.rows.sum(axis=0))
     pairs = compared_pairs(disclosure.shown, disclosure.reference)
     own = np.stack([scores.loss, scores.rows], axis=-1)[:, disclosure.shown]
@@ -189,33 +195,20 @@ def score_intervals(
     if root_mean:
         value, low, high = map(np.sqrt, limits[:3])
         limits = Limits(value, low, high, limits.correlations)
+    accuracy = Interval(None, None, _UNDEFINED)
+    if scores.correct is not None:
+        clustered = Clustered(np.stack([scores.correct, scores.rows], axis=-1)[:, disclosure.shown])
+        totals = clustered.totals
+        if published is not None:
+            totals = np.stack(published, axis=-1)[disclosure.shown].astype(np.float64)
+        share = _share_of_each(pairs, level, 1)
+        rights = share_limits(clustered, totals, _FIRST, _SECOND, share=share)
+        accuracy = gap_interval([rights], pairs, "difference")
     return {
-        "accuracy_difference": accuracy_interval(scores, disclosure, level=level),
+        "accuracy_difference": accuracy,
         "loss_difference": gap_interval([limits], pairs, "difference", otherwise=NOT_ESTIMABLE),
         "loss_ratio": gap_interval([limits], pairs, "ratio", otherwise=NOT_ESTIMABLE),
     }
-
-
-def accuracy_interval(
-    scores: GroupScores,
-    disclosure: Disclosure,
-    *,
-    level: float,
-    published: tuple[Ints, Ints] | None = None,
-) -> Interval:
-    """The interval of the accuracy difference. `published`: right and scored rows [groups] that
-    accuracies are computed from, where these are not the clients' sums."""
-    if scores.correct is None:
-        return Interval(None, None, _UNDEFINED)
-    pairs = compared_pairs(disclosure.shown, disclosure.reference)
-    own = np.stack([scores.correct, scores.rows], axis=-1)[:, disclosure.shown]
-    clustered = Clustered(own)
-    totals = clustered.totals
-    if published is not None:
-        totals = np.stack(published, axis=-1)[disclosure.shown].astype(np.float64)
-    share = _share_of_each(pairs, level, 1)
-    limits = share_limits(clustered, totals, _FIRST, _SECOND, share=share)
-    return gap_interval([limits], pairs, "difference")
 
 
 def _rate_limits(

@@ -224,12 +224,27 @@ def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
     ).hex()
 
 
-def changed_beside(
-    rounds: Sequence[Declared], reserved: Sequence[Reserved], drawn: Drawn, secret: bytes
+def changed_rounds(
+    rounds: Sequence[Declared],
+    chained: Mapping[int, bytes | None],
+    *,
+    reserved: Sequence[Reserved],
+    drawn: Drawn,
+    secret: bytes,
 ) -> Iterator[str]:
-    """Words for what is stored beside the declarations of all rounds, in order, and differs from
-    their hashes: the reservations, and who was drawn, by the newest round that drew anyone.
-    Reservations after the last round are in no chain yet. Raises ValueError as above."""
+    """Words for what is stored of all rounds, in order, and is not what the chain holds: the rounds
+    themselves, the reservations, and who was drawn, by the newest round that drew anyone.
+
+    `chained`: the declaration of each round that has entries, None if it has none. Reservations
+    after the last round are in no chain yet. Raises ValueError as above.
+    """
+    for one in rounds:
+        if one.round not in chained:
+            yield f"round {one.round}, which has no entries"
+        elif chained[one.round] not in (None, declaration_of(one, secret)):
+            yield f"round {one.round}"
+    for number in sorted(chained.keys() - {one.round for one in rounds}):
+        yield f"round {number}, which is missing"
     before, place = 0, 0
     for one in rounds:
         mine = []
@@ -255,38 +270,28 @@ def _keyed(secret: bytes, value: Mapping[str, Any]) -> bytes:
 _STATE = b"fedaudit-declared-state-1\x00"
 
 
-class RoundsSoFar:
-    """Takes a ledger's rounds and its entries' digests, in their order."""
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-        self._declarations = hashlib.sha256()
-        self._ledger = LedgerHash()
-
-    def add_round(self, one: Declared) -> bytes:
-        """The next round; returns its declaration."""
-        found = declaration_of(one, self._secret)
-        self._declarations.update(found)
-        return found
-
-    def add_entry(self, entry: KeyedDigest) -> None:
-        """The key and the digest of the next entry."""
-        self._ledger.add(entry)
-
-    def state_hash(self, tallies: Iterable[Tally]) -> str:
-        """Hash of the rounds so far, their entries and these tallies, in hexadecimal."""
-        hashed = hashlib.sha256()
-        for one in tallies:
-            charged = json.dumps(one.charge.as_dict(), sort_keys=True).encode("ascii")
-            counts = significant(one).astype("<i8").tobytes()
-            hashed.update(struct.pack("<QQQ", len(charged), one.rounds, len(counts)))
-            hashed.update(charged + counts)
-        parts = (
-            self._declarations.digest(),
-            bytes.fromhex(self._ledger.hexdigest()),
-            hashed.digest(),
-        )
-        return hmac.digest(self._secret, _STATE + b"".join(parts), hashlib.sha256).hex()
+def state_hash(
+    declarations: Iterable[bytes],
+    entries: Iterable[KeyedDigest],
+    tallies: Iterable[Tally],
+    secret: bytes,
+) -> str:
+    """Hash of some rounds, of their entries' keys and digests in order, and of what they charged,
+    in hexadecimal."""
+    ledger, hashed = LedgerHash(), hashlib.sha256()
+    for entry in entries:
+        ledger.add(entry)
+    for one in tallies:
+        charged = json.dumps(one.charge.as_dict(), sort_keys=True).encode("ascii")
+        counts = significant(one).astype("<i8").tobytes()
+        hashed.update(struct.pack("<QQQ", len(charged), one.rounds, len(counts)))
+        hashed.update(charged + counts)
+    parts = (
+        hashlib.sha256(b"".join(declarations)).digest(),
+        bytes.fromhex(ledger.hexdigest()),
+        hashed.digest(),
+    )
+    return hmac.digest(secret, _STATE + b"".join(parts), hashlib.sha256).hex()
 
 
 def significant(tally: Tally) -> Counts:

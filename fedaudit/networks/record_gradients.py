@@ -56,13 +56,7 @@ from torch import Tensor
 from fedaudit.arrays import Floats, Ints
 from fedaudit.native.library import kernels, line
 from fedaudit.native.tensors import call
-from fedaudit.networks.shape import (
-    ConvolutionalShape,
-    DenseShape,
-    Layer,
-    LayeredShape,
-    NetworkShape,
-)
+from fedaudit.networks.shape import DenseShape, Layer, LayeredShape, NetworkShape
 from fedaudit.networks.stacked_network import Loss, record_loss
 from fedaudit.reproducible import fixed_order_sum, sum_along
 
@@ -504,7 +498,7 @@ def clipped_gradients(shape: NetworkShape, loss: Loss) -> ClippedGradients:
             "clipped; use mse or cross-entropy"
         )
     match shape:
-        case ConvolutionalShape() | LayeredShape():
+        case LayeredShape():
             return AnyNetworkClippedGradients(partial(record_loss, shape, loss), n=shape.n)
         case DenseShape():
             if max(layer.inputs * layer.outputs for layer in shape.layers) <= _MAX_SMALL_WEIGHTS:

@@ -25,8 +25,19 @@ from fedaudit.spec.models import (
     values_between,
 )
 
-_CNN_CHANNELS, _CNN_UNITS = (32, 64), 128
-"""Output channels of the convolutions of `cnn-femnist`, and its hidden units."""
+_CNN_UNITS = 128
+_CNN_LAYERS: tuple[LayerSpec, ...] = (
+    named.Convolution(kind="convolution", filters=32, size=3),
+    named.Activation(kind="relu"),
+    named.Convolution(kind="convolution", filters=64, size=3),
+    # The pool before its ReLU: the maximum is the same, and leaves a quarter for ReLU.
+    named.Pooling(kind="max-pooling", size=2),
+    named.Activation(kind="relu"),
+    named.Flatten(kind="flatten"),
+    named.Dense(kind="dense", units=_CNN_UNITS),
+    named.Activation(kind="relu"),
+)
+"""The layers of `cnn-femnist` before its outputs."""
 
 
 # -- operations -----------------------------------------------------------------------------------
@@ -137,7 +148,7 @@ class _Shape(ABC):
     @property
     @abstractmethod
     def activations(self) -> int:
-        """Numbers that the layers give for one row."""
+        """Numbers that layers and pools give for one row."""
 
     @cached_property
     def layers(self) -> tuple[Layer | Convolution, ...]:
@@ -185,51 +196,6 @@ class DenseShape(_Shape):
 
 
 @dataclass(frozen=True)
-class ConvolutionalShape(_Shape):
-    """Convolutions with ReLU, one max pool of 2 by 2, then dense layers with ReLU between them.
-
-    Between the pool and the dense layers, channels are outermost.
-    """
-
-    image: tuple[int, int, int]
-    """Height, width, channels."""
-    channels: tuple[int, ...]
-    """Outputs of each convolution."""
-    kernel: int
-    units: tuple[int, ...]
-    """Hidden units, outputs."""
-
-    @cached_property
-    def operations(self) -> tuple[Operation, ...]:
-        layout = _Layout()
-        found: list[Operation] = []
-        for inputs, outputs in pairwise((self.image[2], *self.channels)):
-            found += [layout.convolution(inputs, outputs, self.kernel), "relu"]
-        # The pool before the last ReLU: the maximum is the same, and leaves a quarter for ReLU.
-        found[-1:] = [Pool("max-pooling", 2), "relu", Flattening()]
-        for pair in pairwise((self._pooled, *self.units)):
-            found += [layout.dense(*pair), "relu"]
-        return tuple(found[:-1])
-
-    @property
-    def activations(self) -> int:
-        maps = [
-            self._side(0, depth) * self._side(1, depth) * channels
-            for depth, channels in enumerate(self.channels, start=1)
-        ]
-        return sum(maps) + self._pooled + sum(self.units)
-
-    @property
-    def _pooled(self) -> int:
-        depth = len(self.channels)
-        return (self._side(0, depth) // 2) * (self._side(1, depth) // 2) * self.channels[-1]
-
-    def _side(self, axis: int, depth: int) -> int:
-        """What is left of a side after so many convolutions."""
-        return self.image[axis] - depth * (self.kernel - 1)
-
-
-@dataclass(frozen=True)
 class LayeredShape(_Shape):
     """A network of named layers, and behind them a dense layer with the outputs."""
 
@@ -258,7 +224,9 @@ class LayeredShape(_Shape):
 
     @property
     def activations(self) -> int:
-        return sum(values.numbers for values in self._values) + self.outputs
+        pairs = zip(self.named, self._values[1:], strict=True)
+        counted = (named.Dense, named.Convolution, named.Pooling)
+        return sum(one.numbers for layer, one in pairs if isinstance(layer, counted)) + self.outputs
 
     @property
     def _values(self) -> list[Values]:
@@ -289,7 +257,7 @@ def _operation(layer: LayerSpec, given: Values, layout: _Layout) -> Operation:
             assert_never(layer)
 
 
-NetworkShape = DenseShape | ConvolutionalShape | LayeredShape
+NetworkShape = DenseShape | LayeredShape
 
 
 # -- shapes of models -----------------------------------------------------------------------------
@@ -310,8 +278,7 @@ def network_shape(model: ModelSpec, *, features: int, classes: int) -> NetworkSh
             )
     match model:
         case CnnFemnist():
-            units = (_CNN_UNITS, outputs)
-            return ConvolutionalShape(FEMNIST_IMAGE, channels=_CNN_CHANNELS, kernel=3, units=units)
+            return LayeredShape(Maps(*FEMNIST_IMAGE), _CNN_LAYERS, outputs)
         case Mlp():
             return DenseShape((features, *model.hidden, outputs), intercept=model.intercept)
         case Linear() | Logistic():

@@ -320,17 +320,9 @@ def record_loss(
 
     In plain torch operations, so that `torch.func` can take its gradient record by record.
     """
-    if isinstance(shape, LayeredShape):
-        return loss.values(
-            layered_outputs(shape, parameters_at(shape, theta), features[None])[0], target
-        )
-    # Dense layers take a vector here, which libraries round otherwise than a batch of one row.
-    values, own = first_values(shape, features[None]), iter(parameters_at(shape, theta))
-    for operation in shape.operations:
-        has_own = isinstance(operation, Layer | Convolution)
-        values = values.flatten() if isinstance(operation, Layer) else values
-        values = operation_outputs(operation, values, next(own) if has_own else None)
-    return loss.values(values, target)
+    return loss.values(
+        layered_outputs(shape, parameters_at(shape, theta), features[None])[0], target
+    )
 
 
 class SmallDenseNetwork:
@@ -417,7 +409,7 @@ class BatchedNetwork:
     """How many rows of each client to compute at once, for temporaries to stay small; None for all
     of them."""
 
-    def __init__(self, shape: DenseShape | LayeredShape) -> None:
+    def __init__(self, shape: NetworkShape) -> None:
         self.shape = shape
         self.n = shape.n
 
@@ -511,7 +503,7 @@ MAX_SMALL_WIDTH = 16
 MAX_SMALL_ROWS = 64
 
 
-def choose_network(shape: DenseShape | LayeredShape, *, rows: int) -> Network:
+def choose_network(shape: NetworkShape, *, rows: int) -> Network:
     """The network for clients of at most `rows` rows.
 
     The choice depends on the shape alone, never on the stack, so that a run's numbers do not.

@@ -341,16 +341,16 @@ class ClientByClient(Engine):
             theta, [clients[one] for one in sending], [picked[one] for one in sending], round_
         )
         for place, updated in zip(sending, learned, strict=True):
-            upload, client = uploads[0, place], clients[place]
-            upload.copy_(updated)
-            radii[0, place] = protection.protect_in_place(
-                upload,
+            sent = protection.protect_one(
                 theta[0, picked[place]],
+                updated,
                 source=self._draws.source(),
                 round_=round_,
-                client=client,
+                client=clients[place],
             )
-            present[0, place] = torch.isfinite(upload.sum()) or torch.isfinite(upload).all()
+            uploads[0, place], present[0, place] = sent.uploads[0, 0], sent.finite[0, 0]
+            if sent.radii is not None:
+                radii[0, place] = sent.radii[0, 0]
         # Nothing is sent by the others.
         uploads[(~present).nonzero(as_tuple=True)] = 0
         chosen = torch.from_numpy(np.array(picked, dtype=np.int64)).to(self._device)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.ledger.columns import entry_of
-from fedaudit.ledger.declared import ChargedEntries, Replay, RoundsSoFar, declared_entries
+from fedaudit.ledger.declared import ChargedEntries, Replay, declared_entries, state_hash
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.rows import row_of
 from fedaudit.privacy.declared.histories import Histories, charge_of, steps_of
@@ -105,7 +105,7 @@ def test_entries_say_what_every_round_charged(rounds, data):
 
 
 def _state(histories: Histories) -> str:
-    return RoundsSoFar(_SECRET).state_hash(histories.tallies.values())
+    return state_hash((), (), histories.tallies.values(), _SECRET)
 
 
 def test_an_entry_of_other_terms_is_refused() -> None:

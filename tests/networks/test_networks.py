@@ -15,10 +15,7 @@ from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.parameter_files import named_tensors
 from fedaudit.networks.record_gradients import RecordBatch, clipped_gradients
 from fedaudit.networks.shape import (
-    Convolution,
-    ConvolutionalShape,
     DenseShape,
-    Layer,
     LayeredShape,
     NetworkShape,
     are_layers_of,
@@ -191,6 +188,14 @@ def a_shape(given: Values, *layers: dict[str, Any]) -> LayeredShape:
     return LayeredShape(given, tuple(LAYERS.validate_python(list(layers))), 3)
 
 
+def images_shape(given: Maps, *, filters: tuple[int, int]) -> LayeredShape:
+    """Layers in the order of `cnn-femnist`."""
+    first, second = ({"kind": "convolution", "filters": one, "size": 3} for one in filters)
+    relu, pool = {"kind": "relu"}, {"kind": "max-pooling", "size": 2}
+    dense = {"kind": "dense", "units": 5}
+    return a_shape(given, first, relu, second, pool, relu, {"kind": "flatten"}, dense, relu)
+
+
 def module_of(shape: LayeredShape) -> nn.Sequential:
     """The same network in torch's own words, layer by layer."""
     built: list[nn.Module] = []
@@ -339,7 +344,7 @@ def test_cross_entropy_needs_classes() -> None:
 
 CPU = torch.device("cpu")
 CNN = CnnFemnist(kind="cnn-femnist")
-SMALL = ConvolutionalShape(image=(9, 8, 2), channels=(3, 4), kernel=3, units=(5, 3))
+SMALL = images_shape(Maps(9, 8, 2), filters=(3, 4))
 DEEP = DenseShape((6, 64, 32, 16, 3), intercept=True)
 BARE = DenseShape((6, 4, 3), intercept=False)
 
@@ -387,21 +392,17 @@ def test_only_images_of_its_size_make_a_network() -> None:
 
 def client_module_of(shape: NetworkShape) -> nn.Module:
     """The same network as a torch module."""
+    if isinstance(shape, LayeredShape):
+        return module_of(shape)
     layers: list[nn.Module] = []
-    dense = shape.layers
-    if isinstance(shape, ConvolutionalShape):
-        for layer in (one for one in shape.layers if isinstance(one, Convolution)):
-            layers += [nn.Conv2d(layer.inputs, layer.outputs, layer.size), nn.ReLU()]
-        layers += [nn.MaxPool2d(2), nn.Flatten()]
-        dense = [one for one in shape.layers if isinstance(one, Layer)]
-    for layer in dense:
+    for layer in shape.layers:
         layers += [nn.Linear(layer.inputs, layer.outputs, bias=layer.bias is not None), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 
 def images(shape: NetworkShape, rows: Tensor) -> Tensor:
     """Rows as the module takes them: channels in front of height and width."""
-    if isinstance(shape, ConvolutionalShape):
+    if shape.image is not None:
         return rows.unflatten(1, shape.image).movedim(-1, 1)
     return rows
 
@@ -414,7 +415,7 @@ SHAPES: dict[str, NetworkShape] = {"images": SMALL, "deep": DEEP, "no intercept"
 def test_outputs_and_gradients_are_those_of_a_torch_module(shape: NetworkShape, kind: str) -> None:
     torch.manual_seed(1)
     module = client_module_of(shape)
-    inputs = 144 if isinstance(shape, ConvolutionalShape) else 6
+    inputs = 6 if shape.image is None else 144
     rows, target = torch.randn(7, inputs), torch.randint(3, (7,))
     network, loss = ClientNetwork(shape, CPU), Loss(kind, 3)
     network.load(nn.utils.parameters_to_vector(module.parameters()))

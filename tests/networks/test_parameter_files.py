@@ -21,11 +21,13 @@ from fedaudit.networks.parameter_files import (
     hypotheses_of,
     named_tensors,
 )
-from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape
+from fedaudit.networks.shape import DenseShape, NetworkShape
 from fedaudit.networks.stacked_network import ClientNetwork
+from fedaudit.spec.models import Maps
+from tests.networks.test_networks import images_shape
 
 DENSE = DenseShape((4, 5, 3), intercept=True)
-IMAGES = ConvolutionalShape((9, 8, 2), channels=(3, 4), kernel=3, units=(5, 3))
+IMAGES = images_shape(Maps(9, 8, 2), filters=(3, 4))
 
 
 def drawn(shape: NetworkShape, k: int = 2) -> NDArray[np.float32]:

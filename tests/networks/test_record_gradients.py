@@ -21,10 +21,11 @@ from fedaudit.networks.record_gradients import (
     clipped_gradients,
     exact_product,
 )
-from fedaudit.networks.shape import ConvolutionalShape, DenseShape
+from fedaudit.networks.shape import DenseShape
 from fedaudit.networks.stacked_network import ClientNetwork, Loss, record_loss
+from fedaudit.spec.models import Maps
 from tests.accelerator import DEVICE
-from tests.networks.test_networks import reference, reference_loss
+from tests.networks.test_networks import images_shape, reference, reference_loss
 
 HERE = torch.device(DEVICE)
 LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -258,7 +259,7 @@ def test_among_many_rows_of_adverse_sizes_none_moves_the_sum_by_more(kind: str) 
         assert max(moved) <= 1.0
 
 
-IMAGES = ConvolutionalShape((8, 8, 1), channels=(2, 3), kernel=3, units=(5, 3))
+IMAGES = images_shape(Maps(8, 8, 1), filters=(2, 3))
 RECORDS_BESIDE_OTHERS = [
     (DenseShape((13, 16, 3), intercept=True), 200),
     (DenseShape((300, 40, 3), intercept=True), 200),

@@ -7,16 +7,15 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, RandomAllocated
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
-from tests.privacy.accounting.accountant_choice import accountant
+from tests.privacy.accounting.spending import spent
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 TOLD = " ".join(PAGE.split())
-DELTA = 1e-5
 
 
 def epsilon(name, adjacency, event, count):
-    return accountant(name, adjacency=adjacency).compose(event, count).epsilon(DELTA)
+    return spent(event, count, by=name, adjacency=adjacency)
 
 
 def test_what_coins_and_a_fixed_cohort_cost():

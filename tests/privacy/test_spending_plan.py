@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountant import RDP_ORDERS, PldAccountant, added_epsilon
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, added_epsilon
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
@@ -16,10 +16,9 @@ from fedaudit.privacy.accounting.privacy_events import (
     event_from_dict,
 )
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from tests.privacy.accounting.accountant_choice import accountant
+from tests.privacy.accounting.spending import DELTA, spent
 from tests.privacy.specs_of_privacy import a_spec
 
-DELTA = 1e-5
 POISSON = {"sampling": "poisson", "rate": 0.1}
 
 
@@ -60,8 +59,7 @@ def test_a_cohort_of_fixed_size_is_accounted_for_by_replacement():
     assert plan.adjacency == "replace-one"
     # Replacing a client moves the sum by two clips: without sampling, half the multiplier.
     everyone = plan_of(central(cohort={"clients": 200}, rounds=3))
-    alone = accountant("rdp", adjacency="add-or-remove-one").compose(Gaussian(0.55), 3)
-    assert only_line(everyone).epsilons[-1] == pytest.approx(alone.epsilon(DELTA))
+    assert only_line(everyone).epsilons[-1] == pytest.approx(spent(Gaussian(0.55), 3))
 
 
 def test_a_client_that_adds_the_noise_itself_pays_for_its_own_uploads():
@@ -72,9 +70,8 @@ def test_a_client_that_adds_the_noise_itself_pays_for_its_own_uploads():
         ("server",),
     )
     # Two datasets of one client may give updates two clips apart, and the server sees who sends.
-    alone = accountant("rdp", adjacency="add-or-remove-one").compose(Gaussian(4.0), 7)
-    [spent] = plan.epsilons("server", subjects=[2], compositions=[7])
-    assert spent == pytest.approx(alone.epsilon(DELTA))
+    [found] = plan.epsilons("server", subjects=[2], compositions=[7])
+    assert found == pytest.approx(spent(Gaussian(4.0), 7))
 
 
 SPECS = {
@@ -95,8 +92,8 @@ def test_a_line_starts_at_zero_never_falls_and_ends_at_the_accountants_figure(sp
     assert line.epsilons[0] == 0
     assert (np.diff(line.epsilons) >= 0).all()
     assert np.isfinite(line.epsilons).all()
-    book = accountant(plan.accountant, adjacency=plan.adjacency).compose(line.event, plan.steps)
-    assert line.epsilons[-1] == pytest.approx(book.epsilon(DELTA), rel=1e-12)
+    alone = spent(line.event, plan.steps, by=plan.accountant, adjacency=plan.adjacency)
+    assert line.epsilons[-1] == pytest.approx(alone, rel=1e-12)
 
 
 @given(
@@ -114,9 +111,8 @@ def test_any_line_is_the_accountants_figure_everywhere(noise_multiplier, rate, r
     line = only_line(plan)
     assert (np.diff(line.epsilons) >= 0).all()
     for count in {1, (rounds + 1) // 2, rounds}:
-        book = accountant("rdp", adjacency=plan.adjacency).compose(line.event, count)
         # The library calls a divergence far below delta^2 no loss at all; the table does not.
-        exact = book.epsilon(delta)
+        exact = spent(line.event, count, adjacency=plan.adjacency, delta=delta)
         assert exact == pytest.approx(line.epsilons[count], rel=1e-12) or exact == 0
 
 
@@ -125,9 +121,9 @@ def test_between_exact_places_a_loss_distribution_is_never_understated():
     line = only_line(plan)
     assert (line.epsilons <= only_line(renyi).epsilons).all()
     for count in (3, 37, 101, 199):
-        book = PldAccountant(adjacency=plan.adjacency).compose(line.event, count)
+        exact = spent(line.event, count, by="pld", adjacency=plan.adjacency)
         # The figure itself is rounded up to a grid of losses, more coarsely between the ends.
-        assert line.epsilons[count] >= book.epsilon(DELTA) - 1e-6
+        assert line.epsilons[count] >= exact - 1e-6
 
 
 def test_an_epsilon_too_large_for_loss_distributions_is_that_of_renyi_orders():
@@ -159,8 +155,8 @@ def test_the_largest_epsilon_is_that_of_whoever_took_part_most():
     plan = plan_of(local())
     line = only_line(plan)
     counts = np.array([3, 0, 9])
-    spent = plan.epsilons("server", subjects=[0, 1, 2], compositions=counts)
-    assert (spent == line.epsilons[counts]).all()
+    each = plan.epsilons("server", subjects=[0, 1, 2], compositions=counts)
+    assert (each == line.epsilons[counts]).all()
     [found] = plan.spent({"server": counts})
     assert (found.observer, found.value) == ("server", line.epsilons[9])
     assert found.value == plan.largest("server", 9)
@@ -210,9 +206,3 @@ def test_metric_privacy_has_no_event():
         MechanismParameters("laplace-l2", 3, 5.0, None, 1e-6, None, "simulation", "heuristic")
         == inputs
     )
-
-
-def test_an_accountant_at_the_edge_of_its_orders_says_so():
-    assert plan_of(central()).warnings == ()
-    [warning] = plan_of(central(noise_multiplier=1000.0, rounds=1)).warnings
-    assert "the largest on the grid" in warning

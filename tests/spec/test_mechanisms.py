@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.accounting.accountant import RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, Rotated, event_from_dict
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import InvalidInputError
@@ -13,6 +12,7 @@ from fedaudit.spec.parse import decode_text, parse_admitted, parse_spec
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell
+from tests.privacy.accounting.spending import spent
 from tests.spec.documents import BY_RECORD, POISSON, TABLE, changed, fault, faults, gaussian
 from tests.training.federations import random_federation
 
@@ -64,10 +64,8 @@ def test_a_stored_run_in_rotation_is_read_and_accounted_for_and_not_trained() ->
     assert event_from_dict(plan.line("final_model").event.as_dict()) == Rotated(
         5, 5, Gaussian(stored.privacy.noise_multiplier)
     )
-    alone = RdpAccountant(adjacency="add-or-remove-one").compose(
-        Gaussian(stored.privacy.noise_multiplier), 4
-    )
-    assert plan.largest("final_model", 20) == pytest.approx(alone.epsilon(stored.privacy.delta))
+    alone = spent(Gaussian(stored.privacy.noise_multiplier), 4, delta=stored.privacy.delta)
+    assert plan.largest("final_model", 20) == pytest.approx(alone)
     with pytest.raises(InvalidInputError, match="rotation is retired"):
         Cell(stored, random_federation())
 

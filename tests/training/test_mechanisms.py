@@ -197,9 +197,6 @@ class LooksRight:
         finite = torch.ones(updated.shape[:2], dtype=torch.bool)
         return ProtectedUploads(updated, None, finite)
 
-    def protect_in_place(self, upload: Tensor, start: Tensor, **_: object) -> float:
-        return float("nan")
-
     def radii_shape(self, clients: int) -> tuple[int, ...]:
         return (clients,)
 

@@ -202,12 +202,6 @@ def test_a_cell_is_alone_in_its_stack() -> None:
         Stack([cell, cell])
 
 
-def test_a_convolutional_network_needs_images() -> None:
-    padded = random_federation(clients=9, width=784, classes=3)
-    with pytest.raises(ValueError, match="needs a federation of images"):
-        Stack([image_cell(padded)])
-
-
 # -- what leaves the clients ---------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import workers.run_loop
-from fedaudit.privacy.accounting.accountant import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, RandomAllocated
 from fedaudit.stored import LedgerRow
 from models.database import Database
@@ -19,6 +18,7 @@ from models.repositories import (
     RoundRepository,
 )
 from tests.ledger.whole_chain import first_broken_link
+from tests.privacy.accounting.spending import spent
 from tests.workers.admission import (
     Submitted,
     ended_as,
@@ -144,14 +144,11 @@ def test_a_lost_block_of_random_allocation_is_charged_whole(database, context, c
     assert sorted(rounds) == first + lost + last
     assert [int(row.releases[0]) for row in rows] == list(range(1, 17))
     event = RandomAllocated(4, Gaussian(2.0))
-    spent = [
-        PldAccountant(adjacency="add-or-remove-one").compose(event, blocks).epsilon(1e-5)
-        for blocks in range(1, 5)
-    ]
+    costs = [spent(event, blocks, by="pld") for blocks in range(1, 5)]
     found = [float(row.epsilons[0]) for row in rows if row.epsilons is not None]
     assert len(found) == 16
     for place, epsilon in enumerate(found):
-        assert epsilon >= spent[place // 4] * (1 - 1e-9)
+        assert epsilon >= costs[place // 4] * (1 - 1e-9)
     with database.read() as session:
         document = ReportRepository(session).get(submitted.id).document
         assert LedgerRepository(session).open_intents(submitted.id) == []

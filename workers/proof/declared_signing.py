@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import structlog
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.declared import Declared, Replay, RoundsSoFar, changed_beside
+from fedaudit.ledger.declared import Declared, Replay, changed_rounds, declaration_of, state_hash
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.statements import (
     DATABASE,
@@ -116,23 +116,23 @@ def check_ledger(
     if canonical_hash(row.terms) != row.terms_hash:
         raise ValueError("the terms are not those that were stated")
     secret = row.secret or _NO_SECRET
-    rounds = RoundsSoFar(secret)
-    last = 0 if covered is None else covered.last_round
-    known = bisect_right(material.rounds, last, key=lambda one: one.round)
-    behind = bisect_right(digests, last, key=lambda one: one[0])
-    for one in material.rounds[:known]:
-        rounds.add_round(one)
-    for digest in digests[:behind]:
-        rounds.add_entry(digest)
-    if covered is not None and rounds.state_hash(before) != covered.state_hash:
-        raise ValueError(f"what is stored up to round {last} is not what was signed")
-    _check_rounds(material.rounds[known:], rounds, replay, behind=last)
-    for digest in digests[behind:]:
-        rounds.add_entry(digest)
-    beside = changed_beside(material.rounds, material.reservations, material.drawn, secret)
-    if (changed := next(beside, None)) is not None:
-        raise ValueError(f"{changed}: not what the chain holds")
-    return None if row.secret is None else rounds.state_hash(replay.tallies)
+    rounds = material.rounds
+    declarations = [declaration_of(one, secret) for one in rounds]
+    if covered is not None:
+        last = covered.last_round
+        known = bisect_right(rounds, last, key=lambda one: one.round)
+        behind = bisect_right(digests, last, key=lambda one: one[0])
+        found = state_hash(declarations[:known], digests[:behind], before, secret)
+        if found != covered.state_hash:
+            raise ValueError(f"what is stored up to round {last} is not what was signed")
+    chained = {number: declaration for number, (_, declaration) in replay.rounds.items()}
+    changed = changed_rounds(
+        rounds, chained, reserved=material.reservations, drawn=material.drawn, secret=secret
+    )
+    if (words := next(changed, None)) is not None:
+        raise ValueError(f"{words}: not what the chain holds")
+    _check_heads(rounds, replay)
+    return None if row.secret is None else state_hash(declarations, digests, replay.tallies, secret)
 
 
 def _check_subject(checkpoint: Checkpoint, row: DeclaredLedger) -> None:
@@ -170,22 +170,14 @@ def read_to_end(
     return replay.tallies if before is None else before
 
 
-def _check_rounds(
-    declared: Sequence[Declared], rounds: RoundsSoFar, replay: Replay, *, behind: int
-) -> None:
-    """Whether the stored rounds behind one are those whose entries were read, and as the chain
-    holds them."""
-    if [one.round for one in declared] != [one for one in replay.rounds if one > behind]:
-        raise ValueError("the rounds are not those that have entries")
+def _check_heads(rounds: Sequence[Declared], replay: Replay) -> None:
+    """Whether every round behind one with a declaration has one, and each has its entries' head."""
     chained = False
-    for one in declared:
+    for one in rounds:
         head, declaration = replay.rounds[one.round]
-        found = rounds.add_round(one)
         if declaration is None and chained:
             raise ValueError(f"round {one.round} has no declaration, and the one before it has")
         chained = declaration is not None
-        if chained and declaration != found:
-            raise ValueError(f"round {one.round} is not what was declared")
         if one.head != head.hex():
             raise ValueError(f"round {one.round} does not have the head of its newest entry")
 

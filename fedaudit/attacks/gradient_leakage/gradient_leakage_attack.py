@@ -30,7 +30,7 @@ from fedaudit.reports.sections.attacks import (
     ShareInterval,
 )
 from fedaudit.reproducible import one_thread
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, first_hypotheses
@@ -133,7 +133,8 @@ class SingleImageUpdates:
             )
             upload = theta.clone()
             if protection is not None:
-                protection.protect_in_place(upload, start, source=source, round_=0, client=image)
+                sent = protection.protect_one(start, upload, source=source, round_=0, client=image)
+                upload = sent.uploads[0, 0]
             uploads.append(upload)
         return (start.double() - torch.stack(uploads).double()) / self._step_size
 

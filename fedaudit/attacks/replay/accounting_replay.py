@@ -9,7 +9,8 @@ from fedaudit.arrays import Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.ledger.rows import Outcome
-from fedaudit.privacy.accounting.accountant import accountant_of
+from fedaudit.privacy.accounting.accountant import epsilon_of_events
+from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -21,8 +22,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     TwoStage,
     event_from_dict,
 )
-from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
-from fedaudit.privacy.records.record_use import client_rate
+from fedaudit.privacy.records.record_use import client_rate, epsilon_terms
 from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianDistance,
@@ -183,8 +183,8 @@ def _epsilon(
     privacy: GaussianCentral | GaussianLocal, event: Event, count: int, adjacency: Adjacency
 ) -> float:
     """What so many of these events cost, accounted for again."""
-    accountant = accountant_of(privacy.accountant, adjacency=adjacency)
-    return accountant.compose(event, count).epsilon(privacy.delta)
+    name, delta = privacy.accountant, privacy.delta
+    return epsilon_of_events(((event, count),), name, adjacency=adjacency, delta=delta)
 
 
 def _check_epsilon(at: Checks, epsilon: float, least: float) -> None:
@@ -228,5 +228,5 @@ def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) 
                 if not rate or not count:
                     continue
                 event = TwoStage(client, rate, multiplier, steps)
-                least = TwoStageAccountant(observer=observer).compose(event, count)
-                _check_epsilon(at, epsilon, least.epsilon(privacy.delta))
+                least = renyi_epsilons(event, count, epsilon_terms(observer, privacy.delta))
+                _check_epsilon(at, epsilon, float(least))

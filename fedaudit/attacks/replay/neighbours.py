@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.attacks.replay.replay_finding import Findings
-from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun
+from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import CHARGES, known_columns
 from fedaudit.federations.load import load_federation
@@ -51,6 +51,7 @@ from fedaudit.training.base.records import (
     split_of,
     training_records,
 )
+from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.stacked.stack_round import build_draws
 
 _LOUD = 1000.0
@@ -283,6 +284,13 @@ class Replayed:
         for part in self.base.passed.uploads[round_]:
             known = part.clients if part.clients is not None else cohort
             yield self.charged_clients(round_) if known is None else known, part
+
+    def bare(self, part: UploadsPassed) -> Floats:
+        """What would have left of uploads without noise: [clients, n]."""
+        protection = self.base.passed.protection
+        assert isinstance(protection, ClientProtection)
+        noise = None if part.noise is None else np.zeros_like(part.noise)[None]
+        return wide(protection.protect(part.start[None], part.updated[None], noise).uploads[0])
 
     def rounds_of_clients(self) -> Ints:
         """How many rounds each client of the federation took local steps in: [clients]."""

@@ -32,7 +32,7 @@ from scipy import special, stats
 from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM, Findings
-from fedaudit.attacks.replay.watched_run import PassedThrough, WatchedRun, noise_of, play, wide
+from fedaudit.attacks.replay.watched_run import PassedThrough, WatchedRun, noise_of, play
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
@@ -325,6 +325,9 @@ def _used(passed: PassedThrough) -> Iterator[tuple[int, Floats]]:
     for round_ in range(1, passed.round + 1):
         if round_ in passed.drawn:
             yield round_, passed.drawn[round_]
+        else:
+            parts = passed.uploads.get(round_, [])
+            yield from ((round_, part.noise) for part in parts if part.noise is not None)
         for part in passed.steps.get(round_, []):
             yield from ((round_, unit) for unit in part.unit_noise)
         count = passed.sums[round_].count_noise if round_ in passed.sums else None
@@ -435,10 +438,6 @@ def _sent(run: WatchedRun) -> list[Floats]:
     for round_, numbers in _used(run.passed):
         if round_ <= run.rounds:
             found[round_ - 1].append(numbers.ravel())
-    for round_, parts in run.passed.uploads.items():
-        for part in parts:
-            if part.noise is None and part.bare is None:
-                found[round_ - 1].append(wide(part.uploads).ravel())
     for round_, one in run.passed.sums.items():
         if one.noise is not None:
             found[round_ - 1].append(one.noise.ravel())

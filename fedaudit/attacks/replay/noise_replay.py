@@ -63,13 +63,12 @@ def _check_noise_of_uploads(replayed: Replayed, findings: Findings) -> None:
         charged = dict(zip(record.subjects.tolist(), np.where(released, rows, np.nan), strict=True))
         for clients, part in replayed.uploads(round_):
             drawn = drawn_noise(replayed, round_, clients)
-            if part.noise is not None:
-                at.expect(
-                    "noise drawn for this round",
-                    np.array_equal(part.noise, drawn),
-                    allowed="what was drawn for this round and its clients",
-                    measured="other noise",
-                )
+            at.expect(
+                "noise drawn for this round",
+                part.noise is not None and np.array_equal(part.noise, drawn),
+                allowed="what was drawn for this round and its clients",
+                measured="other noise",
+            )
             radii = np.array([charged[client] for client in clients.tolist()])
             _check_radii(replayed, at, part, radii)
             _check_added_to_uploads(replayed, at, part, drawn=drawn, radii=radii)
@@ -100,16 +99,7 @@ def _check_added_to_uploads(
     replayed: Replayed, at: Checks, part: UploadsPassed, *, drawn: Floats, radii: Floats
 ) -> None:
     """What a release has beyond its bare update is what was drawn, at the scale charged."""
-    charged, start = replayed.charged, wide(part.start)
-    if part.bare is not None:
-        bare = wide(part.bare)
-    else:  # noise cannot be left out: the clipped updates on top of their starts
-        update = wide(part.updated) - start
-        if charged.clip is not None:
-            norms = np.linalg.norm(update, axis=-1, keepdims=True)
-            update = update * np.minimum(1.0, charged.clip / np.maximum(norms, _TINY))
-        bare = start + update
-    added = wide(part.uploads) - bare
+    charged, added = replayed.charged, wide(part.uploads) - replayed.bare(part)
     multiplier, sizes = charged.noise_multiplier or 0.0, replayed.laplace_sizes
     scale = np.full(added.shape, multiplier * (charged.clip or 0.0))
     for layer, own in enumerate(layer_slices(sizes) if sizes is not None else ()):

@@ -254,8 +254,8 @@ def _check_uploads(replayed: Replayed, findings: Findings) -> None:
     for round_ in replayed.rounds:
         at = findings.at("clip", round_)
         for part in replayed.base.passed.uploads[round_]:
-            if clip is not None and part.bare is not None:
-                norms = np.linalg.norm(wide(part.bare) - wide(part.start), axis=-1)
+            if clip is not None:
+                norms = np.linalg.norm(replayed.bare(part) - wide(part.start), axis=-1)
                 over = (norms > clip + upload_slack(replayed, part)) & part.finite.numpy()
                 findings.looked("norm of an update", len(norms))
                 for norm in norms[over]:
@@ -270,9 +270,8 @@ def _check_uploads(replayed: Replayed, findings: Findings) -> None:
             for moved in np.linalg.norm(sent - again, axis=-1)[~unit & ~same]:
                 at.add("uploads of the others", allowed=0.0, measured=float(moved))
             if clip is not None and unit.any():
-                left = wide(own.uploads if own.bare is None else own.bare) - wide(own.start)
-                right = wide(other.uploads if other.bare is None else other.bare)
-                apart = np.linalg.norm(left - (right - wide(other.start)), axis=-1)[unit].max()
+                left, right = (replayed.bare(one) - wide(one.start) for one in (own, other))
+                apart = np.linalg.norm(left - right, axis=-1)[unit].max()
                 at.at_most(
                     "distance of the unit's updates",
                     float(apart),

@@ -77,11 +77,9 @@ class UploadsPassed:
     """Uploads that clients protected together; tensors and arrays [clients, n]."""
 
     clients: Ints | None
-    """[clients]; None if the protection does not know them, and they are the cohort."""
+    """[clients]; None for the cohort."""
     start: Tensor
     updated: Tensor
-    bare: Tensor | None
-    """What would have left without noise; None if noise cannot be left out."""
     uploads: Tensor
     radii: Tensor | None
     """float64 [clients], or [clients, layers]."""
@@ -191,14 +189,19 @@ class _Watched(Generic[Applied]):
 class _WatchedClients(_Watched[ClientProtection]):
     """Observes a protection of clients, and sends what a run that is followed sent instead."""
 
+    _clients: Ints | None = None
+    """Whose noise was drawn just before they are protected; None for the cohort."""
+
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
+        self._clients = clients
+        return self._inner.draw_cell(source, rounds, clients)
+
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         found = self._inner.protect(start, updated, noise)
-        zeros = None if noise is None else np.zeros_like(noise)
         own = UploadsPassed(
-            clients=None,
+            clients=self._clients,
             start=start[0].clone(),
             updated=updated[0].clone(),
-            bare=self._inner.protect(start, updated, zeros).uploads[0],
             uploads=found.uploads[0].clone(),
             radii=None if found.radii is None else found.radii[0].clone(),
             finite=found.finite[0].clone(),
@@ -213,30 +216,6 @@ class _WatchedClients(_Watched[ClientProtection]):
         if silent is not None:
             sent[0, torch.from_numpy(silent)] += _SOMETHING_ELSE
         return ProtectedUploads(sent, radii, other.finite[None].clone())
-
-    def protect_in_place(
-        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
-    ) -> Tensor | float:
-        updated = upload.clone()
-        radius = self._inner.protect_in_place(
-            upload, start, source=source, round_=round_, client=client
-        )
-        radii = torch.as_tensor(radius, dtype=torch.float64)
-        own = UploadsPassed(
-            clients=np.array([client]),
-            start=start[None].clone(),
-            updated=updated[None],
-            bare=None,
-            uploads=upload[None].clone(),
-            radii=None if bool(radii.isnan().all()) else radii[None].clone(),
-            finite=torch.isfinite(upload[None]).all(-1),
-            noise=None,
-        )
-        other = self._kept(own)
-        if other is None:
-            return radius
-        upload.copy_(other.uploads[0])
-        return float("nan") if other.radii is None else other.radii[0]
 
     def _kept(self, own: UploadsPassed) -> UploadsPassed | None:
         """Keeps what passed; returns what the run that is followed sent at this place."""
@@ -424,7 +403,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
         match applied:
             case ClientProtection():
                 clients = _WatchedClients(applied, passed, follow)
-                methods = clients.draw_noise, clients.protect, clients.protect_in_place
+                methods = clients.draw_noise, clients.draw_cell, clients.protect
             case TrustedServer():
                 server = _WatchedServer(applied, passed, follow)
                 methods = server.draw_noise, server.clip, server.average, server.next_clips

@@ -15,8 +15,8 @@ from fedaudit.privacy.accounting.accountant import (
     COARSE_LOSS_STEP,
     LOSS_STEP,
     RDP_ORDERS,
-    PldAccountant,
     added_epsilon,
+    epsilon_of_events,
     event_curve,
 )
 from fedaudit.privacy.accounting.privacy_events import (
@@ -115,8 +115,10 @@ def planned_epsilon(
     epsilon = float(renyi_epsilons(event, steps, terms, orders=orders))
     if pld_step is None or epsilon > _MAX_PLD_EPSILON:
         return epsilon
-    accountant = PldAccountant(adjacency=terms.adjacency, loss_step=pld_step)
-    return min(epsilon, accountant.compose(event, steps).epsilon(terms.delta))
+    by_losses = epsilon_of_events(
+        ((event, steps),), "pld", adjacency=terms.adjacency, delta=terms.delta, loss_step=pld_step
+    )
+    return min(epsilon, by_losses)
 
 
 def pure_curve(epsilon: float, at: tuple[float, ...] = RDP_ORDERS) -> Floats:

@@ -20,7 +20,7 @@ Multiplying the two rates and accounting for a single sample understates the fig
 round depend on one coin of the client.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import assert_never
@@ -29,29 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Floats
-from fedaudit.privacy.accounting.accountant import (
-    METRIC_REFUSAL,
-    Accountant,
-    Spending,
-    added_epsilon,
-    best_epsilon,
-    renyi_spending,
-)
-from fedaudit.privacy.accounting.privacy_events import (
-    Composed,
-    DiscreteLaplace,
-    Event,
-    FixedSizeSampled,
-    Gaussian,
-    LaplaceL2,
-    NonPrivate,
-    Observer,
-    PoissonSampled,
-    RandomAllocated,
-    Rotated,
-    TwoStage,
-    known_event,
-)
+from fedaudit.privacy.accounting.accountant import added_epsilon
+from fedaudit.privacy.accounting.privacy_events import Observer, TwoStage
 from fedaudit.spec.errors import error_at
 
 _CHUNK = 1 << 16  # terms at a time: the working set stays within the L2 cache
@@ -114,49 +93,6 @@ def round_divergence(
 
 TWO_STAGE_ORDERS: tuple[int, ...] = tuple(sorted({int(1.07**i + 1) for i in range(103)}))
 """The distinct integers floor(1.07^i + 1) up to about 1000, as in the authors' code."""
-
-
-class TwoStageAccountant(Accountant):
-    """Composes rounds of two-stage sampling for one record, against one observer."""
-
-    name = "two-stage"
-
-    def __init__(self, *, observer: Observer) -> None:
-        super().__init__(adjacency="add-or-remove-one")
-        self._observer: Observer = observer
-
-    def _refusal(self, event: Event) -> str | None:
-        known = known_event(event)
-        match known:
-            case TwoStage():
-                return None
-            case LaplaceL2():
-                return METRIC_REFUSAL
-            case (
-                NonPrivate()
-                | Gaussian()
-                | PoissonSampled()
-                | FixedSizeSampled()
-                | RandomAllocated()
-                | Rotated()
-                | DiscreteLaplace()
-                | Composed()
-            ):
-                return (
-                    f"{self.name!r} knows the 'two-stage' event only, not {event.kind!r}; use "
-                    "'rdp' under 'add-or-remove-one' for Poisson samples and 'replace-one' for "
-                    "samples of a fixed size"
-                )
-            case _:
-                assert_never(known)
-
-    def _spent(self, counts: Mapping[Event, int], delta: float) -> Spending:
-        orders = np.array(TWO_STAGE_ORDERS, dtype=np.float64)
-        divergences = np.zeros(len(orders))
-        for event, count in counts.items():
-            assert isinstance(event, TwoStage)
-            divergences += count * round_curve(event, TWO_STAGE_ORDERS, observer=self._observer)
-        return renyi_spending(*best_epsilon(divergences, orders, delta), orders=TWO_STAGE_ORDERS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,8 @@
-"""The figures of a declared ledger, whether its names fit the declared sampling, and every fault of
-new rounds, by JSON pointer."""
+"""Who spent more than the budget of a declared ledger, whether its names fit the declared sampling,
+and every fault of new rounds, by JSON pointer."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,9 +20,6 @@ from fedaudit.privacy.declared.histories import (
     Tally,
     charge_of,
     distinct,
-    largest_epsilon,
-    largest_log_ratio,
-    leakages,
     over_budget,
     refusal,
 )
@@ -41,77 +37,11 @@ from fedaudit.spec.declared_ledgers import (
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, validated
 
 UNBOUNDED = "some rounds were declared without noise, so nothing bounds what they reveal"
-OVERFLOW = "exceeds what floating-point numbers hold, so it bounds nothing"
-NO_EPSILON = "the cost of {} is not counted as an epsilon with a delta"
-NO_LEAKAGE = "only metric privacy is counted as leakage"
-NO_THEOREM = "the theorem's sum needs a fixed radius and a clip in every round"
-NO_MECHANISM = "no mechanism was declared, so nothing bounds what the rounds reveal"
-
-
-@dataclass(frozen=True)
-class LedgerFigures:
-    """The largest cost of any subject; a None has its reason."""
-
-    epsilon_max: float | None
-    accountant: str | None
-    """Accountant of the epsilon; where it differs from the terms, `reasons` says why."""
-    leakage_max: float | None
-    leakage_median: float | None
-    log_ratio_max: float | None
-    participations_max: int
-    """Compositions of the subject that was charged most."""
-    over_budget: int
-    reasons: dict[str, str] = field(default_factory=dict)
-
-
-def ledger_figures(terms: LedgerTerms, histories: Histories) -> LedgerFigures:
-    """The figures after all rounds so far."""
-    reasons: dict[str, str] = {}
-    values: dict[str, float | None] = dict.fromkeys(
-        ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
-    )
-    largest = largest_epsilon(histories, terms)
-    if largest is not None:
-        values["epsilon_max"] = largest.value
-        if largest.reason is not None:
-            reasons["accountant"] = largest.reason
-    if not terms.counts_epsilon:
-        reasons["epsilon_max"] = NO_EPSILON.format(terms.mechanism)
-    if terms.mechanism == "laplace-l2":
-        places = np.arange(1, len(histories.names))
-        own = leakages(histories.of(places), histories.charges)
-        values["leakage_max"] = float(own.max(initial=0.0))
-        values["leakage_median"] = float(np.median(_population(own, terms)))
-        values["log_ratio_max"] = largest_log_ratio(histories)
-        if values["log_ratio_max"] is None:
-            reasons["log_ratio_max"] = NO_THEOREM
-    else:
-        why = NO_MECHANISM if terms.mechanism == "none" else NO_LEAKAGE
-        reasons |= dict.fromkeys(("leakage_max", "leakage_median", "log_ratio_max"), why)
-    for name, value in values.items():
-        if value is not None and not np.isfinite(value):
-            values[name] = None
-            reasons[name] = UNBOUNDED if has_unprotected(histories) else OVERFLOW
-    return LedgerFigures(
-        **values,
-        accountant=largest.accountant if largest else None,
-        participations_max=int(histories.distinct().sum(axis=1).max(initial=0)),
-        over_budget=clients_over(terms, histories),
-        reasons=reasons,
-    )
 
 
 def has_unprotected(histories: Histories) -> bool:
     """Whether some round was declared without noise."""
     return any(isinstance(charge.event, NonPrivate) for charge in histories.charges)
-
-
-def _population(own: np.ndarray, terms: LedgerTerms) -> np.ndarray:
-    """The costs with a zero for each client that was never named, as many as a median needs."""
-    if terms.unit == "record":
-        return own if len(own) else np.zeros(1)
-    unnamed = min(max(terms.population - len(own), 0), len(own) + 1)
-    return np.concatenate([own, np.zeros(unnamed)])
 
 
 def clients_over(terms: LedgerTerms, histories: Histories) -> int:

@@ -8,7 +8,6 @@ amplification are charged to the clients that were asked to take part.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import assert_never
 
 import numpy as np
@@ -18,9 +17,10 @@ from fedaudit.arrays import Bools, Floats, Ints, Ints32
 from fedaudit.privacy.accounting.accountant import (
     LOSS_STEP,
     RDP_ORDERS,
-    accountant_of,
     added_epsilon,
+    epsilon_of_events,
     event_curve,
+    sampling_refusal,
 )
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
@@ -45,7 +45,6 @@ from fedaudit.spec.declared_ledgers import (
     PoissonRelease,
     UnprotectedRelease,
 )
-from fedaudit.spec.privacy import AccountantName
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,8 @@ def _not_amplified(
             return "population", f"exceeds the ledger's population of {terms.population}"
     if terms.adjacency is None:
         return None
-    accountant = accountant_of(terms.accountant or "rdp", adjacency=terms.adjacency)
-    why = accountant.unsupported(charge_of(terms, release).event)
+    event, accountant = charge_of(terms, release).event, terms.accountant or "rdp"
+    why = sampling_refusal(event, accountant=accountant, adjacency=terms.adjacency)
     return None if why is None else ("kind", why)
 
 
@@ -299,29 +298,14 @@ def _divergences(histories: Counts, charges: Sequence[Charge], adjacency: Adjace
     return found
 
 
-@lru_cache(maxsize=4096)
-def exact_epsilon(
-    composed: tuple[tuple[Event, int], ...],
-    *,
-    accountant: AccountantName,
-    adjacency: Adjacency,
-    delta: float,
-) -> float:
-    """The accountant's own figure for one history: events with their counts."""
-    counted = accountant_of(accountant, adjacency=adjacency)
-    for event, count in composed:
-        counted.compose(event, count)
-    return counted.epsilon(delta)
-
-
 def _exact(history: Ints, charges: Sequence[Charge], terms: LedgerTerms) -> float:
     """Epsilon by the ledger's accountant."""
     assert terms.adjacency is not None
     assert terms.delta is not None
     pairs = zip(charges, history.tolist(), strict=True)
-    return exact_epsilon(
+    return epsilon_of_events(
         tuple((charge.event, count) for charge, count in pairs if count),
-        accountant=terms.accountant or "rdp",
+        terms.accountant or "rdp",
         adjacency=terms.adjacency,
         delta=terms.delta,
     )

@@ -11,9 +11,7 @@ are independent, so that their densities multiply: between uploads that lie d_l 
 no output gets likelier by more than exp of the sum of epsilon_l * d_l (Galli et al., Lemma 4.1,
 once for each layer). Within every layer's radius that is the sum of n_l / nu, which is n / nu.
 
-SanitizeUpdate is done by a compiled kernel where there is one, with the same bits. One client's
-vector of a million parameters is processed in parts (`release_in_place`), so that a release needs
-little memory beyond the upload itself; its numbers are the same, too.
+SanitizeUpdate is done by a compiled kernel where there is one, with the same bits.
 """
 
 import math
@@ -191,10 +189,9 @@ class Sanitiser:
         a client chose, what it made of it, and noise with epsilon = 1. Returns the uploads,
         float32, and the radii, float64 [cells, clients].
         """
-        update = updated - start
-        norm = norms(update)
+        norm = lengths_of_updates(start, updated)
         radius, kept = self.radii(norm), kept_share(norm, self.clip)
-        return self.release(start, update, unit_noise, radius=radius, kept=kept), radius
+        return self.release(start, updated, unit_noise, radius=radius, kept=kept), radius
 
     def compiled(
         self, start: Tensor, updated: Tensor, unit_noise: Floats
@@ -245,7 +242,7 @@ class Sanitiser:
     def release(
         self,
         start: Tensor,
-        update: Tensor,
+        updated: Tensor,
         unit_noise: Tensor,
         *,
         radius: Tensor,
@@ -253,9 +250,15 @@ class Sanitiser:
     ) -> Tensor:
         """The uploads, float32, from the radii of whole updates and what the clip keeps of them.
 
-        `start`, `update`, `unit_noise` may be parts of vectors; `update`, float32, is what a client
-        added to its start.
+        `start`, `updated`, `unit_noise` may be parts of vectors.
         """
+        library = kernels()
+        if library is not None and updated.device.type == "cpu" and is_single(updated):
+            share, uploads = 1.0 if kept is None else kept.item(), updated.clone()
+            numbers = (radius * self.noise_scale).item(), share, self.spacing.item()
+            call(library.fedaudit_release, start, unit_noise, updated.numel(), *numbers, uploads)
+            return uploads
+        update = updated - start
         if kept is not None:
             update = update * kept[..., None]
         # The start comes last: next to large parameters an update would be rounded while it is
@@ -276,6 +279,21 @@ def kept_share(norm: Tensor, clip: Tensor | None) -> Tensor | None:
 def host_line(column: Tensor) -> Floats:
     """A column's numbers on the host, in one piece: [cells]."""
     return np.ascontiguousarray(column.cpu().numpy().ravel())
+
+
+def is_single(vectors: Tensor) -> bool:
+    """Whether vectors [cells, clients, n] are those of one client alone."""
+    return vectors.shape[:2] == (1, 1)
+
+
+def lengths_of_updates(start: Tensor, updated: Tensor) -> Tensor:
+    """Norms of updates of `start`, both [cells, clients, n]: float64 [cells, clients].
+
+    That of a single client, whose vector may be very long, is summed in parts that fit the cache.
+    """
+    if is_single(updated):
+        return square_root(squared_distances(updated[0], start[0, 0]))[None]
+    return norms(updated - start)
 
 
 def norms(vectors: Tensor) -> Tensor:
@@ -303,13 +321,14 @@ class LayerSanitiser:
         layers]. An adaptive radius is the norm of the layer's own update, the whole being clipped.
         """
         slices = layer_slices(self.sizes)
-        update = updated - start
-        lengths = torch.stack([norms(update[..., part]) for part in slices], dim=-1)
+        lengths = torch.stack(
+            [lengths_of_updates(start[..., part], updated[..., part]) for part in slices], dim=-1
+        )
         radii, kept = self.radii(lengths), kept_share(whole_norm(lengths), self.clip)
         released = [
             sanitise.release(
                 start[..., part],
-                update[..., part],
+                updated[..., part],
                 unit_noise[..., part],
                 radius=radii[..., layer],
                 kept=kept,
@@ -330,57 +349,3 @@ class LayerSanitiser:
 def whole_norm(lengths: Tensor) -> Tensor:
     """The norm of a vector [...] from those of its layers [..., layers]."""
     return square_root((lengths * lengths).sum(-1))
-
-
-def release_layers_in_place(
-    sanitise: LayerSanitiser, start: Tensor, updated: Tensor, unit_noise: Floats
-) -> Tensor:
-    """Run `release_in_place` layer by layer. Returns the radii, float64 [1, 1, layers]."""
-    slices = layer_slices(sanitise.sizes)
-    lengths = torch.stack(
-        [square_root(squared_distances(updated[None, own], start[own])) for own in slices], dim=-1
-    )[None]
-    radii, kept = sanitise.radii(lengths), kept_share(whole_norm(lengths), sanitise.clip)
-    for layer, (one, own) in enumerate(zip(sanitise.parts, slices, strict=True)):
-        _release(
-            one, start[own], updated[own], unit_noise[own], radius=radii[..., layer], kept=kept
-        )
-    return radii
-
-
-def release_in_place(
-    sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: Floats
-) -> Tensor:
-    """Turns a client's updated hypothesis, `updated` [n], into its protected upload, in place.
-
-    `start` [n] is the hypothesis that the client chose. Returns the radius, float64 [1, 1].
-    """
-    norm = square_root(squared_distances(updated[None], start))[None]
-    radius = sanitise.radii(norm)
-    kept = kept_share(norm, sanitise.clip)
-    _release(sanitise, start, updated, unit_noise, radius=radius, kept=kept)
-    return radius
-
-
-def _release(
-    sanitise: Sanitiser,
-    start: Tensor,
-    updated: Tensor,
-    unit_noise: Floats,
-    *,
-    radius: Tensor,
-    kept: Tensor | None,
-) -> None:
-    """Writes the protected upload into `updated`, part by part; `radius` and `kept` [1, 1]."""
-    library = kernels()
-    if library is not None and updated.device.type == "cpu":
-        share = 1.0 if kept is None else kept.item()
-        numbers = (radius * sanitise.noise_scale).item(), share, sanitise.spacing.item()
-        call(library.fedaudit_release, start, unit_noise, len(updated), *numbers, updated)
-        return
-    for first in range(0, len(updated), _PART):
-        part = slice(first, first + _PART)
-        noise = torch.from_numpy(unit_noise[part]).to(updated.device)
-        origin, update = start[None, None, part], (updated[part] - start[part])[None, None]
-        released = sanitise.release(origin, update, noise, radius=radius, kept=kept)
-        updated[part] = released[0, 0]

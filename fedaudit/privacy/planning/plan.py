@@ -17,17 +17,14 @@ The plan's subjects, who are charged:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Floats
-from fedaudit.privacy.accounting.accountant import Accountant, RdpAccountant
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve
-from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Observer, TwoStage
-from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
+from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Observer
 from fedaudit.privacy.records.record_use import RecordSpending
 from fedaudit.spec.canonical import canonical_json
 
@@ -129,22 +126,6 @@ class SpendingPlan:
         curves = [line.curve(compositions) for line in self.lines[observer]]
         most: Floats = np.max(curves, axis=0)
         return most
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The accountants' warnings about the figures of the whole run, each once; none of privacy
-        loss distributions."""
-        found: dict[str, None] = {}
-        for line in () if self.accountant == "pld" else chain(*self.lines.values()):
-            accountant: Accountant = (
-                TwoStageAccountant(observer=line.terms.observer)
-                if isinstance(line.event, TwoStage)
-                else RdpAccountant(adjacency=line.terms.adjacency)
-            )
-            count = int(line.repeated_events[0].compositions_within(self.steps))
-            spent = accountant.compose(line.event, count).spent(line.terms.delta)
-            found |= dict.fromkeys(spent.warnings)
-        return tuple(found)
 
     @property
     def events_json(self) -> str:

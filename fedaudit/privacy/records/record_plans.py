@@ -16,8 +16,8 @@ where it is small, though R^2 exceeds 0.999: records with small budgets overspen
 reproduce the paper; `exact_rates` is what keeps budgets.
 
 A plan states how much noise each client adds in training, how often each record is sampled and for
-how many rounds, and what each record then spends. The paper's baselines are plans
-too: there every record of a client is sampled alike.
+how many rounds. The paper's baselines are plans too: there every record of a client is sampled
+alike.
 
 Individual Renyi filter: how long each record stays before it would pass its own budget. Feldman and
 Zrnic, "Individual privacy accounting via a Renyi filter" (2021): with an order fixed for each
@@ -26,7 +26,7 @@ stopping in time is as private as never having planned more. Who has left reveal
 the set of records that are still in is as secret as the data."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,17 +49,8 @@ _MIN_BUDGET = 1e-5  # budgets below this are kept as well, but not used as fully
 _ROUNDING = 1 - 1e-11
 
 
-class SamplingRates(NamedTuple):
-    """Rates of every record; arrays [records]."""
-
-    rates: Floats
-    """0 where the record is never sampled."""
-    spends: Floats
-    """The epsilon that the record spends over the run."""
-
-
-def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
-    """The largest rates at which no record passes its budget.
+def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> Floats:
+    """The largest rates at which no record passes its budget: [records].
 
     At least 99.9 % of each budget is used, but for rates so small that the grid has none nearer.
     `budgets`: positive. A budget above what rate 1 spends gives rate 1; one below the floor of
@@ -67,13 +58,13 @@ def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
     """
     wanted = np.asarray(budgets, dtype=np.float64)
     if not len(wanted):
-        return SamplingRates(wanted.copy(), wanted.copy())
+        return wanted.copy()
     if not (wanted > 0).all():
         raise ValueError("budgets must be positive")
     kept = wanted * _ROUNDING
     rates, spends = _table(run, kept)
-    index = np.searchsorted(spends, kept, side="right") - 1
-    return SamplingRates(rates[index], spends[index])
+    found: Floats = rates[np.searchsorted(spends, kept, side="right") - 1]
+    return found
 
 
 def sampling_grid(rates: ArrayLike) -> Floats:
@@ -155,10 +146,9 @@ def fit_curve(run: TwoStageRun) -> FittedCurve:
     return FittedCurve(float(a), float(b), float(c))
 
 
-def curve_fit_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
-    """Rates by the fit, with what they actually spend: some more than their budgets."""
-    rates = sampling_grid(fit_curve(run).rates(budgets))
-    return SamplingRates(rates, run.epsilons(rates))
+def curve_fit_rates(budgets: ArrayLike, run: TwoStageRun) -> Floats:
+    """Rates by the fit, at which some records spend more than their budgets."""
+    return sampling_grid(fit_curve(run).rates(budgets))
 
 
 Inversion = Literal["exact", "curve-fit"]
@@ -174,8 +164,6 @@ class RecordPlan:
     """The chance of each record in each step; 0 where it is left out."""
     rounds: Ints
     """Rounds for which the record stays, whether or not its client takes part in them."""
-    spends: Floats
-    """The epsilon of each record against the settings' observer; infinite without noise."""
     budgets: Floats
 
     @property
@@ -195,12 +183,10 @@ def personalised_plan(
     """
     run = calibrated_run(settings.epsilon_max, settings)
     invert = {"exact": exact_rates, "curve-fit": curve_fit_rates}[inversion]
-    found: SamplingRates = invert(budgets, run)
     return RecordPlan(
         runs=(run,) * clients,
-        rates=found.rates,
-        rounds=np.full(len(found.rates), run.rounds, dtype=np.int64),
-        spends=found.spends,
+        rates=invert(budgets, run),
+        rounds=np.full(len(budgets), run.rounds, dtype=np.int64),
         budgets=budgets,
     )
 
@@ -228,8 +214,6 @@ def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> tuple[I
     return best_order, best_rounds
 
 
-_Use = tuple[float, int]
-"""The rate of a record, and for how many rounds it stays."""
 Baseline = Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"]
 
 _SIZES_ARE_PUBLIC = "how many records each client holds, which sets their rate"
@@ -295,13 +279,7 @@ def baseline_plan(
             )
         case _:
             assert_never(baseline)
-    return RecordPlan(
-        runs=runs,
-        rates=rates,
-        rounds=rounds,
-        spends=_spends(runs, client_of, rates, rounds),
-        budgets=budgets,
-    )
+    return RecordPlan(runs=runs, rates=rates, rounds=rounds, budgets=budgets)
 
 
 def _client_rates(client_of: Ints, staying: Bools, batch_size: int, *, clients: int) -> Floats:
@@ -329,23 +307,3 @@ def _target(
             return uniform_epsilon, "/privacy/uniform_epsilon"
         case _:
             assert_never(baseline)
-
-
-def _spends(
-    runs: tuple[TwoStageRun, ...] | None, client_of: Ints, rates: Floats, rounds: Ints
-) -> Floats:
-    """What each record spends; infinite where nothing is noised.
-
-    Clients of one run whose records have the same rates and rounds are accounted for once.
-    """
-    spends = np.where((rates > 0) & (rounds > 0), np.inf, 0.0)
-    known: dict[tuple[TwoStageRun, frozenset[_Use]], dict[_Use, float]] = {}
-    for client, run in enumerate(runs or ()):
-        mine = client_of == client
-        uses: list[_Use] = list(zip(rates[mine].tolist(), rounds[mine].tolist(), strict=True))
-        kind = (run, frozenset(uses))
-        if kind not in known:
-            spent = run.epsilons(rates[mine], rounds=rounds[mine])
-            known[kind] = dict(zip(uses, spent.tolist(), strict=True))
-        spends[mine] = [known[kind][use] for use in uses]
-    return spends

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from markupsafe import Markup
@@ -159,31 +160,41 @@ def _line(values: Values, rounds: Sequence[int], x: Scale, y: Scale, *, kind: in
 
 @dataclass(frozen=True)
 class Charts:
-    """The charts over rounds of one page, by section."""
+    """The charts over rounds of one page, by section; none where no round is stored."""
 
-    privacy: list[Chart]
-    fairness: list[list[Chart]]
-    """One entry for each of the report's fairness sections, in their order."""
-    training: list[Chart]
-    curves: bool
-    """Whether any chart is drawn over rounds, from figures outside the report."""
+    privacy: list[Chart] = field(default_factory=list)
+    training: list[Chart] = field(default_factory=list)
+    fairness: Mapping[str, list[Chart]] = field(default_factory=dict)
+    """By attribute."""
+
+    @property
+    def every(self) -> list[Chart]:
+        """All of them."""
+        return [*self.privacy, *self.training, *chain.from_iterable(self.fairness.values())]
 
 
 def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
-    """The charts of a report document. Without `series`, only those of the report's own figures."""
-    found = series or Series()
-    best = report["utility"]["best_round"]
+    """The charts of a report document, from the series of its run."""
+    attributes = [section["attribute"] for section in report["fairness"]]
+    best, delta = report["utility"]["best_round"], report["guarantee"]["delta"]
+    return round_charts(series or Series(), attributes, delta=delta, best=best)
+
+
+def round_charts(
+    series: Series, attributes: Sequence[str], *, delta: float | None, best: int | None
+) -> Charts:
+    """The charts of a run with or without a report. `attributes`: in the order by which their
+    charts are numbered; `delta`: that of the epsilons; `best`: the best round of a run that has
+    ended."""
+    gaps = {
+        one: gap_chart(one, series.gaps[one], name=f"fairness-{place}", best=best)
+        for place, one in enumerate(attributes, start=1)
+        if one in series.gaps
+    }
     return Charts(
-        privacy=_noted(privacy_charts(report, found), found),
-        fairness=[
-            _noted(gap_chart(name, found.gaps[name], name=f"fairness-{place}", best=best), found)
-            if name in found.gaps
-            else []
-            for place, section in enumerate(report["fairness"], start=1)
-            for name in [section["attribute"]]
-        ],
-        training=_noted(training_charts(report, found), found),
-        curves=bool(found.rounds),
+        _noted(privacy_charts(series, delta=delta), series),
+        _noted(training_charts(series, best=best), series),
+        {one: _noted(charts, series) for one, charts in gaps.items()},
     )
 
 
@@ -198,25 +209,13 @@ def _noted(charts: Sequence[Chart], series: Series) -> list[Chart]:
     return [replace(chart, caption=f"{chart.caption} {note}") for chart in charts]
 
 
-def running_charts(series: Series, *, delta: float | None, best: int | None = None) -> list[Chart]:
-    """The charts over rounds of an experiment without a report; empty where no round is stored.
-    `delta`: the delta of the epsilons; `best`: the best round of a run that has ended."""
-    if not series.rounds:
-        return []
-    so_far = {"guarantee": {"delta": delta}, "utility": {"best_round": best}}
-    found = [*privacy_charts(so_far, series), *training_charts(so_far, series)]
-    for place, (attribute, gaps) in enumerate(series.gaps.items(), start=1):
-        found += gap_chart(attribute, gaps, name=f"fairness-{place}", best=best)
-    return _noted(found, series)
-
-
 _SHARE = (0.0, 1.0)
 _BOUNDS = ("epsilon_max", "leakage_max")
 
 
-def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
+def privacy_charts(series: Series, *, delta: float | None) -> list[Chart]:
     """What training had spent by each round."""
-    delta, rounds = report["guarantee"]["delta"], series.rounds
+    rounds = series.rounds
     at_delta = "" if delta is None else f" at delta = {delta:g}"
     leakage = _lines(series, leakage_max="largest", leakage_median="median")
     epsilon = _lines(series, epsilon_max=f"largest epsilon{at_delta}")
@@ -226,9 +225,9 @@ def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
     ]
 
 
-def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
+def training_charts(series: Series, *, best: int | None) -> list[Chart]:
     """Losses, accuracy and cluster sizes."""
-    best, rounds = report["utility"]["best_round"], series.rounds
+    rounds = series.rounds
     losses = _lines(
         series, validation_loss="validation loss", selection_loss="selection loss (for stopping)"
     )

@@ -5,12 +5,19 @@ beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
+
+import numpy as np
 
 from fedaudit.ledger.statements import DATABASE
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
-from fedaudit.privacy.declared.figures import LedgerFigures, conditions, ledger_figures
+from fedaudit.privacy.declared.figures import UNBOUNDED, clients_over, conditions, has_unprotected
+from fedaudit.privacy.declared.histories import (
+    Histories,
+    largest_epsilon,
+    largest_log_ratio,
+    leakages,
+)
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
 from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, check, unchecked, value_at
@@ -136,8 +143,7 @@ def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
     terms = material.terms
     reasons = {}
     if not terms.counts_epsilon:
-        why = f"the cost of {terms.mechanism} is not counted as an epsilon with a delta"
-        reasons = {"adjacency": why, "delta": why}
+        reasons = dict.fromkeys(("adjacency", "delta"), _no_epsilon(terms))
     return GuaranteeSection(
         **_by_terms(terms),
         conditions=conditions(terms, material.histories),
@@ -310,22 +316,71 @@ class DeclaredPrivacy(Part):
     reasons: Reasons
 
 
-def _privacy(terms: LedgerTerms, figures: LedgerFigures) -> DeclaredPrivacy:
-    fields = asdict(figures)
-    accountant = fields.pop("accountant") or "rdp"
+_OVERFLOW = "exceeds what floating-point numbers hold, so it bounds nothing"
+_NO_LEAKAGE = "only metric privacy is counted as leakage"
+_NO_THEOREM = "the theorem's sum needs a fixed radius and a clip in every round"
+_NO_MECHANISM = "no mechanism was declared, so nothing bounds what the rounds reveal"
+
+
+def declared_privacy(terms: LedgerTerms, histories: Histories) -> DeclaredPrivacy:
+    """The largest cost of any subject after all rounds so far."""
+    reasons: dict[str, str] = {}
+    values: dict[str, float | None] = dict.fromkeys(
+        ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
+    )
+    largest = largest_epsilon(histories, terms)
+    if largest is not None:
+        values["epsilon_max"] = largest.value
+        if largest.reason is not None:
+            reasons["accountant"] = largest.reason
+    if not terms.counts_epsilon:
+        reasons["epsilon_max"] = _no_epsilon(terms)
+    if terms.mechanism == "laplace-l2":
+        places = np.arange(1, len(histories.names))
+        own = leakages(histories.of(places), histories.charges)
+        values["leakage_max"] = float(own.max(initial=0.0))
+        values["leakage_median"] = float(np.median(_population(own, terms)))
+        values["log_ratio_max"] = largest_log_ratio(histories)
+        if values["log_ratio_max"] is None:
+            reasons["log_ratio_max"] = _NO_THEOREM
+    else:
+        why = _NO_MECHANISM if terms.mechanism == "none" else _NO_LEAKAGE
+        reasons |= dict.fromkeys(("leakage_max", "leakage_median", "log_ratio_max"), why)
+    for name, value in values.items():
+        if value is not None and not np.isfinite(value):
+            values[name] = None
+            reasons[name] = UNBOUNDED if has_unprotected(histories) else _OVERFLOW
     epsilon = []
-    if figures.epsilon_max is not None and terms.delta and terms.adjacency:
+    if largest and values["epsilon_max"] is not None and terms.delta and terms.adjacency:
         epsilon.append(
             EpsilonSection(
                 observer=terms.observer,
                 delta=terms.delta,
                 adjacency=terms.adjacency,
-                accountant=accountant,
-                value=figures.epsilon_max,
+                accountant=largest.accountant,
+                value=largest.value,
             )
         )
-    budget = None if terms.budget is None else terms.budget.model_dump()
-    return DeclaredPrivacy(**fields, epsilon=epsilon, budget=budget)
+    return DeclaredPrivacy(
+        **values,
+        epsilon=epsilon,
+        participations_max=int(histories.distinct().sum(axis=1).max(initial=0)),
+        budget=None if terms.budget is None else terms.budget.model_dump(),
+        over_budget=clients_over(terms, histories),
+        reasons=reasons,
+    )
+
+
+def _no_epsilon(terms: LedgerTerms) -> str:
+    return f"the cost of {terms.mechanism} is not counted as an epsilon with a delta"
+
+
+def _population(own: np.ndarray, terms: LedgerTerms) -> np.ndarray:
+    """The costs with a zero for each client that was never named, as many as a median needs."""
+    if terms.unit == "record":
+        return own if len(own) else np.zeros(1)
+    unnamed = min(max(terms.population - len(own), 0), len(own) + 1)
+    return np.concatenate([own, np.zeros(unnamed)])
 
 
 _DIGITS = 1e-9
@@ -344,7 +399,7 @@ def _privacy_checks(found: DeclaredEvidence) -> Iterator[Check]:
     if histories is None:
         yield unchecked("report.figures", "the entries have too many distinct events")
         return
-    section = _privacy(terms, ledger_figures(terms, histories)).model_dump(mode="json")
+    section = declared_privacy(terms, histories).model_dump(mode="json")
     computed = _DIGITS_OF_PLD if terms.accountant == "pld" else _DIGITS
     for name, value in section.items():
         digits = EXACT if name == "budget" else computed
@@ -362,7 +417,7 @@ def _privacy_limits(material: DeclaredMaterial) -> Iterator[str]:
 
 PRIVACY = Section[DeclaredMaterial, DeclaredEvidence](
     "privacy",
-    lambda material: _privacy(material.terms, ledger_figures(material.terms, material.histories)),
+    lambda material: declared_privacy(material.terms, material.histories),
     _privacy_checks,
     _privacy_limits,
 )

@@ -69,12 +69,7 @@ def _section(
         attribute=attribute,
         favourable=_AS_DECLARED,
         reference_group=None,
-        groups=[
-            _explained(one)
-            for one in group_sections(
-                sorted(groups), counts, disclosure, scores=None, root_mean=False
-            )
-        ],
+        groups=[_explained(one) for one in group_sections(sorted(groups), counts, disclosure)],
         metrics=metrics,
         cross_check_reason="the rows are elsewhere, so nothing was computed twice",
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -19,7 +18,7 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_picture
 from fedaudit.reports.charts.drawing import Chart
-from fedaudit.reports.charts.report_charts import Series, charts_of
+from fedaudit.reports.charts.report_charts import Charts, Series, charts_of
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.page.attack_tables import (
     BASIS_WORDS,
@@ -102,8 +101,7 @@ def render_declared(document: Mapping[str, Any], **options: Unpack[PageOptions])
 def render_audit(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
     """The page of an audit's report document. Every value in it is escaped."""
     shown = audit_for_readers(document)
-    charts: dict[str, list[list[Chart]]] = {"fairness": [[] for _ in shown["fairness"]]}
-    return _page("audit.html", shown, {"charts": charts}, options)
+    return _page("audit.html", shown, {"charts": Charts()}, options)
 
 
 def audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,11 +120,8 @@ def report_pictures(document: Mapping[str, Any], series: Series | None = None) -
         shown = audit_for_readers(document)
     else:
         shown = for_readers(document)
-    found = [*answer_pictures(shown), *filter(None, _rate_pictures(shown))]
-    if series is not None:
-        charts = charts_of(shown, series)
-        found += [*charts.privacy, *chain(*charts.fairness), *charts.training]
-    return found
+    curves = [] if series is None else charts_of(shown, series).every
+    return [*answer_pictures(shown), *filter(None, _rate_pictures(shown)), *curves]
 
 
 def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:

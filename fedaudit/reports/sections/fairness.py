@@ -17,7 +17,7 @@ from fedaudit.fairness.gaps import (
     group_scores,
 )
 from fedaudit.fairness.intervals import GROUP_METHOD, Interval
-from fedaudit.fairness.noised_counts import outward
+from fedaudit.fairness.noised_counts import ROUNDED_AWAY, digit_step, nearest, outward, step_of
 from fedaudit.fairness.ranking import TOO_FEW
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import (
@@ -131,20 +131,19 @@ def group_sections(
     pooled: Ints,
     disclosure: Disclosure,
     *,
-    scores: GroupScores | None,
-    root_mean: bool,
+    measured: Sequence[Shown] | None = None,
     rankings: Sequence[Shown] | None = None,
 ) -> list[GroupSection]:
-    """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
-    `root_mean` as in `group_scores`; `rankings`: of each group, what `group_rankings` gives."""
+    """Rates from counts [groups, 4] of the disclosed groups. `measured` and `rankings`: of each
+    group, what `measured_scores` and `group_rankings` give; None where the run has none."""
     rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
-    measured = _measured(scores, len(values), root_mean=root_mean)
     sections = []
     for place, value in enumerate(values):
         shown = bool(disclosure.shown[place])
+        scored = _missing(_SCORES, NOT_HANDED_OVER) if measured is None else measured[place]
         ranked = _missing(("auc",), NOT_HANDED_OVER) if rankings is None else rankings[place]
         figures, reasons = (
-            {**rates[place][part], **measured[place][part], **ranked[part]} for part in (0, 1)
+            {**rates[place][part], **scored[part], **ranked[part]} for part in (0, 1)
         )
         if not shown:
             figures, reasons = _missing(figures, disclosure.reason(place))
@@ -195,11 +194,24 @@ def shown_rates(counts: Ints, *, has_favourable_outcome: bool) -> list[Shown]:
     return [_explained(RATES, of_group, _NO_DENOMINATOR) for of_group in group_rates(counts).T]
 
 
-def _measured(scores: GroupScores | None, groups: int, *, root_mean: bool) -> list[Shown]:
+def measured_scores(
+    scores: GroupScores | None, *, root_mean: bool, right: Ints | None, rows: Ints, coarse: bool
+) -> list[Shown] | None:
+    """Accuracy and loss of each group; `root_mean` as in `group_scores`. `right` of `rows`
+    [groups]: what accuracies are made of; None for regression. `coarse`: losses to two digits."""
     if scores is None:
-        return [_missing(_SCORES, NOT_HANDED_OVER)] * groups
+        return None
     found = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
-    reasons = {"accuracy": NO_ACCURACY, "loss": _NOT_FINITE}
+    if coarse:
+        found[1] = [
+            nearest(loss, digit_step(loss)) if np.isfinite(loss) else loss
+            for loss in found[1].tolist()
+        ]
+    no_accuracy = NO_ACCURACY
+    if right is not None:
+        found[0] = np.where(rows > 0, np.minimum(1.0, right / np.maximum(rows, 1)), np.nan)
+        no_accuracy = RATES["selection_rate"].why_undefined
+    reasons = {"accuracy": no_accuracy, "loss": _NOT_FINITE}
     return [_explained(_SCORES, of_group, reasons) for of_group in found.T]
 
 
@@ -212,9 +224,12 @@ def _explained(names: Collection[str], values: Floats, reasons: Mapping[str, str
     return figures, {name: reasons[name] for name, value in figures.items() if value is None}
 
 
-def group_rankings(material: ScoredMaterial, attribute: str) -> Sequence[Shown] | None:
-    """The AUC of each group of an attribute; None where the run has none. Raises
-    ValueError where the disclosure was not decided from the rows that it covers."""
+def group_rankings(
+    material: ScoredMaterial, attribute: str, *, base: int | None
+) -> Sequence[Shown] | None:
+    """The AUC of each group of an attribute; None where the run has none. `base`: that of rounded
+    counts. An AUC is then in steps of the rows of the rarer outcome, one of which moves it by so
+    much. Raises ValueError where the disclosure was not decided from the rows that it covers."""
     found = material.result.against_constant
     if found is None or attribute not in found.rows_by_group:
         return None
@@ -222,10 +237,16 @@ def group_rankings(material: ScoredMaterial, attribute: str) -> Sequence[Shown] 
     material.disclosures[attribute].check(rows)
     if found.ranking is None:
         return [_missing(("auc",), no_scores(material))] * len(rows)
-    return [
-        _explained(("auc",), np.array([auc]), {"auc": TOO_FEW})
-        for auc in found.ranking.by_group[attribute]
-    ]
+    why, aucs = TOO_FEW, found.ranking.by_group[attribute].tolist()
+    if base is not None:
+        fewer = found.ranking.fewer_by_group[attribute].tolist()
+        steps = [step_of(rows, base=base) for rows in fewer]
+        why = ROUNDED_AWAY
+        aucs = [
+            np.nan if step == 1 or np.isnan(auc) else min(1.0, nearest(auc, step))
+            for auc, step in zip(aucs, steps, strict=True)
+        ]
+    return [_explained(("auc",), np.array([auc]), {"auc": why}) for auc in aucs]
 
 
 _MANY_CLASSES = "the target has more than two classes"

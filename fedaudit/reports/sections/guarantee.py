@@ -224,7 +224,6 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
         f"Epsilon bounds how much one {mechanism.facts.unit} can raise the probability of any "
         "outcome: by a factor of at most exp(epsilon), plus delta.",
         *_limit_delta(material, plan),
-        *plan.warnings,
     ]
     if material.inputs.noise == "simulation":
         found.append(SIMULATED)

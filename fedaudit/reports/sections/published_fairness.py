@@ -1,226 +1,65 @@
 """The section `fairness`, from whichever counts are published."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
 
 from fedaudit.arrays import Ints
-from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import Figure, gaps, gaps_between, score_gaps, scored_rows, spread
+from fedaudit.fairness.gaps import NO_OUTCOME, Figure, gaps_between, score_gaps, scored_rows, spread
 from fedaudit.fairness.intervals import (
     METHOD,
     Interval,
-    accuracy_interval,
     intervals_by_group,
     rate_intervals,
     score_intervals,
 )
 from fedaudit.fairness.noised_counts import (
-    ROUNDED_AWAY,
     ExactCounts,
     NoisedCounts,
     Rounder,
     digit_step,
-    nearest,
     outward,
     step_of,
     without_dust,
 )
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.fairness import (
+    ENDS,
     NOT_HANDED_OVER,
     FairnessSection,
     GroupSection,
     MetricSection,
     group_rankings,
     group_sections,
-    interval_section,
+    measured_scores,
     metric_section,
-    shown_rates,
     with_rate_intervals,
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import noised_section
 from fedaudit.reports.sections.outcome_words import words_checks
-from fedaudit.reports.sections.part import IntervalSection, Section
+from fedaudit.reports.sections.part import Section
 from fedaudit.reports.sections.provenance import comparison_limits, disclosure_limits
-from fedaudit.spec.metrics import METRICS, RATES, SCORE_METRICS
+from fedaudit.spec.metrics import KINDS, METRICS, SCORE_METRICS
 
+_NO_ROWS = "the rows were not handed over, so nothing was computed twice"
+_LACKS = "a group lacks the figure once counts are rounded"
 _ROUNDED_AFTER = (
     "counts were rounded after the exact figures had been computed twice from the rows; how the "
     "two compare would disclose the exact ones"
 )
 
 
-class Rounding:
-    """One attribute's figures, rounded. The same groups are shown and the same figures defined,
-    except where rounding leaves a rate without a denominator."""
-
-    def __init__(self, exact: FairnessSection, material: ScoredMaterial, rounder: Rounder) -> None:
-        self._exact, self._material, self._rounder = exact, material, rounder
-        self._name = exact.attribute
-        rule = material.disclosures[self._name].rule
-        self._asked = material.spec.fairness.intervals
-        self._reference, self._has_outcome = rule.reference, rule.has_favourable_outcome
-        self._shown = np.array([not group.suppressed for group in exact.groups], dtype=np.bool_)
-        counts = material.result.fairness[self._name].sum(axis=0)
-        self._counts = rounder.counts(self._name, counts)
-        scores = material.result.scores.get(self._name)
-        self._rows = scored_rows(self._counts)
-        if scores is not None and not self._has_outcome:
-            self._rows = rounder.numbers(self._name, scores.rows.sum(axis=0), of="rows")
-        self._right: Ints | None = None
-        if scores is not None and scores.correct is not None:
-            self._right = rounder.numbers(self._name, scores.correct.sum(axis=0), of="right")
-        compared = material.result.against_constant
-        ranking = None if compared is None else compared.ranking
-        self._fewer = {} if ranking is None else ranking.fewer_by_group
-        shown_rows = self._rows[self._shown]
-        self._step = step_of(int(shown_rows.min(initial=2**31)), base=rounder.base)
-
-    def section(self) -> FairnessSection:
-        """All parts that say something of held-out people."""
-        exact = self._exact
-        groups = [self._group(place) for place in range(len(exact.groups))]
-        if self._asked is not None:
-            ends = intervals_by_group(
-                self._material.result.fairness[self._name],
-                self._material.disclosures[self._name],
-                level=self._asked.level,
-                published=self._counts,
-            )
-            groups = with_rate_intervals(groups, ends, level=self._asked.level, step=self._step)
-        return exact.model_copy(
-            update={
-                "groups": groups,
-                "metrics": self._metrics(groups),
-                "cross_check": None,
-                "cross_check_reason": _ROUNDED_AFTER,
-            }
-        )
-
-    def _group(self, place: int) -> GroupSection:
-        exact = self._exact.groups[place]
-        if exact.suppressed:
-            return exact
-        [(rates, reasons)] = shown_rates(
-            self._counts[[place]], has_favourable_outcome=self._has_outcome
-        )
-        update: dict[str, object] = {**rates, "rate_intervals": None}
-        if exact.accuracy is not None and self._right is not None:
-            rows = int(self._rows[place])
-            update["accuracy"] = min(1.0, int(self._right[place]) / rows) if rows else None
-            if not rows:
-                reasons["accuracy"] = RATES["selection_rate"].why_undefined
-        if self._name in self._fewer:
-            # In steps of the rows of the rarer outcome: one of them moves it by so much.
-            step = step_of(int(self._fewer[self._name][place]), base=self._rounder.base)
-            update["auc"] = None
-            if exact.auc is None or step == 1:
-                reasons["auc"] = ROUNDED_AWAY
-            else:
-                update["auc"] = min(1.0, nearest(exact.auc, step))
-        if exact.loss is not None:
-            update["loss"] = nearest(exact.loss, digit_step(exact.loss))
-        return exact.model_copy(update={**update, "reasons": {**exact.reasons, **reasons}})
-
-    def _metrics(self, groups: list[GroupSection]) -> dict[str, MetricSection]:
-        figures, intervals = self._gaps(groups), self._intervals()
-        found = {}
-        for name, exact in self._exact.metrics.items():
-            value, reason = figures.get(name, (exact.value, exact.reason))
-            if exact.value is None or value is None:
-                found[name] = exact.model_copy(
-                    update={
-                        "value": None,
-                        "reason": exact.reason if exact.value is None else reason,
-                        "interval": None,
-                        "interval_reason": "there is no value to be sure of",
-                    }
-                )
-                continue
-            interval = intervals.get(name, exact.interval)
-            found[name] = exact.model_copy(
-                update={
-                    "value": value,
-                    "interval": None if interval is None else self._interval(name, interval, value),
-                }
-            )
-        return found
-
-    def _gaps(self, groups: list[GroupSection]) -> Mapping[str, tuple[float | None, str | None]]:
-        rates = []
-        if self._has_outcome:
-            [rates] = gaps_between(
-                self._counts[np.newaxis],
-                self._shown[np.newaxis],
-                reference=self._reference,
-                rows=self._rows[np.newaxis],
-            )
-        found = {figure.metric: (figure.value, figure.reason) for figure in rates}
-        for name, column, ratio in (
-            ("accuracy_difference", "accuracy", False),
-            ("loss_difference", "loss", False),
-            ("loss_ratio", "loss", True),
-        ):
-            values = np.array(
-                [np.nan if (one := getattr(group, column)) is None else one for group in groups]
-            )
-            value = float(spread(values, self._shown, self._reference)[int(ratio)])
-            found[name] = (None, "a group lacks the figure once counts are rounded")
-            if np.isfinite(value):
-                found[name] = (without_dust(value), self._exact.metrics[name].reason)
-        return found
-
-    def _intervals(self) -> dict[str, IntervalSection]:
-        asked, disclosure = self._asked, self._material.disclosures[self._name]
-        if asked is None:
-            return {}
-        found: dict[str, Interval] = {}
-        own, scores = self._material.result.fairness, self._material.result.scores.get(self._name)
-        if self._has_outcome:
-            found |= rate_intervals(
-                own[self._name], disclosure, level=asked.level, published=self._counts
-            )
-        if scores is not None and self._right is not None:
-            found["accuracy_difference"] = accuracy_interval(
-                scores, disclosure, level=asked.level, published=(self._right, self._rows)
-            )
-        sections = {
-            name: interval_section(one, level=asked.level, method=METHOD)
-            for name, one in found.items()
-        }
-        return {name: one for name, one in sections.items() if one is not None}
-
-    def _interval(self, name: str, exact: IntervalSection, value: float) -> IntervalSection:
-        """Widened to whole steps, and to the value itself."""
-        step = self._step_of(name, exact.high)
-        low, high = outward(min(exact.low, value), max(exact.high, value), step)
-        if _is_share(name):
-            high = min(1.0, high)
-        return exact.model_copy(update={"low": max(0.0, low), "high": high})
-
-    def _step_of(self, name: str, value: float) -> float:
-        """Shares in steps of the base's rows; losses to two digits."""
-        return self._step if _is_share(name) else digit_step(value)
-
-
-def _is_share(name: str) -> bool:
-    return name == "accuracy_difference" or name in METRICS
-
-
 def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
     """One section for each attribute: the sensitive attributes of the spec, then intersections."""
-    attributes = material.spec.fairness.attributes
     match material.published:
-        case NoisedCounts():
-            return [noised_section(material, name, material.published) for name in attributes]
-        case Rounder():
-            rounder = material.published
-            exact = exact_sections(material)
-            return [Rounding(one, material, rounder).section() for one in exact]
+        case NoisedCounts() as noised:
+            attributes = material.spec.fairness.attributes
+            return [noised_section(material, name, noised) for name in attributes]
+        case Rounder() as rounder:
+            return _sections(material, rounder)
         case ExactCounts():
             return exact_sections(material)
         case _:
@@ -229,58 +68,148 @@ def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
 
 def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
     """The sections from the counts as they are, whatever is published."""
-    return [_section(material, name) for name in material.spec.fairness.attributes]
+    return _sections(material, None)
 
 
-def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
-    values = material.federation.attributes[attribute]
-    disclosure = material.disclosures[attribute]
-    combined = material.spec.fairness.combinations.get(attribute)
-    rankings = group_rankings(material, attribute)
-    material.progressed()
-    metrics = _metrics(material, attribute, disclosure)
-    material.progressed()
-    counts, asked = material.result.fairness[attribute], material.spec.fairness.intervals
-    groups = group_sections(
-        values,
-        counts.sum(axis=0),
-        disclosure,
-        scores=material.result.scores.get(attribute),
-        root_mean=material.spec.training.root_mean,
-        rankings=rankings,
-    )
-    if asked is not None:
-        ends = intervals_by_group(counts, disclosure, level=asked.level)
-        groups = with_rate_intervals(groups, ends, level=asked.level)
-    return FairnessSection(
-        attribute=attribute,
-        intersection_of=None if combined is None else list(combined),
-        reference_group=None if disclosure.reference is None else values[disclosure.reference],
-        groups=groups,
-        metrics=metrics,
-        cross_check_reason="the rows were not handed over, so nothing was computed twice",
-    )
+def _sections(material: ScoredMaterial, rounder: Rounder | None) -> list[FairnessSection]:
+    attributes = material.spec.fairness.attributes
+    return [AttributeFigures(material, name, rounder).section() for name in attributes]
 
 
-def _metrics(
-    material: ScoredMaterial, attribute: str, disclosure: Disclosure
-) -> dict[str, MetricSection]:
-    counts, scores = material.result.fairness[attribute], material.result.scores.get(attribute)
-    asked, root_mean = material.spec.fairness.intervals, material.spec.training.root_mean
-    figures, intervals = gaps(counts.sum(axis=0), disclosure)[0], {}
-    if asked is not None:
-        intervals = rate_intervals(counts, disclosure, level=asked.level)
-    if scores is None:
-        figures += [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
-    else:
-        figures += score_gaps(scores, disclosure, root_mean=root_mean)
+class AttributeFigures:
+    """One attribute's figures, from counts as they are or rounded. Rounding leaves the groups that
+    are shown, and which figures are defined, except where a rate loses its denominator."""
+
+    def __init__(self, material: ScoredMaterial, name: str, rounder: Rounder | None) -> None:
+        result = material.result
+        self._material, self._name, self._rounder = material, name, rounder
+        self._disclosure, self._asked = material.disclosures[name], material.spec.fairness.intervals
+        self._own, self._scores = result.fairness[name], result.scores.get(name)
+        scores, has_outcome = self._scores, self._disclosure.rule.has_favourable_outcome
+        self._counts: Ints = self._own.sum(axis=0)
+        self._rows = scored_rows(self._counts) if scores is None else scores.rows.sum(axis=0)
+        self._right: Ints | None = None
+        if scores is not None and scores.correct is not None:
+            self._right = scores.correct.sum(axis=0)
+        self._step = ENDS
+        if rounder is not None:
+            self._counts = rounder.counts(name, self._counts)
+            if self._right is not None:
+                self._right = rounder.numbers(name, self._right, of="right")
+            if has_outcome or scores is None:
+                self._rows = scored_rows(self._counts)
+            else:
+                self._rows = rounder.numbers(name, self._rows, of="rows")
+            fewest = int(self._rows[self._disclosure.shown].min(initial=2**31))
+            self._step = step_of(fewest, base=rounder.base)
+
+    def section(self) -> FairnessSection:
+        """The section; only with exact counts it can be computed a second time."""
+        material, disclosure, asked = self._material, self._disclosure, self._asked
+        values = material.federation.attributes[self._name]
+        combined = material.spec.fairness.combinations.get(self._name)
+        exact = self._rounder is None
+        groups = group_sections(
+            values,
+            self._counts,
+            disclosure,
+            measured=measured_scores(
+                self._scores,
+                root_mean=material.spec.training.root_mean,
+                right=self._right,
+                rows=self._rows,
+                coarse=not exact,
+            ),
+            rankings=group_rankings(
+                material, self._name, base=None if self._rounder is None else self._rounder.base
+            ),
+        )
+        material.progressed()
         if asked is not None:
-            level = asked.level
-            intervals |= score_intervals(scores, disclosure, root_mean=root_mean, level=level)
-    return {
-        one.metric: metric_section(one, intervals.get(one.metric), asked, method=METHOD)
-        for one in figures
-    }
+            ends = intervals_by_group(
+                self._own, disclosure, level=asked.level, published=self._counts
+            )
+            groups = with_rate_intervals(groups, ends, level=asked.level, step=self._step)
+        metrics = self._metrics(groups)
+        material.progressed()
+        return FairnessSection(
+            attribute=self._name,
+            intersection_of=None if combined is None else list(combined),
+            reference_group=None if disclosure.reference is None else values[disclosure.reference],
+            groups=groups,
+            metrics=metrics,
+            cross_check_reason=_NO_ROWS if exact else _ROUNDED_AFTER,
+        )
+
+    def _metrics(self, groups: Sequence[GroupSection]) -> dict[str, MetricSection]:
+        intervals = self._intervals()
+        found = {
+            one.metric: metric_section(one, intervals.get(one.metric), self._asked, method=METHOD)
+            for one in (*self._rate_gaps(), *self._score_gaps(groups))
+        }
+        if self._rounder is None:
+            return found
+        return {name: self._widened(name, one) for name, one in found.items()}
+
+    def _rate_gaps(self) -> list[Figure]:
+        disclosure = self._disclosure
+        if not disclosure.rule.has_favourable_outcome:
+            return [Figure(metric, None, NO_OUTCOME) for metric in METRICS]
+        rows = scored_rows(self._own.sum(axis=0))
+        disclosure.check(rows)
+        [found] = gaps_between(
+            self._counts[np.newaxis],
+            disclosure.shown[np.newaxis],
+            reference=disclosure.reference,
+            rows=rows[np.newaxis],
+            because=disclosure.because,
+        )
+        return found
+
+    def _score_gaps(self, groups: Sequence[GroupSection]) -> list[Figure]:
+        """Of rounded counts those between the figures that the groups show."""
+        if self._scores is None:
+            return [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
+        root_mean, disclosure = self._material.spec.training.root_mean, self._disclosure
+        found = score_gaps(self._scores, disclosure, root_mean=root_mean)
+        return found if self._rounder is None else [self._rounded(one, groups) for one in found]
+
+    def _rounded(self, exact: Figure, groups: Sequence[GroupSection]) -> Figure:
+        column, _, kind = exact.metric.partition("_")
+        own = [getattr(group, column) for group in groups]
+        both = spread(np.array(own, np.float64), self._disclosure.shown, self._disclosure.reference)
+        value = float(both[KINDS.index(kind)])
+        if exact.value is None:
+            return exact
+        if not np.isfinite(value):
+            return exact._replace(value=None, reason=_LACKS)
+        return exact._replace(value=without_dust(value))
+
+    def _intervals(self) -> dict[str, Interval]:
+        if self._asked is None:
+            return {}
+        disclosure, level = self._disclosure, self._asked.level
+        found = rate_intervals(self._own, disclosure, level=level, published=self._counts)
+        if self._scores is not None:
+            found |= score_intervals(
+                self._scores,
+                disclosure,
+                root_mean=self._material.spec.training.root_mean,
+                level=level,
+                published=None if self._right is None else (self._right, self._rows),
+            )
+        return found
+
+    def _widened(self, name: str, found: MetricSection) -> MetricSection:
+        """With its interval widened to whole steps, losses to two digits, and to the value."""
+        interval = found.interval
+        if found.value is None or interval is None:
+            return found
+        is_share = name == "accuracy_difference" or name in METRICS
+        step = self._step if is_share else digit_step(interval.high)
+        low, high = outward(min(interval.low, found.value), max(interval.high, found.value), step)
+        ends = {"low": max(0.0, low), "high": min(1.0, high) if is_share else high}
+        return found.model_copy(update={"interval": interval.model_copy(update=ends)})
 
 
 def _fairness_limits(material: ReportMaterial) -> list[str]:

@@ -85,15 +85,14 @@ class ClientProtection(ABC):
         was not drawn.
         """
 
-    @abstractmethod
-    def protect_in_place(
-        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
-    ) -> Tensor | float:
-        """Turns a client's update of `start` [n], in `upload`, into its protected upload, in place.
-
-        `source` is that of a stack of one. Returns the radius of its noise, [layers] where each
-        layer has its own, NaN where noise has no radius. An update that is not finite stays so.
-        """
+    def protect_one(
+        self, start: Tensor, updated: Tensor, *, source: Source, round_: int, client: int
+    ) -> ProtectedUploads:
+        """The protected upload of one client of a stack of one, whose `source` this is, with noise
+        that is drawn for it alone: `protect` for a client's `start` and `updated` [n]."""
+        noise = self.draw_cell(source, np.array(round_), np.array([client]))
+        many = None if noise is None else noise[None]
+        return self.protect(start[None, None], updated[None, None], many)
 
     def radii_shape(self, clients: int) -> tuple[int, ...]:
         """The shape of the radii of this many clients of one cell."""
@@ -183,8 +182,3 @@ class Unprotected(ClientProtection):
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         return ProtectedUploads(updated, radii=None, finite=finite_uploads(updated))
-
-    def protect_in_place(
-        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
-    ) -> Tensor | float:
-        return float("nan")

@@ -262,15 +262,5 @@ class GaussianUploads(ClientProtection):
         uploads, finite = self.gaussian(start, updated, unit)
         return ProtectedUploads(uploads, radii=None, finite=finite)
 
-    def protect_in_place(
-        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
-    ) -> Tensor | float:
-        unit = unit_gaussian(source, n=self.n, round_=round_, counters=client)
-        noised, finite = self.gaussian(
-            start, upload[None, None], torch.from_numpy(unit[None]).to(upload.device)
-        )
-        upload.copy_(torch.where(finite[0, 0], noised[0, 0], torch.nan))
-        return float("nan")
-
 
 Protection = ClientProtection | TrustedServer

@@ -9,14 +9,7 @@ from torch import Tensor
 
 from fedaudit.arrays import Floats, Ints
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.noise.laplace import (
-    LayerSanitiser,
-    Sanitiser,
-    release_in_place,
-    release_layers_in_place,
-    unit_laplace,
-    unit_layers,
-)
+from fedaudit.privacy.noise.laplace import LayerSanitiser, Sanitiser, unit_laplace, unit_layers
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell
@@ -56,12 +49,6 @@ class WholeVectorLaplace(ClientProtection):
         uploads, radii = self.sanitise(start, updated, unit)
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))
 
-    def protect_in_place(
-        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
-    ) -> Tensor | float:
-        noise = unit_layers(source, sizes=(self.n,), round_=round_, counters=client)
-        return release_in_place(self.sanitise, start, upload, noise.ravel())[0, 0]
-
 
 @dataclass(frozen=True)
 class LayeredLaplace(ClientProtection):
@@ -77,13 +64,6 @@ class LayeredLaplace(ClientProtection):
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, radii = self.sanitise(start, updated, unit)
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))
-
-    def protect_in_place(
-        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
-    ) -> Tensor | float:
-        sizes = self.sanitise.sizes
-        noise = unit_layers(source, sizes=sizes, round_=round_, counters=client)
-        return release_layers_in_place(self.sanitise, start, upload, noise.ravel())[0, 0]
 
     def radii_shape(self, clients: int) -> tuple[int, ...]:
         """See `ClientProtection`: one for each layer."""

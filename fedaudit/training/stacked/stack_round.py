@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.networks.shape import ConvolutionalShape, DenseShape, LayeredShape
 from fedaudit.networks.stacked_network import (
     BatchedNetwork,
     Loss,
@@ -378,14 +377,7 @@ def _allowed(present: Tensor, allowed: Bools) -> Tensor:
 
 def build_network(cell: Cell) -> Network:
     """What computes the cell's model for clients of its longest client's rows."""
-    shape = cell.shape
-    match shape:
-        case DenseShape() | LayeredShape():
-            return choose_network(shape, rows=cell.federation.longest)
-        case ConvolutionalShape():
-            raise ValueError(f"{cell.spec.model.kind} needs a federation of images")
-        case _:
-            assert_never(shape)
+    return choose_network(cell.shape, rows=cell.federation.longest)
 
 
 def trims_lanes(cell: Cell) -> bool:

@@ -112,6 +112,20 @@ def test_a_round_without_counts_takes_none_from_the_database(api: Api) -> None:
     assert sign(api) == 0
 
 
+def test_a_round_that_no_entry_was_made_for_is_found(api: Api) -> None:
+    ledger = opened(api, rounds=[declared(1, ["a"]), declared(3, ["a"])])
+    assert sign(api) == 1
+    with api.database.write() as session:
+        first = session.get(DeclaredRoundRow, (ledger, 1))
+        assert first is not None
+        stored = {one.name: getattr(first, one.name) for one in first.__table__.columns}
+        planted = {"round": 2, "groups": BETTER, "reservations": None, "drawn": None}
+        session.add(DeclaredRoundRow(**{**stored, **planted}))
+    assert failed(api, ledger) == {"ledger.declarations"}
+    post(api, ledger, declared(4, ["a"]))
+    assert sign(api) == 0
+
+
 def test_who_was_drawn_cannot_be_changed_afterwards(api: Api) -> None:
     ledger = opened(api, CENTRAL, population=1000)
     post(api, ledger, *(declared(one, ["a"], POISSON) for one in range(1, 21)))

@@ -14,7 +14,6 @@ from fedaudit.privacy.noise import laplace
 from fedaudit.privacy.noise.gaussian import LocalGaussian
 from fedaudit.privacy.noise.laplace import LayerSanitiser, Sanitiser, layer_slices, norms
 from fedaudit.training.base.cohort import Draws
-from fedaudit.training.mechanisms import laplace_l2
 from fedaudit.training.mechanisms.laplace_l2 import WholeVectorLaplace
 from tests.attacks.zoo.cells import adaptive, fixed, in_turn, layered, local
 from tests.attacks.zoo.violations import violation
@@ -151,14 +150,12 @@ def take_secret_noise_from_the_seed(real: Any, self: Any, draws: Draws, *given: 
     lambda: in_turn(mechanism="laplace-l2", noise_multiplier=2.0, radius=0.4, clip=0.2),
     "noise",
     "noise added",
+    at=(Sanitiser, "release"),
 )
-def skip_the_end_of_a_vector(patch: pytest.MonkeyPatch) -> None:
-    """The last parameter of a vector that is noised part by part gets no noise."""
-    real = laplace.unit_layers
-
-    def unit(*given: Any, **named: Any) -> Numbers:
-        found = real(*given, **named)
-        found[..., -1] = 0.0
-        return found
-
-    patch.setattr(laplace_l2, "unit_layers", unit)
+def skip_the_end_of_a_vector(
+    real: Any, self: Any, start: Any, updated: Any, noise: Any, **more: Any
+) -> Any:
+    """The last parameter of a client's upload gets no noise."""
+    noise = noise.clone()
+    noise[..., -1] = 0.0
+    return real(self, start, updated, noise, **more)

@@ -8,203 +8,134 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaudit.privacy.accounting.accountant import (
-    PldAccountant,
-    RdpAccountant,
-    UnsupportedEventError,
-)
+from fedaudit.privacy.accounting.accountant import epsilon_of_events, event_curve, sampling_refusal
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonTerms, pld_table
 from fedaudit.privacy.accounting.privacy_events import (
-    Composed,
     FixedSizeSampled,
     Gaussian,
     LaplaceL2,
     NonPrivate,
     PoissonSampled,
+    RandomAllocated,
     TwoStage,
 )
-from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
-from tests.privacy.accounting.accountant_choice import accountant
+from tests.privacy.accounting.spending import DELTA, by_orders, spent
 from tests.privacy.gaussian_exact import exact_epsilon
 
-DELTA = 1e-5
-EVERY_EVENT = (
-    NonPrivate(),
-    Gaussian(2.0),
-    PoissonSampled(0.1, Gaussian(2.0)),
-    PoissonSampled(0.1, NonPrivate()),
-    FixedSizeSampled(100, 10, Gaussian(2.0)),
-    FixedSizeSampled(100, 10, PoissonSampled(0.1, Gaussian(2.0))),
-    TwoStage(0.5, 0.1, 2.0, 5),
-    LaplaceL2(11, 3.0, None),
+FEW_ORDERS = (1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0)
+POISSON, FIXED = PoissonSampled(0.1, Gaussian(2.0)), FixedSizeSampled(100, 10, Gaussian(2.0))
+
+
+def poisson(noise, rate, count, delta):
+    event = PoissonSampled(rate, Gaussian(noise))
+    return by_orders(event, count, orders=FEW_ORDERS, delta=delta)
+
+
+def fixed_sizes(noise, rate, count, delta):
+    event = FixedSizeSampled(10_000, math.ceil(10_000 * rate), Gaussian(noise))
+    return by_orders(event, count, orders=FEW_ORDERS, adjacency="replace-one", delta=delta)
+
+
+def losses(noise, rate, count, delta):
+    return spent(PoissonSampled(rate, Gaussian(noise)), count, by="pld", delta=delta)
+
+
+def losses_of_replacement(noise, rate, count, delta):
+    event = Gaussian(noise / rate**0.5)
+    return spent(event, count, by="pld", adjacency="replace-one", delta=delta)
+
+
+def two_stages(noise, rate, count, delta):
+    return by_orders(TwoStage(0.7, rate, noise, 5), count, delta=delta)
+
+
+def two_stages_before_the_server(noise, rate, count, delta):
+    return by_orders(TwoStage(0.7, rate, noise, 5), count, delta=delta, observer="server")
+
+
+@pytest.mark.parametrize(
+    ("figure", "examples", "least_noise", "most"),
+    [
+        (poisson, 30, 0.8, 200),
+        (fixed_sizes, 10, 0.8, 200),
+        (losses, 2, 4, 20),  # a distribution with large losses takes a second
+        (losses_of_replacement, 2, 4, 20),
+        (two_stages, 30, 0.8, 200),
+        (two_stages_before_the_server, 30, 0.8, 200),
+    ],
 )
+def test_epsilon_is_monotone(figure, examples, least_noise, most):
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        noise=st.floats(least_noise, 20),
+        rate=st.floats(0.01, 0.5),
+        count=st.integers(1, most),
+        delta=st.floats(1e-8, 1e-2),
+        factor=st.floats(1.01, 2),
+    )
+    def rule(noise, rate, count, delta, factor):
+        epsilon = figure(noise, rate, count, delta)
+        slack = epsilon * (1 + 1e-9) + 1e-4  # the grid of the privacy loss distributions
+        assert figure(noise, rate, 0, delta) == 0 <= epsilon
+        assert figure(noise * factor, rate, count, delta) <= slack
+        assert figure(noise, rate / factor, count, delta) <= slack
+        assert figure(noise, rate, count, delta * factor) <= slack
+        assert figure(noise, rate, math.ceil(count * factor), delta) >= epsilon - 1e-4
+
+    rule()
 
 
-class AccountantRules:
-    """The rules; a subclass names an accountant, an event of its own, and its examples."""
+@pytest.mark.parametrize("name", ["rdp", "pld"])
+def test_events_are_composed_whichever_way_they_are_listed(name):
+    def figure(*composed):
+        return epsilon_of_events(composed, name, adjacency="add-or-remove-one", delta=DELTA)
 
-    examples = 30
-    least_noise = 0.8
-    max_releases = 200
-
-    def new(self):
-        raise NotImplementedError
-
-    def event(self, *, noise=2.0, rate=0.1):
-        raise NotImplementedError
-
-    def spent(self, *, count=10, delta=DELTA, **parameters):
-        return self.new().compose(self.event(**parameters), count).epsilon(delta)
-
-    def test_nothing_composed_spends_nothing(self):
-        assert self.new().epsilon(DELTA) == 0
-        assert self.new().compose(self.event(), 0).epsilon(DELTA) == 0
-
-    def test_a_release_without_a_mechanism_has_no_bound(self):
-        assert self.new().compose(self.event()).compose(NonPrivate()).epsilon(DELTA) == math.inf
-
-    def test_composition_does_not_care_how_it_is_told(self):
-        at_once = self.new().compose(self.event(), 6)
-        one_by_one = self.new()
-        for _ in range(6):
-            one_by_one.compose(self.event())
-        nested = self.new().compose(Composed(Composed(self.event(), 2), 3))
-        assert at_once.spent(DELTA) == one_by_one.spent(DELTA) == nested.spent(DELTA)
-
-    @pytest.mark.parametrize("event", EVERY_EVENT, ids=lambda event: str(event.kind))
-    def test_unsupported_says_what_compose_does(self, event):
-        for asked in (event, Composed(event, 2)):
-            if self.new().unsupported(asked) is None:
-                assert self.new().compose(asked).epsilon(DELTA) > 0
-                continue
-            reason = self.new().unsupported(asked)
-            with pytest.raises(UnsupportedEventError) as refused:
-                self.new().compose(asked)
-            assert str(refused.value) == reason
-
-    def test_what_is_refused_leaves_nothing_behind(self):
-        accountant_ = self.new().compose(self.event())
-        before = accountant_.spent(DELTA)
-        with pytest.raises(UnsupportedEventError):
-            accountant_.compose(LaplaceL2(11, 3.0, 1.0))
-        assert accountant_.spent(DELTA) == before
-
-    def test_metric_privacy_is_no_epsilon(self):
-        assert "leakage" in self.new().unsupported(LaplaceL2(11, 3.0, 1.0))
-
-    @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan])
-    def test_delta_lies_between_0_and_1(self, delta):
+    other = Gaussian(4.0)
+    assert figure() == figure((POISSON, 0)) == 0
+    assert figure((POISSON, 6)) == figure((POISSON, 2), (other, 0), (POISSON, 4))
+    assert figure((POISSON, 6), (other, 2)) > figure((POISSON, 6))
+    assert figure((POISSON, 6), (NonPrivate(), 1)) == math.inf
+    for delta in (0.0, 1.0, -1e-5, math.nan):
         with pytest.raises(ValueError, match="delta"):
-            self.new().epsilon(delta)
-
-    def test_spending_is_not_undone(self):
-        with pytest.raises(ValueError, match="negative"):
-            self.new().compose(self.event(), -1)
-
-    def test_epsilon_is_monotone(self):
-        @settings(max_examples=self.examples, deadline=None)
-        @given(
-            noise=st.floats(self.least_noise, 20),
-            rate=st.floats(0.01, 0.5),
-            count=st.integers(1, self.max_releases),
-            delta=st.floats(1e-8, 1e-2),
-            factor=st.floats(1.01, 2),
-        )
-        def rule(noise, rate, count, delta, factor):
-            epsilon = self.spent(noise=noise, rate=rate, count=count, delta=delta)
-            slack = epsilon * (1 + 1e-9) + 1e-4  # the grid of the privacy loss distributions
-            assert epsilon >= 0
-            assert self.spent(noise=noise * factor, rate=rate, count=count, delta=delta) <= slack
-            assert self.spent(noise=noise, rate=rate / factor, count=count, delta=delta) <= slack
-            assert self.spent(noise=noise, rate=rate, count=count, delta=delta * factor) <= slack
-            more = math.ceil(count * factor)
-            assert self.spent(noise=noise, rate=rate, count=more, delta=delta) >= epsilon - 1e-4
-
-        rule()
+            spent(POISSON, by=name, delta=delta)
 
 
-class TestRdpOfPoissonSamples(AccountantRules):
-    def new(self):
-        return RdpAccountant(adjacency="add-or-remove-one", orders=(1.5, 2, 3, 5, 8, 16, 32, 64))
-
-    def event(self, *, noise=2.0, rate=0.1):
-        return PoissonSampled(rate, Gaussian(noise))
-
-
-class TestRdpOfFixedSizes(AccountantRules):
-    examples = 10
-
-    def new(self):
-        return RdpAccountant(adjacency="replace-one", orders=(1.5, 2, 3, 5, 8, 16, 32, 64))
-
-    def event(self, *, noise=2.0, rate=0.1):
-        return FixedSizeSampled(10_000, math.ceil(10_000 * rate), Gaussian(noise))
-
-
-class TestPldOfPoissonSamples(AccountantRules):
-    examples = 2  # a distribution with large losses takes a second
-    least_noise = 4
-    max_releases = 20
-
-    def new(self):
-        return PldAccountant(adjacency="add-or-remove-one")
-
-    def event(self, *, noise=2.0, rate=0.1):
-        return PoissonSampled(rate, Gaussian(noise))
-
-
-class TestPldOfReplacement(AccountantRules):
-    examples = 2  # a distribution with large losses takes a second
-    least_noise = 4
-    max_releases = 20
-
-    def new(self):
-        return PldAccountant(adjacency="replace-one")
-
-    def event(self, *, noise=2.0, rate=0.1):
-        return Gaussian(noise / rate**0.5)
-
-
-class TestTwoStageFinalModel(AccountantRules):
-    def new(self):
-        return TwoStageAccountant(observer="final_model")
-
-    def event(self, *, noise=2.0, rate=0.1):
-        return TwoStage(0.7, rate, noise, 5)
-
-
-class TestTwoStageServer(TestTwoStageFinalModel):
-    def new(self):
-        return TwoStageAccountant(observer="server")
+@pytest.mark.parametrize("name", ["rdp", "pld"])
+@pytest.mark.parametrize(
+    "event",
+    [
+        LaplaceL2(11, 3.0, None),
+        TwoStage(0.5, 0.1, 2.0, 5),
+        PoissonSampled(0.1, NonPrivate()),
+        PoissonSampled(0.1, POISSON),
+        RandomAllocated(5, POISSON),
+    ],
+    ids=lambda event: str(event.kind),
+)
+def test_what_is_no_gaussian_sum_is_refused(name, event):
+    with pytest.raises(TypeError, match=r"to the library|library's"):
+        spent(event, by=name)
 
 
 @pytest.mark.parametrize(
     ("name", "adjacency", "event", "remedy"),
     [
-        ("rdp", "replace-one", EVERY_EVENT[2], "samples of a fixed size and use 'rdp'"),
-        ("pld", "replace-one", EVERY_EVENT[2], "samples of a fixed size and use 'rdp'"),
-        ("rdp", "add-or-remove-one", EVERY_EVENT[4], "under 'replace-one'"),
-        ("pld", "add-or-remove-one", EVERY_EVENT[4], "under 'replace-one'"),
-        ("pld", "replace-one", EVERY_EVENT[4], "use 'rdp' under 'replace-one'"),
-        ("rdp", "add-or-remove-one", EVERY_EVENT[6], "the accountant 'two-stage'"),
-        ("pld", "add-or-remove-one", EVERY_EVENT[6], "the accountant 'two-stage'"),
-        ("rdp", "replace-one", EVERY_EVENT[5], "'gaussian' event only"),
+        ("rdp", "replace-one", POISSON, "samples of a fixed size and use 'rdp'"),
+        ("pld", "replace-one", POISSON, "samples of a fixed size and use 'rdp'"),
+        ("rdp", "replace-one", RandomAllocated(5, Gaussian(1.0)), "of a fixed size and use 'rdp'"),
+        ("rdp", "add-or-remove-one", FIXED, "under 'replace-one'"),
+        ("pld", "add-or-remove-one", FIXED, "under 'replace-one'"),
+        ("pld", "replace-one", FIXED, "use 'rdp' under 'replace-one'"),
     ],
 )
 def test_a_wrong_pair_is_refused_with_one_that_fits(name, adjacency, event, remedy):
-    assert remedy in accountant(name, adjacency=adjacency).unsupported(event)
-
-
-def test_the_two_stage_accountant_knows_one_event():
-    reason = TwoStageAccountant(observer="server").unsupported(PoissonSampled(0.1, Gaussian(1.0)))
-    assert "use 'rdp'" in reason
-
-
-@pytest.mark.parametrize("orders", [(), (1.0, 2.0), (3.0, 2.0), (2.0, 2.0)])
-def test_orders_ascend_above_1(orders):
-    with pytest.raises(ValueError, match="orders"):
-        RdpAccountant(adjacency="replace-one", orders=orders)
+    assert remedy in sampling_refusal(event, accountant=name, adjacency=adjacency)
+    with pytest.raises(ValueError, match=remedy):
+        spent(event, by=name, adjacency=adjacency)
+    if name == "rdp":
+        with pytest.raises(ValueError, match=remedy):
+            event_curve(event, FEW_ORDERS, adjacency)
 
 
 @pytest.mark.parametrize(("noise", "count"), [(0.7, 1), (2.0, 1), (5.0, 30), (40.0, 100)])
@@ -213,8 +144,8 @@ def test_bounds_bracket_the_exact_gaussian(noise, count, adjacency):
     """Replacement puts the sums two clips apart; PLD is above the truth by its grid at most."""
     clips = 2 if adjacency == "replace-one" else 1
     exact = exact_epsilon(DELTA, noise / clips / math.sqrt(count))
-    pld = accountant("pld", adjacency=adjacency).compose(Gaussian(noise), count).epsilon(DELTA)
-    rdp = accountant("rdp", adjacency=adjacency).compose(Gaussian(noise), count).epsilon(DELTA)
+    pld = spent(Gaussian(noise), count, by="pld", adjacency=adjacency)
+    rdp = spent(Gaussian(noise), count, adjacency=adjacency)
     assert exact * (1 - 1e-9) <= pld <= exact + 1e-3
     assert pld <= rdp <= 1.2 * exact
 
@@ -223,13 +154,13 @@ def test_bounds_bracket_the_exact_gaussian(noise, count, adjacency):
 @pytest.mark.parametrize("noise", [1.0, 4.0, 50.0])
 def test_a_sample_never_costs_more_than_everyone(sample, noise):
     """The bound for samples of a fixed size alone would, from about half the population on."""
-    orders = (1.5, 2.0, 4.0, 8.0, 16.0, 64.0)
-    everyone = RdpAccountant(adjacency="replace-one", orders=orders).compose(Gaussian(noise), 100)
-    sampled = RdpAccountant(adjacency="replace-one", orders=orders)
-    sampled.compose(FixedSizeSampled(100, sample, Gaussian(noise)), 100)
-    assert sampled.epsilon(DELTA) <= everyone.epsilon(DELTA)
+    everyone, sampled = (
+        by_orders(event, 100, orders=FEW_ORDERS, adjacency="replace-one")
+        for event in (Gaussian(noise), FixedSizeSampled(100, sample, Gaussian(noise)))
+    )
+    assert sampled <= everyone
     if sample == 1:
-        assert sampled.epsilon(DELTA) < everyone.epsilon(DELTA) / 10
+        assert sampled < everyone / 10
 
 
 def test_a_fixed_size_is_that_of_the_library_with_the_clips_counted():
@@ -237,12 +168,13 @@ def test_a_fixed_size_is_that_of_the_library_with_the_clips_counted():
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant as Library
 
-    library = Library([4.0, 8.0, 16.0], dp_accounting.NeighboringRelation.REPLACE_ONE)
+    orders = (4.0, 8.0, 16.0)
+    library = Library(list(orders), dp_accounting.NeighboringRelation.REPLACE_ONE)
     gaussian = dp_accounting.GaussianDpEvent(2.0)
     library.compose(dp_accounting.SampledWithoutReplacementDpEvent(1000, 10, gaussian), 50)
-    ours = RdpAccountant(adjacency="replace-one", orders=(4.0, 8.0, 16.0))
-    ours.compose(FixedSizeSampled(1000, 10, Gaussian(4.0)), 50)
-    assert ours.epsilon(DELTA) == pytest.approx(library.get_epsilon(DELTA), rel=1e-12)
+    event = FixedSizeSampled(1000, 10, Gaussian(4.0))
+    ours = by_orders(event, 50, orders=orders, adjacency="replace-one")
+    assert ours == pytest.approx(library.get_epsilon(DELTA), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -263,51 +195,29 @@ def test_how_loose_a_fixed_size_may_be(drawn, population, noise, rounds, bound, 
     beyond = values > least
     delta = composed[beyond] @ -np.expm1(least - values[beyond])
     assert delta > DELTA
-    accountant = RdpAccountant(adjacency="replace-one")
-    accountant.compose(FixedSizeSampled(population, drawn, Gaussian(noise)), rounds)
-    assert accountant.epsilon(DELTA) == pytest.approx(bound, abs=0.01)
+    event = FixedSizeSampled(population, drawn, Gaussian(noise))
+    assert spent(event, rounds, adjacency="replace-one") == pytest.approx(bound, abs=0.01)
     for figure in (bound, least):
         assert f"{figure:.2f}" in LOOSE_FIXED_SIZE
 
 
 def test_a_sample_of_everyone_is_no_sample():
-    whole = RdpAccountant(adjacency="replace-one").compose(Gaussian(3.0), 5)
-    sampled = RdpAccountant(adjacency="replace-one")
-    sampled.compose(FixedSizeSampled(10, 10, Gaussian(3.0)), 5)
-    assert sampled.epsilon(DELTA) == pytest.approx(whole.epsilon(DELTA), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("noise", "delta", "edge"), [(0.01, 1e-5, "smallest"), (1e4, 1e-5, "largest"), (2, 1e-5, None)]
-)
-def test_a_best_order_at_the_edge_of_the_grid_is_told(noise, delta, edge):
-    orders = (2.0, 4.0, 8.0, 16.0, 32.0)
-    spent = RdpAccountant(adjacency="add-or-remove-one", orders=orders)
-    warnings = spent.compose(Gaussian(noise)).spent(delta).warnings
-    two_stage = TwoStageAccountant(observer="server")
-    stated = two_stage.compose(TwoStage(1.0, 1.0, noise, 1)).spent(delta).warnings
-    if edge is None:
-        assert warnings == stated == ()
-    else:
-        assert edge in warnings[0]
-        assert edge in stated[0]
+    whole, sampled = (
+        spent(event, 5, adjacency="replace-one")
+        for event in (Gaussian(3.0), FixedSizeSampled(10, 10, Gaussian(3.0)))
+    )
+    assert sampled == pytest.approx(whole, rel=1e-12)
 
 
 def test_epsilon_is_clipped_at_zero():
-    spent = RdpAccountant(adjacency="add-or-remove-one").compose(Gaussian(1e6)).spent(1e-2)
-    assert (spent.epsilon, spent.warnings) == (0.0, ())
-    two_stage = TwoStageAccountant(observer="server").compose(TwoStage(1.0, 1.0, 1e6, 1))
-    assert two_stage.epsilon(1e-2) == 0.0
+    assert spent(Gaussian(1e6), delta=1e-2) == 0
+    assert by_orders(TwoStage(1.0, 1.0, 1e6, 1), delta=1e-2, observer="server") == 0
 
 
 def test_a_table_of_losses_bounds_every_number_of_rounds_and_ends_with_the_accountants_figure():
-    event = PoissonSampled(0.1, Gaussian(2.0))
     terms = EpsilonTerms(adjacency="add-or-remove-one", observer="final_model", delta=DELTA)
-    table = pld_table(event, 40, terms)
-    exact = [
-        PldAccountant(adjacency="add-or-remove-one").compose(event, rounds).epsilon(DELTA)
-        for rounds in (1, 17, 40)
-    ]
+    table = pld_table(POISSON, 40, terms)
+    exact = [spent(POISSON, rounds, by="pld") for rounds in (1, 17, 40)]
     assert table[0] == 0
     assert table[40] == exact[-1]
     assert (table[[1, 17]] >= exact[:2]).all()

@@ -8,9 +8,9 @@ from scipy import special, stats
 
 from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting import accountant, two_stage
-from fedaudit.privacy.accounting.accountant import RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, TwoStage
-from fedaudit.privacy.accounting.two_stage import TwoStageAccountant, log_moments
+from fedaudit.privacy.accounting.two_stage import log_moments
+from tests.privacy.accounting.spending import by_orders
 from tests.privacy.gaussian_exact import exact_delta
 
 _CELLS = 1500
@@ -80,7 +80,7 @@ def test_the_least_delta_is_that_of_the_gaussian_mechanism(epsilon: float) -> No
 @pytest.mark.parametrize(("client_rate", "record_rate"), [(1.0, 1.0), (0.5, 0.3), (0.2, 0.05)])
 def test_two_stages_are_refuted_below_their_epsilon_alone(client_rate, record_rate):
     event = TwoStage(client_rate, record_rate, 3.0, 5)
-    epsilon = TwoStageAccountant(observer="final_model").compose(event, 6).epsilon(1e-3)
+    epsilon = by_orders(event, 6, delta=1e-3)
     assert of_two_stages(epsilon, event, 6) <= 1e-3
     assert of_two_stages(epsilon / 4, event, 6) > 1e-3
 
@@ -93,14 +93,14 @@ def test_one_coin_for_all_steps_is_not_one_for_each(monkeypatch: pytest.MonkeyPa
         return steps * together / (order - 1)
 
     monkeypatch.setattr(two_stage, "round_divergence", coin_by_coin)
-    wrong = TwoStageAccountant(observer="final_model").compose(event, 8).epsilon(1e-3)
+    wrong = by_orders(event, 8, delta=1e-3)
     assert of_two_stages(wrong, event, 8) > 1e-3
 
 
 def test_replaced_clients_are_two_clips_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     def missed(noise: float) -> float:
-        spent = RdpAccountant(adjacency="replace-one").compose(Gaussian(noise), 4)
-        return of_coins(spent.epsilon(1e-3), rate=1.0, rounds=4, noise=noise, replaces=True)
+        epsilon = by_orders(Gaussian(noise), 4, adjacency="replace-one", delta=1e-3)
+        return of_coins(epsilon, rate=1.0, rounds=4, noise=noise, replaces=True)
 
     assert missed(1.0) <= 1e-3
     monkeypatch.setitem(accountant._CLIPS_APART, "replace-one", 1.0)

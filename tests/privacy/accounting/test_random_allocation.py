@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountant import RDP_ORDERS, PldAccountant, RdpAccountant
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, epsilon_of_events
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, EpsilonTerms, RepeatedEvent
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, RandomAllocated
 from fedaudit.privacy.accounting.random_allocation import allocation_curve, allocation_loss
 from fedaudit.privacy.lower_bounds.release_law import gaussian_epsilon
+from tests.privacy.accounting.spending import DELTA, spent
 
 Floats = NDArray[np.float64]
-DELTA = 1e-5
 SETTINGS = [(22, 1.0, 10, 1e-5), (22, 4.0, 10, 1e-3), (10, 0.5, 3, 1e-5), (100, 1.0, 1, 1e-6)]
 """Rounds of a block, noise multiplier, blocks, delta."""
 
@@ -73,7 +73,7 @@ def test_bounds_are_in_order(rounds: int, noise: float, blocks: int, delta: floa
     """From below, from above, by Renyi orders, and of a round that everybody is known to enter."""
     above = epsilon(rounds, noise, blocks, delta)
     event = RandomAllocated(rounds, Gaussian(noise))
-    renyi = RdpAccountant(adjacency="add-or-remove-one").compose(event, blocks).epsilon(delta)
+    renyi = spent(event, blocks, delta=delta)
     known = gaussian_epsilon(math.sqrt(blocks) / noise, delta)
     assert epsilon(rounds, noise, blocks, delta, pessimistic=False) <= above <= renyi + 1e-9
     assert above <= known * 1.001 + 1e-3
@@ -107,17 +107,14 @@ def test_a_simulated_attack_stays_below() -> None:
 
 def test_a_block_is_charged_with_its_first_round() -> None:
     event = RandomAllocated(5, Gaussian(1.0))
-    for by_pld, accountant in ((True, PldAccountant), (False, RdpAccountant)):
+    for by_pld in (True, False):
         line = EpsilonCurve.of_events(
             (RepeatedEvent(event),),
             10,
             EpsilonTerms(adjacency="add-or-remove-one", observer="final_model", delta=DELTA),
             by_pld=by_pld,
         )
-        one, two = (
-            accountant(adjacency="add-or-remove-one").compose(event, count).epsilon(DELTA)
-            for count in (1, 2)
-        )
+        one, two = (spent(event, count, by="pld" if by_pld else "rdp") for count in (1, 2))
         assert line.epsilons[[0, 1, 5, 6, 10]] == pytest.approx([0, one, one, two, two], rel=1e-2)
         assert line.steps_within(one * 1.01) == 5
         assert line.after(11) > two
@@ -131,15 +128,11 @@ def test_fewer_rounds_are_no_cheaper_than_the_block() -> None:
 
 def test_little_noise_is_counted_as_a_known_round() -> None:
     event = RandomAllocated(5, Gaussian(0.01))
-    known = RdpAccountant(adjacency="add-or-remove-one").compose(Gaussian(0.01)).epsilon(DELTA)
-    found = RdpAccountant(adjacency="add-or-remove-one").compose(event).epsilon(DELTA)
-    assert found == pytest.approx(known)
+    assert spent(event) == pytest.approx(spent(Gaussian(0.01)))
     assert np.isfinite(allocation_curve(5, 0.06, RDP_ORDERS)).all()
 
 
 def test_what_it_is_not_composed_with() -> None:
-    event = RandomAllocated(5, Gaussian(1.0))
-    assert RdpAccountant(adjacency="replace-one").unsupported(event) is not None
-    mixed = PldAccountant(adjacency="add-or-remove-one").compose(event)
+    mixed = (RandomAllocated(5, Gaussian(1.0)), 1), (PoissonSampled(0.1, Gaussian(1.0)), 1)
     with pytest.raises(TypeError, match="RandomAllocated"):
-        mixed.compose(PoissonSampled(0.1, Gaussian(1.0))).epsilon(DELTA)
+        epsilon_of_events(mixed, "pld", adjacency="add-or-remove-one", delta=DELTA)

@@ -19,7 +19,6 @@ from fedaudit.privacy.noise.laplace import (
     Sanitiser,
     _marsaglia_tsang,
     _squared_length,
-    release_in_place,
     squared_distances,
     unit_gamma,
     unit_laplace,
@@ -282,7 +281,9 @@ PRIVACY = {
 
 @pytest.mark.parametrize(("radius", "clip"), PRIVACY.values(), ids=PRIVACY)
 @pytest.mark.parametrize("n", [3, 1000, 2 * PART + 5])
-def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, n: int) -> None:
+def test_a_release_of_one_client_is_that_of_several(
+    radius: float | None, clip: float | None, n: int
+) -> None:
     sanitise = Sanitiser(
         n=n,
         noise_scale=column(0.5 / n),
@@ -293,14 +294,13 @@ def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, 
     random = np.random.default_rng(n)
     start, updated = (random.normal(size=n).astype(np.float32) for _ in range(2))
     noise = random.normal(size=n)
-    expected, radii = sanitise(*(torch.from_numpy(x)[None, None] for x in (start, updated, noise)))
-    upload = torch.from_numpy(updated.copy())
-    found = release_in_place(sanitise, torch.from_numpy(start), upload, noise)
-    torch.testing.assert_close(found, radii, rtol=1e-12, atol=0)
-    torch.testing.assert_close(upload, expected[0, 0], rtol=1e-6, atol=1e-7)
-    same = torch.from_numpy(updated.copy())
+    one = [torch.from_numpy(x)[None, None] for x in (start, updated, noise)]
+    expected, radii = sanitise(*(torch.cat([x, x], dim=1) for x in one))
+    upload, radius = sanitise(*one)
+    torch.testing.assert_close(radius, radii[:, :1], rtol=1e-12, atol=0)
+    torch.testing.assert_close(upload, expected[:, :1], rtol=1e-6, atol=1e-7)
     with fallback_only():
-        release_in_place(sanitise, torch.from_numpy(start), same, noise)
+        same, _ = sanitise(*one)
     assert torch.equal(same, upload)
 
 
@@ -309,8 +309,8 @@ def test_an_update_that_is_not_finite_does_not_become_so(clip: float | None) -> 
     one = torch.ones(1, 1, dtype=torch.float64)
     sanitise = Sanitiser(3, one, None, one, None if clip is None else one * clip)
     for broken in (np.nan, np.inf):
-        upload = torch.tensor([1.0, broken, 2.0])
-        release_in_place(sanitise, torch.zeros(3), upload, np.ones(3))
+        updated = torch.tensor([[[1.0, broken, 2.0]]])
+        upload, _ = sanitise(torch.zeros(1, 1, 3), updated, torch.ones(1, 1, 3).double())
         assert not torch.isfinite(upload).all()
 
 

@@ -27,7 +27,7 @@ def sanitiser(
 
 START = torch.tensor([[[1.0, -2.0]]])
 UPDATE = torch.tensor([[[3.0, 4.0]]])  # of norm 5
-NOISE = torch.tensor([[[0.5, -0.25]]])
+NOISE = torch.tensor([[[0.5, -0.25]]]).double()
 
 
 def test_an_adaptive_radius_is_the_norm_of_the_update() -> None:
@@ -88,10 +88,10 @@ def test_settings_may_differ_from_cell_to_cell() -> None:
         START.expand(3, 1, 2), (START + UPDATE).expand(3, 1, 2), NOISE.expand(3, 1, 2)
     )
     assert radii.flatten().tolist() == [5.0, 2.0, 7.0]
-    torch.testing.assert_close(uploads[0], (START + UPDATE + NOISE * 2.5)[0])
-    torch.testing.assert_close(uploads[1], (START + UPDATE + NOISE * 2.0)[0])
+    torch.testing.assert_close(uploads[0], (START + UPDATE + NOISE * 2.5).float()[0])
+    torch.testing.assert_close(uploads[1], (START + UPDATE + NOISE * 2.0).float()[0])
     # The grid is that of the floor, at which a standard deviation is 14 * 3^(1/2).
-    released = (START + UPDATE / 5 + NOISE * 14.0)[0]
+    released = (START + UPDATE / 5 + NOISE * 14.0).float()[0]
     torch.testing.assert_close(uploads[2], released, rtol=0, atol=2.0**-8)
 
 
@@ -105,7 +105,7 @@ def test_before_noise_no_upload_is_farther_than_the_clip(update, clip, radius):
     start = torch.zeros(1, 1, n)
     updated = torch.tensor(update)[None, None]
     sanitise = sanitiser(n=n, clip=clip, radius=radius)
-    uploads, radii = sanitise(start, updated, torch.zeros(1, 1, n))
+    uploads, radii = sanitise(start, updated, torch.zeros(1, 1, n).double())
     cell = float(sanitise.spacing) / 2 * math.sqrt(n)
     assert norms(uploads).item() <= clip * (1 + 1e-6) + cell
     if radius is None:
@@ -129,7 +129,7 @@ def test_norms_are_taken_in_float64() -> None:
 
 
 def test_in_one_dimension_noise_goes_both_ways() -> None:
-    noise = torch.tensor([[[2.0], [-2.0]]])
+    noise = torch.tensor([[[2.0], [-2.0]]]).double()
     updated = torch.tensor([[[1.5], [1.5]]])
     uploads, radii = sanitiser(n=1)(torch.ones(1, 2, 1), updated, noise)
     assert radii.tolist() == [[0.5, 0.5]]

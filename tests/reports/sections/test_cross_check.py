@@ -13,7 +13,7 @@ from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import Report, assemble
 from fedaudit.reports.sections.cross_check import TOLERANCE, cross_checked
-from fedaudit.reports.sections.fairness import FiguresDisagreeError, group_sections
+from fedaudit.reports.sections.fairness import FiguresDisagreeError, group_sections, measured_scores
 from fedaudit.spec.metrics import METRICS, RATES
 from tests.fairness.disclosures import disclosed_counts
 
@@ -56,7 +56,14 @@ def section_of(
         minimum_group_size=minimum,
         reference=None if reference is None else names.index(reference),
     )
-    groups = group_sections(names, counts, disclosure, scores=scores, root_mean=False)
+    measured = measured_scores(
+        scores,
+        root_mean=False,
+        right=right if classifier else None,
+        rows=counts.sum(-1),
+        coarse=False,
+    )
+    groups = group_sections(names, counts, disclosure, measured=measured)
     found = [*gaps(counts, disclosure)[0], *score_gaps(scores, disclosure, root_mean=False)]
     return {
         "attribute": "site",

@@ -1,23 +1,274 @@
-"""Keep a ledger from within Flower: a strategy around the user's own. Needs the extra `flower`."""
+"""Keep a ledger from within Flower: a strategy around the user's own, the noise that its wrappers
+add, whose a node is, and canaries. Needs the extra `flower`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Result, Strategy
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Result,
+    Strategy,
+)
 
-from fedaudit_client.adapters.canaries import Canaries
-from fedaudit_client.adapters.flower_canaries import CanaryReplies
-from fedaudit_client.adapters.flower_nodes import ask_names, say_subject, subject_mod
-from fedaudit_client.adapters.flower_noise import AveragedNoise, averaged_noise, chain, terms_for
+from fedaudit_client.adapters import plain
+from fedaudit_client.adapters.canaries import Canaries, Floats
 from fedaudit_client.adapters.group_counts import taken_counts, total_counts
 from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
 from fedaudit_client.errors import NotFoundError
 
-__all__ = ["FedauditStrategy", "say_subject", "subject_mod", "terms_for"]
+_FIXED = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerSideFixedClipping)
+
+
+@dataclass(frozen=True)
+class AveragedNoise:
+    """Noise that the server adds to a mean, of standard deviation multiplier * clip / calibrated.
+
+    A mean of m updates moves by clip / m where one of them does, so fewer than the wrapper
+    assumes have proportionally less noise.
+    """
+
+    multiplier: float
+    calibrated: int
+    """The number of clients that the wrapper assumes."""
+    weight_key: str
+    """The metric by which the mean is weighted: it has to be the same for all."""
+
+    def event(self, count: int, *, drawn: int, population: int | None) -> dict[str, Any]:
+        """What the mean of `count` updates releases; with a population, of a secret sample of
+        `drawn` of them."""
+        if self.multiplier == 0:
+            return {"kind": "none"}
+        multiplier = self.multiplier * count / self.calibrated
+        if population is None:
+            return {"kind": "gaussian", "noise_multiplier": multiplier}
+        sample = {"clients": drawn, "population": population}
+        return {"kind": "fixed-gaussian", **sample, "noise_multiplier": multiplier}
+
+
+def averaged_noise(strategy: Strategy, terms: Mapping[str, Any]) -> AveragedNoise:
+    """The noise of the wrapper with fixed clipping in a strategy.
+
+    Raises ValueError where there is none whose noise is known to be that of a mean, or where the
+    ledger's figures are meant to hold against the server, which adds it.
+    """
+    found = [one for one in chain(strategy) if isinstance(one, _FIXED)]
+    if len(found) != 1:
+        raise ValueError(
+            "what rounds release is not known: inside the strategy there is "
+            f"{'none' if not found else 'more than one'} of Flower's wrappers with fixed clipping; "
+            'state `event`, such as {"kind": "gaussian", "noise_multiplier": 1.0}, or '
+            '{"kind": "none"} where there is no noise'
+        )
+    [wrapper] = found
+    if type(wrapper).aggregate_train not in [one.aggregate_train for one in _FIXED]:
+        raise ValueError(
+            f"{type(wrapper).__name__} changes the noise of Flower's wrapper, in a way that is not "
+            "known; state `event`, such as "
+            '{"kind": "gaussian-distance", "noise_multiplier": 0.01} for noise that is divided by '
+            "the distance of the clients"
+        )
+    base = wrapper.strategy
+    if type(base).aggregate_train is not FedAvg.aggregate_train:
+        raise ValueError(
+            f"{type(base).__name__} does not average updates as FedAvg does, so the wrapper's "
+            "noise is not in proportion to what one client moves; state `event`"
+        )
+    if terms["observer"] != "final_model" or terms["unit"] != "client":
+        raise ValueError(
+            "the server adds the noise and sees updates without it, for whole clients; open a "
+            "ledger with the observer final_model and the unit client, or state `event`"
+        )
+    return AveragedNoise(
+        float(wrapper.noise_multiplier), int(wrapper.num_sampled_clients), base.weighted_by_key
+    )
+
+
+def terms_for(
+    strategy: Strategy,
+    *,
+    name: str,
+    population: int,
+    delta: float | None = None,
+    budget: float | None = None,
+    by_distance: bool = False,
+) -> dict[str, Any]:
+    """The terms of a ledger for a strategy with one of Flower's wrappers with fixed clipping.
+
+    `population`: how many clients there are. `budget`: the most epsilon at `delta` that one of
+    them may spend. `by_distance`: the server divides its noise by the distance of the clients, so
+    that there is no epsilon; rounds then state `event`. Raises ValueError where the wrapper's
+    noise is not known to be that of a mean.
+    """
+    if by_distance:
+        event = {"kind": "gaussian-distance"}
+        return plain.terms_for(event, name=name, population=population, server_adds_noise=True)
+    terms = plain.terms_for(
+        {"kind": "gaussian"},
+        name=name,
+        population=population,
+        server_adds_noise=True,
+        delta=delta,
+        budget=budget,
+    )
+    averaged_noise(strategy, terms)
+    return terms
+
+
+def chain(strategy: Strategy) -> Iterator[Any]:
+    found: Any = strategy
+    while found is not None:
+        yield found
+        found = getattr(found, "strategy", None)
+
+
+RECORD = "fedaudit"
+QUERY = "query.fedaudit"
+Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
+
+
+def subject_mod(subject: str | Callable[[Context], str]) -> Mod:
+    """A mod of a ClientApp that adds to each reply whose node it is, under a name that lasts."""
+
+    def with_subject(
+        message: Message, context: Context, call_next: Callable[[Message, Context], Message]
+    ) -> Message:
+        reply = call_next(message, context)
+        if not reply.has_error():
+            name = subject if isinstance(subject, str) else subject(context)
+            reply.content[RECORD] = ConfigRecord({"subject": name})
+        return reply
+
+    return with_subject
+
+
+def say_subject(message: Message, context: Context) -> Message:
+    """What a ClientApp with `subject_mod` answers `ask_subjects` by:
+    `app.query("fedaudit")(say_subject)`."""
+    return Message(content=RecordDict(), reply_to=message)
+
+
+def ask_names(
+    nodes: Sequence[int], grid: Grid, known: dict[int, str], *, seconds: float
+) -> set[int]:
+    """Ask nodes whose names are not `known`, to which they are added; returns those that did not
+    answer.
+
+    Twice: the first question may start them, which takes a minute on a busy machine.
+    """
+    silent = {node for node in nodes if node not in known}
+    for _ in range(2):
+        questions = [
+            Message(content=RecordDict(), message_type=QUERY, dst_node_id=node) for node in silent
+        ]
+        if questions:
+            for reply in grid.send_and_receive(questions, timeout=seconds):
+                silent.discard(int(reply.metadata.src_node_id))
+                _learn(reply, known)
+    return silent
+
+
+def _learn(reply: Message, known: dict[int, str]) -> None:
+    """The first name of a node is kept: a client has one budget, not one per name."""
+    if reply.has_error():
+        return
+    record = reply.content.config_records.get(RECORD)
+    name = None if record is None else record.get("subject")
+    if isinstance(name, str) and name:
+        known.setdefault(int(reply.metadata.src_node_id), name)
+
+
+_PASSES = 2
+"""Copies of the round cost no privacy; under replace-one the noise of one epsilon is twice as
+large, so that half of it is found only half as well in one pass."""
+
+
+class CanaryReplies:
+    """Replies of canaries, as many at a time as clients answered, which copies of the strategy
+    aggregate beside each round: clipped, averaged and noised by Flower's own code, with the state
+    that it has in that round.
+
+    In the round itself a canary would have to take the place of a client. So the copies have to do
+    what the strategy does; what the strategy alone does to real replies is not tested.
+    """
+
+    def __init__(self, strategy: Strategy, ledger: Ledger, audit: Canaries) -> None:
+        """Raises ValueError where the server does not see the clip, or cannot be copied."""
+        clips = DifferentialPrivacyServerSideFixedClipping
+        found = [one for one in chain(strategy) if isinstance(one, clips)]
+        if len(found) != 1:
+            raise ValueError(
+                "canaries need Flower's wrapper with server-side fixed clipping: what clients clip "
+                "or noise by themselves is not seen here; leave `audit` out"
+            )
+        try:
+            deepcopy(strategy)
+        except TypeError as error:
+            raise ValueError(f"canaries need a strategy that can be copied: {error}") from error
+        self.planted = ledger.canaries(audit, clip=float(found[0].clipping_norm))
+        self._strategy = strategy
+        self._arrays: list[Floats] = []
+
+    def begin(self, arrays: ArrayRecord) -> None:
+        """Keep what the round starts from."""
+        self._arrays = [np.asarray(one, dtype=np.float64) for one in arrays.to_numpy_ndarrays()]
+
+    def send(self, server_round: int, replies: Sequence[Message]) -> None:
+        """Before the round's own replies are aggregated."""
+        before = deepcopy(self._strategy)
+        *_, innermost = chain(before)
+        if hasattr(innermost, "train_metrics_aggr_fn"):
+            innermost.train_metrics_aggr_fn = lambda *_: MetricRecord()
+        start = np.concatenate([one.ravel() for one in self._arrays])
+
+        def release(rows: Floats) -> Floats:
+            sent = [
+                self._reply(reply, start + row) for reply, row in zip(replies, rows, strict=True)
+            ]
+            arrays, _ = deepcopy(before).aggregate_train(server_round, sent)
+            if arrays is None:
+                raise ValueError("the strategy releases nothing of canaries, so nothing is tested")
+            whole = [np.asarray(one).ravel() for one in arrays.to_numpy_ndarrays()]
+            found: Floats = (np.concatenate(whole) - start) * len(rows)
+            return found
+
+        with _quiet():
+            self.planted.beside(release, n=len(start), group=len(replies), passes=_PASSES)
+
+    def _reply(self, reply: Message, values: Floats) -> Message:
+        """The same reply with other parameters."""
+        records: dict[str, Any] = {}
+        for name, record in reply.content.items():
+            if isinstance(record, ArrayRecord):
+                sizes = np.cumsum([one.size for one in self._arrays])[:-1]
+                parts = zip(self._arrays, np.split(values, sizes), strict=True)
+                fresh = ArrayRecord([part.reshape(one.shape) for one, part in parts])
+                records[name] = ArrayRecord(dict(zip(record.keys(), fresh.values(), strict=True)))
+            else:
+                records[name] = record
+        found = copy(reply)
+        found.content = RecordDict(records)
+        return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Flower logs a line for each reply that it clips."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @dataclass(frozen=True)
