@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from sqlalchemy.orm import Session
 
-from fedaudit.audits.audit_material import AuditRequest, audit_report
+from fedaudit.audits.audit_material import audit_report
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.report import report_hash
@@ -143,7 +143,8 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
         key = self._context.signing_key
         with self._context.database.read() as session:
             earlier = self._audits(session).other_thresholds(row)
-        asked = AuditRequest(
+        report = audit_report(
+            rows,
             audit_id=row.id,
             started_at=row.started_at or row.created_at,
             key_id=key.key_id,
@@ -151,7 +152,7 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
             rounding_key=key.derived_secret(ROUNDING),
             earlier_audits=earlier,
         )
-        return sign_report(audit_report(rows, asked), key), key
+        return sign_report(report, key), key
 
     def _settle(self, row: PredictionAudit, rows: "AuditedRows") -> frozenset[str]:
         """The withheld attributes; remembers what is disclosed of the others, in the same sets as
