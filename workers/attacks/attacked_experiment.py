@@ -27,7 +27,7 @@ from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.held_out_groups import is_remembered
 from fedaudit.runs.run import Run, cell_ledger_context, new_run, training_subjects
-from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.attacks import AttackSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
