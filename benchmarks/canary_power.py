@@ -25,7 +25,7 @@ from fedaudit.attacks.attack import weigh
 from fedaudit.attacks.canaries.canary_attack import CanaryAudit, draw_companion
 from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, plan_bounds
 from fedaudit.reports.sections.attacks import BoundName, CanariesSection
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+from fedaudit.spec.attacks import CanariesSpec
 
 _LADDER = (40, 60, 80, 110, 150, 200, 270, 350, 500, 700, 900, 1250, 1700, 2300, 3200, 4500)
 _ENOUGH = 0.99

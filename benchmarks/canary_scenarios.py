@@ -12,7 +12,7 @@ import scipy
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_delta, gaussian_epsilon
 from fedaudit.randomness import Source
-from fedaudit.spec.attacks.canaries_spec import CanaryUnit
+from fedaudit.spec.attacks import CanaryUnit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.mechanisms.gaussian import TrustedServer

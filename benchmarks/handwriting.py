@@ -69,7 +69,6 @@ def random_images(*, clients: int = 20, rows: int = 40) -> Federation:
         classes=tuple(str(label) for label in range(CLASSES)),
         attributes=(),
         fingerprint="0" * 64,
-        truth=None,
         notes=(),
     )
 

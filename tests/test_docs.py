@@ -18,7 +18,7 @@ from benchmarks.reproductions.side_by_side import PAGE, SUMMARIES
 from docs.reference import PAGES, commands
 from fedaudit.cli.main import app
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
-from fedaudit.spec.attacks.attack_spec import AttackKind
+from fedaudit.spec.attacks import AttackKind
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
 from fedaudit.spec.metrics import FAMILIES, RATES

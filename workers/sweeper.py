@@ -54,7 +54,7 @@ from models.repositories import (
 from models.repositories.files import OldFile
 from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
-from models.values import FileKind, ReclaimedUnit
+from models.values import FileKind
 from workers.context import start
 from workers.eraser import Eraser
 from workers.flush import charge_interrupted_rounds, context_of_interrupted
@@ -274,9 +274,7 @@ class Sweeper:
             return context_of_interrupted(self._database, experiment_id, project_id)
         return None
 
-    def _sign(
-        self, session: Session, unit: ReclaimedUnit, contexts: Mapping[str, LedgerContext]
-    ) -> None:
+    def _sign(self, session: Session, unit: Unit, contexts: Mapping[str, LedgerContext]) -> None:
         """Sign ledgers that lost their worker. An end is signed once, with the interrupted rounds:
         an earlier signature would attest a ledger without them. Experiments that had ended are left
         as they are."""
@@ -286,7 +284,7 @@ class Sweeper:
                 if self._enter(session, ended, owner, contexts.get(ended)):
                     sign_as_stored(session, ended, owner, key=self.key)
             return
-        for experiment in ExperimentRepository(session, owner).of_unit(unit.unit_id):
+        for experiment in ExperimentRepository(session, owner).of_unit(unit.id):
             # One that waits has begun nothing: it is in no log of runs either.
             if experiment.finished_at is None and experiment.started_at is not None:
                 sign_as_stored(session, experiment.id, owner, key=self.key)

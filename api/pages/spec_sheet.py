@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import spec_fields as fields
-from api.pages.spec_fields import Field, Kind
+from api.pages.spec_fields import Field
 from fedaudit.spec.base import UPLOADED
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import decode_text
@@ -18,7 +18,7 @@ from models.tables.federations import Federation
 
 MISSING = object()
 """The value of a field that was left empty: the spec's default holds."""
-_AROUND: dict[Kind, str] = {"list": "[]", "object": "{}"}
+_AROUND = {"list": "[]", "object": "{}"}
 """What a spec has around the text of such a field."""
 
 

@@ -10,7 +10,7 @@ from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.reports.later import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.reports.sections.part import Answer
-from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import ROUND_METRICS

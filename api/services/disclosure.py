@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,

@@ -24,8 +24,7 @@ from fedaudit.federations.load import load_federation
 from fedaudit.reports.sections.attacks import ClusterMembershipSection, MembershipSection, RateAtFpr
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import new_run
-from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
-from fedaudit.spec.attacks.membership_spec import MembershipSpec
+from fedaudit.spec.attacks import ClusterMembershipSpec, MembershipSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell

@@ -23,7 +23,7 @@ from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gradient_leakage
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.run import new_run
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks import GradientLeakageSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import FinalResult

@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.reproductions.runs import Run, quartiles, table, train
 from benchmarks.workloads import cells, synthetic_linear
+from fedaudit.spec.federation import SyntheticLinear
 
 KEEP = {"method": "k-means", "empty_cluster": "keep"}
 RELOCATE = {"method": "k-means", "empty_cluster": "relocate"}
@@ -31,10 +32,11 @@ def distance_to_truth(run: Run) -> float:
 
     A single hypothesis is matched with every distribution.
     """
-    truth = run.cell.federation.truth
-    if truth is None:
+    source = run.cell.spec.federation
+    if not isinstance(source, SyntheticLinear):
         raise ValueError("only synthetic data have true parameters")
-    apart = np.linalg.norm(truth.thetas[:, None] - run.result.hypotheses[None], axis=-1)
+    thetas = np.array(source.thetas)
+    apart = np.linalg.norm(thetas[:, None] - run.result.hypotheses[None], axis=-1)
     components, hypotheses = apart.shape
     if hypotheses < components:
         return float(apart.min(1).mean())

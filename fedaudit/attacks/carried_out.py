@@ -13,12 +13,14 @@ from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gra
 from fedaudit.attacks.membership.membership_attack import attack_membership
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
 from fedaudit.reports.sections.attacks import AttackSection, NotDoneSection
-from fedaudit.spec.attacks.attack_spec import AttackSpec
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec
-from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
-from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
-from fedaudit.spec.attacks.membership_spec import MembershipSpec
+from fedaudit.spec.attacks import (
+    AttackSpec,
+    CanariesSpec,
+    ClientInferenceSpec,
+    ClusterMembershipSpec,
+    GradientLeakageSpec,
+    MembershipSpec,
+)
 from fedaudit.training.base.rounds import has_diverged
 
 log = logging.getLogger(__name__)

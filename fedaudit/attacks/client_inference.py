@@ -33,7 +33,7 @@ from fedaudit.attacks.membership.membership_attack import (
 )
 from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows
 from fedaudit.reports.sections.attacks import Advantage, ClientInferenceSection
-from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
+from fedaudit.spec.attacks import ClientInferenceSpec
 from fedaudit.spreadsheet import plain_text
 
 _DETECTED = 1.645 + 0.842

@@ -24,7 +24,7 @@ from fedaudit.reports.sections.attacks import (
     NamedShare,
 )
 from fedaudit.reports.sections.between_hypotheses import pair_figures, rates_of
-from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
+from fedaudit.spec.attacks import ClusterMembershipSpec
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.spreadsheet import plain_text

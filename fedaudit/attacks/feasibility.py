@@ -11,12 +11,14 @@ from fedaudit.attacks.canaries import canary_pool
 from fedaudit.attacks.membership import shadow_design
 from fedaudit.federations.federation import ClientRows
 from fedaudit.federations.split import training_clients
-from fedaudit.spec.attacks.attack_spec import AttackSpec
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec
-from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
-from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
-from fedaudit.spec.attacks.membership_spec import MembershipSpec
+from fedaudit.spec.attacks import (
+    AttackSpec,
+    CanariesSpec,
+    ClientInferenceSpec,
+    ClusterMembershipSpec,
+    GradientLeakageSpec,
+    MembershipSpec,
+)
 from fedaudit.spec.errors import FieldError, of_spec, pointer, raise_errors
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import training_records

@@ -476,7 +476,6 @@ def _federation(
         classes=truth.values,
         attributes=attributes,
         fingerprint=rows.source.fingerprint,
-        truth=None,
         notes=notes,
         row_numbers=rows.row_numbers,
     )

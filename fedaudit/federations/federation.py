@@ -49,19 +49,6 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
-    """The parameters that generated a synthetic federation: y = x . theta + u, u uniform on [0,
-    1)."""
-
-    thetas: NDArray[np.float64]
-    """[components, features] slopes."""
-    intercepts: NDArray[np.float64]
-    """[components] mean of the target at x = 0, E[u] = 0.5 included."""
-    component: NDArray[np.int16]
-    """[clients] the distribution from which a client's rows were drawn."""
-
-
-@dataclass(frozen=True, eq=False)
 class ClientRows:
     """Rows that are computed client by client, because they are wide, such as images."""
 
@@ -105,8 +92,6 @@ class Federation:
     fingerprint: str
     """SHA-256 (hex) of the data itself, regardless of the columns, scales or split that a run uses:
     of the decompressed file, or of the parameters that determine synthetic data."""
-    truth: Truth | None
-    """Known only for synthetic data."""
     notes: tuple[str, ...]
     """Notes on what was left out while loading, for the report."""
     record_budgets: NDArray[np.float64] | None = None
@@ -225,7 +210,6 @@ class Federation:
             raw_target=self.raw_target[kept],
             first=np.concatenate([[0], np.cumsum(counts)]),
             client_names=tuple(self.client_names[client] for client in clients.tolist()),
-            truth=self.truth if len(clients) == self.clients else None,
             attributes=tuple(attribute.of_rows(kept) for attribute in self.attributes),
             record_budgets=_taken(self.record_budgets, kept),
             row_numbers=_taken(self.row_numbers, kept),

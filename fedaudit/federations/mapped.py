@@ -196,7 +196,6 @@ def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
             attribute_of(name, levels).of_rows(order) for name, levels in rows.attributes.items()
         ),
         fingerprint=rows.fingerprint,
-        truth=None,
         notes=rows.notes,
         record_budgets=None if rows.record_budgets is None else rows.record_budgets[order],
         row_numbers=None if rows.row_numbers is None else rows.row_numbers[order],

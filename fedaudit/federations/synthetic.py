@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.federation import Attribute, Federation, Truth
+from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.mapped import check_size
 from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.federation import SyntheticGroups, SyntheticLinear
 
-MEAN_OF_U = 0.5
 _WORDS_AT_A_TIME = 2**22
 
 
@@ -51,7 +50,6 @@ def linear_federation(
         classes=(),
         attributes=attributes,
         fingerprint=hashlib.sha256(canonical_json({**canonical, "seed": seed})).hexdigest(),
-        truth=Truth(thetas=slopes, intercepts=intercepts + MEAN_OF_U, component=component),
         notes=(),
     )
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
+from pydantic_core import to_jsonable_python
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import FieldError, Refusals, pointer, refuse_at, validated
@@ -129,7 +130,6 @@ def least_group_size(floor: DisclosureFloor, policies: Iterable[object]) -> int:
 
 _SIZE, _CLIENTS = "minimum_group_size", "minimum_group_clients"
 _POLICY = "the federation's disclosure policy"
-_FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable)
 
 
 def floor_faults(floor: DisclosureFloor, groups: Groups) -> list[FieldError]:
@@ -153,11 +153,11 @@ def spec_faults(
 ) -> list[FieldError]:
     """Every field in which a spec departs from a federation's policy. `registration`: that of the
     federation, None where it is not registered."""
+    demands = _demands_of_split(policy.split, spec)
     return [
         *_of_groups(policy, spec.fairness),
-        *_of_left_out(policy, spec.fairness),
+        *(_differs(where, wanted) for where, asked, wanted in demands if asked != wanted),
         *_of_intersections(policy, spec),
-        *_of_split(policy.split, spec),
         *_of_source(policy, spec.federation, registration),
         *_of_start(policy, spec),
     ]
@@ -192,46 +192,38 @@ def _of_groups(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]
                 f"{name!r} is no attribute that {_POLICY} lets anyone look at ({allowed}); leave "
                 "it out",
             )
-    yield from _of_edges(policy, groups)
-    yield from _of_joined(policy, groups)
-    rule = without_label(policy.favourable)
-    if groups.sensitive and rule not in (None, without_label(groups.favourable)):
-        demanded = _json(_FAVOURABLE.dump_python(rule, mode="json"))
-        yield _fault(
-            "/fairness/favourable", f"differs from the rule of {_POLICY}; set it to {demanded}"
-        )
+    for where, asked, wanted in _demands(policy, groups):
+        if asked != wanted:
+            yield _differs(where, wanted)
 
 
-def _of_edges(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
-    if policy.edges is None:
-        return
-    for name in groups.sensitive:
-        asked, demanded = groups.edges.get(name), policy.edges.get(name)
-        if asked == demanded:
-            continue
-        where = pointer("fairness", "edges", name)
-        if demanded is None:
-            yield _fault(where, f"{_POLICY} does not let {name!r} be cut; leave its edges out")
-        else:
-            yield _fault(where, f"differs from the edges of {_POLICY}; set it to {_json(demanded)}")
+_Demands = Iterator[tuple[str, Any, Any]]
+"""Fields for which a policy allows one value: the pointer, what is asked for, and that value."""
 
 
-def _of_joined(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
-    for name in groups.sensitive if policy.groups is not None else ():
-        demanded = (policy.groups or {}).get(name)
-        if groups.groups.get(name) != demanded:
-            remedy = f"set it to {_json(demanded)}" if demanded else "leave it out"
-            where = pointer("fairness", "groups", name)
-            yield _fault(where, f"differs from the groups of {_POLICY}; {remedy}")
+def _demands(policy: DisclosurePolicy, groups: Groups) -> _Demands:
+    for field in ("edges", "groups"):
+        for name in groups.sensitive if getattr(policy, field) is not None else ():
+            asked, wanted = (getattr(one, field).get(name) for one in (groups, policy))
+            yield pointer("fairness", field, name), asked, wanted
+    if policy.exclude is not None:
+        yield "/fairness/exclude", groups.exclude, policy.exclude
+    if groups.sensitive and policy.favourable is not None:
+        asked, wanted = (without_label(one.favourable) for one in (groups, policy))
+        yield "/fairness/favourable", asked, wanted
 
 
-def _of_left_out(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
-    if policy.exclude is not None and groups.exclude != policy.exclude:
-        yield _fault(
-            "/fairness/exclude",
-            f"differs from what {_POLICY} leaves out; set it to {_json(policy.exclude)}, and name "
-            "its attributes under `sensitive`",
-        )
+def _demands_of_split(split: FixedSplit | None, spec: ExperimentSpec) -> _Demands:
+    """Of who is held out and scored."""
+    for name in () if split is None else FixedSplit.model_fields:
+        asked = spec if name == "seed" else spec.federation
+        where = pointer(name) if name == "seed" else pointer("federation", name)
+        yield where, getattr(asked, name), getattr(split, name)
+
+
+def _differs(where: str, wanted: Any) -> FieldError:
+    remedy = "leave it out" if wanted is None else f"set it to {_json(wanted)}"
+    return _fault(where, f"differs from what {_POLICY} demands; {remedy}")
 
 
 def _of_intersections(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterator[FieldError]:
@@ -244,25 +236,6 @@ def _of_intersections(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterato
                 pointer("fairness", "intersections", place),
                 f"is no combination that {_POLICY} lets anyone look at "
                 f"({_json(policy.intersections)}); leave it out",
-            )
-
-
-def _of_split(split: FixedSplit | None, spec: ExperimentSpec) -> Iterator[FieldError]:
-    if split is None:
-        return
-    source = spec.federation
-    for where, asked, demanded in (
-        ("/seed", spec.seed, split.seed),
-        ("/federation/validation_fraction", source.validation_fraction, split.validation_fraction),
-        ("/federation/validation_unit", source.validation_unit, split.validation_unit),
-        ("/federation/scoring", source.scoring, split.scoring),
-    ):
-        if asked != demanded:
-            value = split.model_dump(mode="json")[where.rpartition("/")[2]]
-            yield _fault(
-                where,
-                f"differs from the split of {_POLICY}, which decides who is held out and scored; "
-                f"set it to {_json(value)}",
             )
 
 
@@ -296,4 +269,4 @@ def _fault(where: str, message: str) -> FieldError:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(to_jsonable_python(value), ensure_ascii=False)

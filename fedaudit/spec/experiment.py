@@ -10,8 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self, assert_never
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from fedaudit.spec.attacks.attack_part import AttackedSpec
-from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.attacks import AttackedSpec, AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at

@@ -89,14 +89,10 @@ def _of_images(
         target_name="y",
         target="class",
         images=True,
-        attributes=None,
         cuts_attributes=cuts_attributes,
-        training_columns=None,
         files=source.paths,
         statistics="none",
         finds_classes=finds_classes,
-        data_limits=(),
-        fairness_limits=(),
     )
 
 
@@ -116,14 +112,9 @@ def _generated(
         made_up=True,
         target_name="y",
         target="number",
-        images=False,
         attributes=attributes,
-        cuts_attributes=False,
-        training_columns=None,
         files=(),
         statistics="none",
-        finds_classes=False,
-        data_limits=(),
         fairness_limits=fairness_limits,
     )
 
@@ -229,15 +220,8 @@ class HospitalCharges(FileSource):
             made_up=False,
             target_name="average_total_payments",
             target="number",
-            images=False,
-            attributes=None,
-            cuts_attributes=False,
-            training_columns=None,
             files=self.paths if self.zip_table is None else (*self.paths, self.zip_table),
             statistics="none",
-            finds_classes=False,
-            data_limits=(),
-            fairness_limits=(),
         )
 
 

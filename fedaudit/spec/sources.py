@@ -32,10 +32,8 @@ def moves_others(statistics: Statistics, *, by_record: bool) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTraits:
-    """The answers of one source.
-
-    No field has a default: mypy names each source that does not answer a question added here.
-    """
+    """The answers of one source. What its privacy rests on has no default: mypy names each source
+    that does not answer it."""
 
     draws_data: bool
     """Whether the loaded data depend on the experiment's seed."""
@@ -46,24 +44,24 @@ class SourceTraits:
     target_name: str
     """What the target is called."""
     target: TargetKind
-    images: bool
+    images: bool = False
     """Whether rows are images."""
-    attributes: frozenset[str] | None
+    attributes: frozenset[str] | None = None
     """The only sensitive attributes that it can have; None where the data name them."""
-    cuts_attributes: bool
+    cuts_attributes: bool = False
     """Whether a numeric attribute may be cut into groups by `fairness.edges`."""
-    training_columns: frozenset[str] | None
+    training_columns: frozenset[str] | None = None
     """The named features and the target; None where the data have no columns of the caller's, so
     that no further column can be named."""
     files: tuple[str, ...]
     """Every path below the sources folder that is read."""
     statistics: Statistics
     """Whose rows decide how features are scaled, beyond a row's own cells."""
-    finds_classes: bool
+    finds_classes: bool = False
     """Whether the classes of a classifier are the values that the data have, and not declared."""
-    data_limits: tuple[str, ...]
+    data_limits: tuple[str, ...] = ()
     """Sentences for a report's limits: what loading reveals without protection."""
-    fairness_limits: tuple[str, ...]
+    fairness_limits: tuple[str, ...] = ()
     """Sentences for a report's limits: what explains gaps between groups."""
 
     @property

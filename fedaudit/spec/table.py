@@ -251,8 +251,6 @@ class Table(FileSource):
             made_up=False,
             target_name=self.target,
             target="either",
-            images=False,
-            attributes=None,
             cuts_attributes=True,
             training_columns=frozenset({self.target, *self.named_features}),
             files=self.paths,
@@ -262,7 +260,6 @@ class Table(FileSource):
                 *filter(None, [_STANDARDISED[self._statistics]]),
                 *(() if self.dealt is None else (_DEALT,)),
             ),
-            fairness_limits=(),
         )
 
     def is_leak_reviewed(self, *features: str) -> bool:

@@ -10,7 +10,7 @@ import fedaudit.attacks.feasibility
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.canaries.canary_attack import CanaryAudit
 from fedaudit.reports.sections.attacks import Alarm, AttackSection
-from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.attacks import AttackSpec
 
 ATTACK = {"kind": "cluster-membership"}
 ALARM = Alarm(

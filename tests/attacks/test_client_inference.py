@@ -16,7 +16,7 @@ from fedaudit.attacks.membership.membership_attack import Observations, RowObser
 from fedaudit.attacks.membership.shadow_design import choose_rows, trained_rows
 from fedaudit.privacy.lower_bounds.e_values import ALARM_LEVEL
 from fedaudit.reports.sections.attacks import ClientInferenceSection
-from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
+from fedaudit.spec.attacks import ClientInferenceSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell

@@ -68,7 +68,7 @@ def test_sentences_count_unless_figures_are_asked_for(tmp_path: Path) -> None:
 
 def test_every_mechanism_method_and_attack_is_run() -> None:
     from fedaudit.privacy.mechanisms.registry import MECHANISMS
-    from fedaudit.spec.attacks.attack_spec import AttackKind
+    from fedaudit.spec.attacks import AttackKind
     from fedaudit.spec.parse import parse_spec
     from tests.training.test_methods import method_names
 

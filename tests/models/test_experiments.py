@@ -17,8 +17,7 @@ from models.repositories import (
     UnitRepository,
     fail_unit,
 )
-from models.tables.experiments import Event, Experiment
-from models.values import Claim
+from models.tables.experiments import Event, Experiment, Unit
 from tests.models.rows import add_experiment, add_project, at_once, ledger_row, of_leakage, queued
 
 
@@ -34,7 +33,7 @@ def _events(database: Database, experiment_id: str) -> list[Event]:
         return EventRepository(session).after(experiment_id)
 
 
-def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Claim:
+def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Unit:
     with database.write() as session:
         claim = UnitRepository(session).claim(
             unit_id, worker="w", devices={"auto"}, lease_seconds=lease_seconds

@@ -241,7 +241,6 @@ def test_other_sources_declare_their_layouts(source, expected):
         classes=("a", "b") if images else (),
         attributes=(),
         fingerprint="f",
-        truth=None,
         notes=(),
     )
     layout = declared_layout(model_layout(parsed, federation), parsed)

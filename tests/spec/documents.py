@@ -5,8 +5,7 @@ from typing import Any
 
 import rfc8785
 
-from fedaudit.spec.attacks.attack_part import AttackedSpec
-from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.attacks import AttackedSpec, AttackSpec
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec

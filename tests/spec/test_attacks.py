@@ -6,8 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.spec.attacks.attack_spec import AttackKind, attack_titles
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks import AttackKind, GradientLeakageSpec, attack_titles
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec

@@ -47,7 +47,6 @@ def federation(
         classes=classes,
         attributes=attributes,
         fingerprint="0" * 64,
-        truth=None,
         notes=(),
     )
 

@@ -15,7 +15,6 @@ from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import UnitRepository
 from models.tables.experiments import Unit
-from models.values import Claim
 from models.vocabulary import SCOPES
 from tests.api.service import Api, spec
 from tests.workers.admission import submit
@@ -27,7 +26,7 @@ from workers.turns import Turns, run_next
 SECONDS = 0.6
 
 
-def claimed(database: Database) -> Claim:
+def claimed(database: Database) -> Unit:
     submitted = submit(database)
     with database.write() as session:
         claim = UnitRepository(session).claim(
@@ -37,10 +36,10 @@ def claimed(database: Database) -> Claim:
     return claim
 
 
-def taken_over(database: Database, claim: Claim) -> bool:
+def taken_over(database: Database, claim: Unit) -> bool:
     with database.write() as session:
         units = UnitRepository(session)
-        found = units.claim(claim.unit_id, worker="two", devices={"auto"}, lease_seconds=60)
+        found = units.claim(claim.id, worker="two", devices={"auto"}, lease_seconds=60)
     return found is not None
 
 
@@ -68,7 +67,7 @@ def test_a_lease_that_was_taken_over_is_noticed(database: Database) -> None:
     claim = claimed(database)
     with Lease(database, claim, seconds=SECONDS) as lease:
         with database.write() as session:
-            assert UnitRepository(session).release(claim.unit_id, claim.fence, count_attempt=True)
+            assert UnitRepository(session).release(claim.id, claim.fence, count_attempt=True)
         assert taken_over(database, claim)
         time.sleep(SECONDS)
         with pytest.raises(LeaseLostError, match="taken over"):
@@ -154,7 +153,7 @@ def test_where_nothing_waits_the_unit_of_the_message_is_tried(api, served, began
     assert began == lost
 
 
-# -- signs of life: locked files, whoever wrote them and whoever has their number now -------------
+# -- signs of life: files that running processes have locked ---------------------------------------
 
 
 _NOBODY = "no worker of this machine has given a sign of life"
@@ -189,7 +188,6 @@ def test_a_beating_worker_is_well_until_it_ends(settings: Settings, heartbeat: H
     heartbeat.beat()
     assert unwell(settings) is None
     heartbeat.end()
-    assert files(settings) == []
     assert unwell(settings) == _NOBODY
 
 
@@ -204,19 +202,11 @@ def test_a_silent_worker_is_unwell(settings: Settings, heartbeat: Heartbeat) -> 
     assert unwell(settings) is None
 
 
-def test_the_file_of_a_dead_worker_is_removed(settings: Settings) -> None:
+def test_a_dead_worker_is_none_and_its_file_the_next_ones(settings, heartbeat):
     subprocess.run([sys.executable, "-c", _BEAT_AND_DIE, settings.data_dir], check=False)
-    assert len(files(settings)) == 1
     assert unwell(settings) == _NOBODY
-    assert files(settings) == []
-
-
-def test_a_process_that_has_the_number_of_a_dead_worker_is_no_worker(settings, heartbeat):
     heartbeat.beat()
-    [mine] = files(settings)
-    # This process runs, and never wrote this file.
-    dead = mine.with_name(mine.name.replace(str(os.getpid()), str(os.getppid())))
-    dead.touch()
-    os.utime(dead, (0, 0))
+    other = Heartbeat(settings)
+    other.beat()
+    assert len(files(settings)) == 2
     assert unwell(settings) is None
-    assert files(settings) == [mine]

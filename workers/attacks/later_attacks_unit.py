@@ -13,7 +13,7 @@ from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.ledger.statements import Envelope
 from fedaudit.reports.later import Basis, LaterStatement, judged_later
 from fedaudit.reports.sections.attacks import raised_alarms
-from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
@@ -63,7 +63,7 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
 
     def _start(self, session: Session) -> _Request | None:
         later = self._later(session)
-        row = later.of_unit(self._claim.unit_id)
+        row = later.of_unit(self._claim.id)
         if row is None:
             return None
         if row.status == "cancelling":

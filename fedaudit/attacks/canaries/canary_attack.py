@@ -47,7 +47,7 @@ from fedaudit.privacy.lower_bounds.e_values import (
     plan_metric_test,
 )
 from fedaudit.reports.sections.attacks import CanariesSection, CanaryBound, MetricAudit
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+from fedaudit.spec.attacks import CanariesSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, expected_cohort
 from fedaudit.training.stack import Stack

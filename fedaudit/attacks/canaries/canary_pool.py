@@ -8,7 +8,7 @@ import numpy as np
 from fedaudit.arrays import Floats, Ints
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import Purpose, Source, uniforms
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+from fedaudit.spec.attacks import CanariesSpec
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.privacy import NoMechanism
 from fedaudit.training.base.cell import Cell

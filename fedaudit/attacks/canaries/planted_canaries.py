@@ -26,7 +26,7 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, evidence
 from fedaudit.randomness import Purpose, Source, normals, uniforms
 from fedaudit.reports.sections.attacks import CanariesSection
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+from fedaudit.spec.attacks import CanariesSpec
 from fedaudit.spreadsheet import plain_text
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.planted import (

@@ -30,7 +30,7 @@ from fedaudit.reports.sections.attacks import (
     ShareInterval,
 )
 from fedaudit.reproducible import one_thread
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, first_hypotheses

@@ -28,7 +28,7 @@ from fedaudit.attacks.gradient_leakage.update_match import (
 from fedaudit.networks.shape import Convolution, Flattening, Layer, NetworkShape
 from fedaudit.networks.stacked_network import first_values, operation_outputs, parameters_at
 from fedaudit.randomness import Purpose, Source, normals
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks import GradientLeakageSpec
 
 SMOOTHNESS = 1e-2
 """Weight of the mean total variation beside the cosine, whose distance is at most 2."""

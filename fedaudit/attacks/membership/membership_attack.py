@@ -43,7 +43,7 @@ from fedaudit.reports.sections.attacks import (
     RateAtFpr,
 )
 from fedaudit.reproducible import one_thread, prepared_device
-from fedaudit.spec.attacks.membership_spec import MembershipSpec
+from fedaudit.spec.attacks import MembershipSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spreadsheet import plain_text
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone

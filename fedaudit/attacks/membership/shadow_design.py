@@ -20,8 +20,7 @@ from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import training_clients, validation_clients
 from fedaudit.privacy.records.record_use import drawn_budgets
 from fedaudit.randomness import Purpose, Source
-from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
-from fedaudit.spec.attacks.membership_spec import MIN_SHADOWS_EACH, MembershipSpec
+from fedaudit.spec.attacks import MIN_SHADOWS_EACH, ClientInferenceSpec, MembershipSpec
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import RecordPersonalised

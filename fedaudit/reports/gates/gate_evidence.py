@@ -15,8 +15,7 @@ from fedaudit.reports.sections.guarantee import (
     is_in_force,
 )
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
-from fedaudit.spec.attacks.attack_spec import AttackKind
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks import AttackKind, GradientLeakageSpec
 from fedaudit.spec.gates import AttackFigure, Gate, GateFigure, Proof
 
 _PROVEN: dict[Proof, str] = {

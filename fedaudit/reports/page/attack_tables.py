@@ -10,7 +10,7 @@ from fedaudit.reports.later import Basis, judged_later
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.part import Answer
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.spec.attacks.attack_spec import attack_titles
+from fedaudit.spec.attacks import attack_titles
 
 _LABELS = {
     "auc": "Area under the ROC curve (0.5 is guessing)",

@@ -9,10 +9,13 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.privacy.lower_bounds.e_values import EvidenceBasis
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.part import Part, Section, Share, handed_over
-from fedaudit.spec.attacks.attack_spec import AttackKind
-from fedaudit.spec.attacks.canaries_spec import CanaryUnit
-from fedaudit.spec.attacks.gradient_leakage_spec import LabelKnowledge, LeakageMethod
-from fedaudit.spec.attacks.membership_spec import MembershipMethod
+from fedaudit.spec.attacks import (
+    AttackKind,
+    CanaryUnit,
+    LabelKnowledge,
+    LeakageMethod,
+    MembershipMethod,
+)
 
 
 class ConfidenceLimits(Part):

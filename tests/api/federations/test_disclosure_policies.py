@@ -90,7 +90,7 @@ def test_two_edges_whose_difference_is_one_age_are_refused(api, federation):
     # Neither is an attribute cut that the policy does not name, nor one left whole that it cuts.
     assert refused(api, asking(federation, {"edges": {}})).keys() == {"/fairness/edges/age"}
     set_policy(api, federation["id"], edges={})
-    assert "leave its edges out" in refused(api, first)["/fairness/edges/age"]
+    assert "leave it out" in refused(api, first)["/fairness/edges/age"]
 
 
 def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from fedaudit.attacks.canaries.canary_attack import attack_by_canaries
 from fedaudit.federations.load import load_federation
 from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.runs.run import new_run
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec, CanaryUnit
+from fedaudit.spec.attacks import CanariesSpec, CanaryUnit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import FinalResult

@@ -27,7 +27,7 @@ from fedaudit.attacks.canaries.canary_attack import CanaryAudit, begin_audit, dr
 from fedaudit.attacks.canaries.canary_bounds import NOT_MEASURED, PlannedBounds
 from fedaudit.privacy.noise.laplace import unit_laplace
 from fedaudit.reports.sections.attacks import CanariesSection
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+from fedaudit.spec.attacks import CanariesSpec
 from tests.attacks.canaries.canary_cells import (
     CENTRAL,
     COINS,

@@ -11,7 +11,7 @@ import pytest
 from fedaudit.attacks.canaries.canary_pool import faults
 from fedaudit.attacks.canaries.planted_canaries import draw_canaries
 from fedaudit.randomness import CounterSource
-from fedaudit.spec.attacks.canaries_spec import CanariesSpec, CanaryUnit
+from fedaudit.spec.attacks import CanariesSpec, CanaryUnit
 from fedaudit.training.base.cell import Cell
 from tests.attacks.canaries.canary_cells import CENTRAL, LOCAL, RECORDS, canary_cell, record_cell
 from tests.spec.documents import refusals

@@ -11,8 +11,7 @@ from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.cluster_membership import attack_cluster_membership
 from fedaudit.attacks.feasibility import faults
 from fedaudit.reports.sections.attacks import ClusterMembershipSection
-from fedaudit.spec.attacks.attack_part import AttackedSpec
-from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
+from fedaudit.spec.attacks import AttackedSpec, ClusterMembershipSpec
 from tests.attacks.attacked_runs import attacked_run
 from tests.training.gaussian import ALONE
 from tests.training.specs import cell, linear_spec

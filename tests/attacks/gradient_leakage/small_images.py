@@ -10,7 +10,7 @@ from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gra
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.reports.sections.attacks import GradientLeakageSection
 from fedaudit.runs.run import new_run
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks import GradientLeakageSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import FinalResult
@@ -59,7 +59,6 @@ def small_cell(
         classes=tuple(str(label) for label in range(classes)),
         attributes=(),
         fingerprint="0" * 64,
-        truth=None,
         notes=(),
     )
     document = {

@@ -13,7 +13,7 @@ from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import (
     draw_images,
 )
 from fedaudit.randomness import CounterSource
-from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks import GradientLeakageSpec
 from fedaudit.training.base.records import split_of
 from tests.attacks.gradient_leakage.small_images import (
     CONVOLUTIONAL,

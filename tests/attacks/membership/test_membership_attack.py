@@ -15,7 +15,7 @@ from fedaudit.attacks.membership.membership_attack import attack_membership
 from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.sections.attacks import MembershipSection
-from fedaudit.spec.attacks.membership_spec import MembershipSpec
+from fedaudit.spec.attacks import MembershipSpec
 from tests.attacks.attacked_runs import attacked_run, overfitted
 from tests.training.specs import cell, groups_spec
 

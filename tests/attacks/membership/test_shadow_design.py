@@ -13,7 +13,7 @@ from fedaudit.attacks.membership.shadow_design import (
     trained_rows,
 )
 from fedaudit.randomness import CounterSource
-from fedaudit.spec.attacks.membership_spec import MembershipSpec
+from fedaudit.spec.attacks import MembershipSpec
 from fedaudit.training.base.records import record_use_of, training_records
 from tests.attacks.attacked_runs import attacked_run
 from tests.attacks.membership.test_membership_attack import attack

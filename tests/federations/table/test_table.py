@@ -47,7 +47,7 @@ def test_rows_are_grouped_by_client(load: Load) -> None:
     assert federation.raw_target.tolist() == [-20, 10, 30, 40.5, 50]
     assert federation.side_by_side.dtype == federation.target.dtype == np.float32
     assert federation.raw_target.dtype == np.float64
-    assert (federation.classes, federation.truth, federation.notes) == ((), None, ())
+    assert (federation.classes, federation.notes) == ((), ())
 
 
 def test_scales_divide_features_and_target_but_not_the_raw_target(load: Load) -> None:

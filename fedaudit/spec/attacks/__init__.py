@@ -1,1 +1,0 @@
-"""What may be asked of an attack: a file for each kind."""
