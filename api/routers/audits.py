@@ -325,12 +325,9 @@ def _evidence(session: Session, row: PredictionAudit) -> Evidence:
     return Evidence(
         experiment_id=row.id,
         spec=row.spec,
-        names=(),
         report=row.report,
-        checkpoints=(),
         keys=readable_keys([key.public_key for key in keys], faults),
         compromised=leaked_keys(keys),
-        rows=(),
         faults=faults,
     )
 

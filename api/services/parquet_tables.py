@@ -9,11 +9,12 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from api.schemas.experiment_tables import FairnessLine, LedgerLine, RoundBody
 from fedaudit.ledger.bundle import Sink
-from fedaudit.ledger.columns import Column, LedgerColumns, Words
+from fedaudit.ledger.columns import LedgerColumns
 
 Block = LedgerColumns | Sequence[Mapping[str, Any]]
 """Some lines, one by one or column by column."""
@@ -66,9 +67,7 @@ def _table(block: Block, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist([dict(line) for line in block], schema=schema)
 
 
-def _array(column: Column) -> pa.Array:
-    if isinstance(column, Words):
-        return pa.array(column.texts, _TEXT).take(pa.array(column.codes))
-    if column.dtype.kind == "f":
-        return pa.array(column, mask=~np.isfinite(column))
-    return pa.array(column)
+def _array(column: NDArray[Any]) -> pa.Array:
+    if column.dtype == object:
+        return pa.array(column, _TEXT)
+    return pa.array(column, mask=~np.isfinite(column))

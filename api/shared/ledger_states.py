@@ -33,7 +33,6 @@ class AlteredEntriesError(ProblemError):
 class LedgerState:
     """One ledger after so many entries. It never changes: a round makes another."""
 
-    project_id: str
     terms: LedgerTerms
     histories: Histories
     drawn: Drawn
@@ -118,7 +117,6 @@ def read_state(
     if place != (row.entries, bytes(row.head)):
         raise AlteredEntriesError
     return LedgerState(
-        project_id=row.project_id,
         terms=terms,
         histories=histories,
         drawn=Drawn(row.drawn_names, row.drawn_counts),

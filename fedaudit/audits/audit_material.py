@@ -2,7 +2,7 @@
 thresholds."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -46,28 +46,27 @@ _TENTHS = tuple(tenth / 10 for tenth in range(1, 10))
 _ROUNDED = "counts are rounded, and so many figures of the same groups would narrow them down"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditRequest:
-    """Which audit a report is of, and who will sign it."""
-
-    audit_id: str
-    started_at: datetime
-    key_id: str | None = None
-    withheld: Collection[str] = ()
-    """Attributes about which nothing may be shown, because of earlier reports."""
-    rounding_key: bytes = b""
-    """Secret; used where counts are rounded."""
-    earlier_audits: int | None = None
-    """How many audits there were of the same scores at other thresholds; None where no one counts
-    them."""
-
-
-def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
+def audit_report(
+    rows: AuditedRows,
+    *,
+    audit_id: str,
+    started_at: datetime,
+    key_id: str | None = None,
+    withheld: Collection[str] = (),
+    rounding_key: bytes = b"",
+    earlier_audits: int | None = None,
+) -> dict[str, Any]:
     """The report of an audit as JSON values, not yet signed. Raises FiguresDisagreeError where the
-    figures do not follow from the rows a second time."""
-    scored = _scored_material(rows, withheld=asked.withheld, rounding_key=asked.rounding_key)
+    figures do not follow from the rows a second time.
+
+    `key_id`: of the key that will sign it. `withheld`: attributes about which nothing may be shown,
+    because of earlier reports. `rounding_key`: secret, used where counts are rounded.
+    `earlier_audits`: how many there were of the same scores at other thresholds; None where no one
+    counts them.
+    """
+    scored = _scored_material(rows, withheld=withheld, rounding_key=rounding_key)
     threshold = threshold_section(
-        rows, scored.disclosures, scored.published, earlier_audits=asked.earlier_audits
+        rows, scored.disclosures, scored.published, earlier_audits=earlier_audits
     )
     # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
     from fedaudit.reports.sections.cross_check import cross_checked
@@ -87,9 +86,9 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
         AuditMaterial(
             **{one.name: getattr(scored, one.name) for one in fields(scored)},
             audit=rows.audit,
-            audit_id=asked.audit_id,
-            started_at=asked.started_at,
-            key_id=asked.key_id,
+            audit_id=audit_id,
+            started_at=started_at,
+            key_id=key_id,
             client_count=rows.client_count,
             left_out=rows.left_out,
             all_right=rows.all_right,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import uuid_utils
 
-from fedaudit.audits.audit_material import AuditRequest, audit_report
+from fedaudit.audits.audit_material import audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.cli.options import AsJson, read_policies, read_value
 from fedaudit.cli.output import (
@@ -108,11 +108,9 @@ def _audit(
             rows = read_audit(spec, files=Files(file.parent))
             report = audit_report(
                 rows,
-                AuditRequest(
-                    audit_id=str(uuid_utils.uuid7()),
-                    started_at=started,
-                    rounding_key=secrets.token_bytes(_KEY_BYTES),
-                ),
+                audit_id=str(uuid_utils.uuid7()),
+                started_at=started,
+                rounding_key=secrets.token_bytes(_KEY_BYTES),
             )
     except FiguresDisagreeError as error:
         raise CommandError(f"the audit failed: {error}") from None

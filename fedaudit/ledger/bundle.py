@@ -40,14 +40,14 @@ class Evidence:
     experiment_id: str
     spec: Any
     """The spec with every default explicit."""
-    names: Sequence[str]
-    """The subjects' names by index."""
     report: dict[str, Any] | None
     """None for an experiment that failed or was cancelled."""
-    checkpoints: Sequence[Any]
-    """DSSE envelopes, oldest first."""
     keys: Sequence[PublicKey]
     """Keys that came with the evidence and prove nothing about the signer."""
+    names: Sequence[str] = ()
+    """The subjects' names by index."""
+    checkpoints: Sequence[Any] = ()
+    """DSSE envelopes, oldest first."""
     rows: Iterable[LedgerRow | UnreadableRow] = ()
     """The ledger in its order; read once."""
     sign_offs: Sequence[Any] = ()

@@ -272,28 +272,11 @@ _NOT_FINITE = "too large for a number in double precision"
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
-    """A column of texts of which few are different."""
-
-    codes: Ints
-    """[lines], indices into the texts."""
-    texts: Sequence[str | None]
-
-    def tolist(self) -> list[str | None]:
-        """A text for each line."""
-        texts = self.texts
-        return [texts[code] for code in self.codes.tolist()]
-
-
-Column = Words | Ints | Floats
-
-
-@dataclass(frozen=True, eq=False)
 class LedgerColumns:
     """The lines of some entries, column by column; a figure that does not exist is not finite."""
 
-    columns: Mapping[str, Column]
-    """Columns by name, [lines] each."""
+    columns: Mapping[str, NDArray[Any]]
+    """Columns by name, [lines] each; texts are objects."""
     counts: Ints
     """[entries], how many lines each of them has."""
 
@@ -305,7 +288,7 @@ class LedgerColumns:
         """The lines as objects, all or those from `begin` to before `end`; a figure that does not
         exist is None."""
         names, some = tuple(self.columns), slice(begin, end)
-        columns = (_values(column, some) for column in self.columns.values())
+        columns = (_values(column[some]) for column in self.columns.values())
         return (dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True))
 
 
@@ -318,15 +301,14 @@ def ledger_columns(
     spent in all. Where the mechanism has components, the figures of a line are its component's, and
     those of a release are their sums. Where a figure does not exist `reason` says why.
     """
-    parts = [_Part.of(some, names, subject) for some in entries]
+    named = np.array(names, dtype=object)
+    parts = [_Part.of(some, named, subject) for some in entries]
     columns = [part.columns() for part in parts]
+    every = columns[0] if columns else ()
     return LedgerColumns(
-        {name: _joined([one[name] for one in columns]) for name in columns[0]} if columns else {},
+        {name: np.concatenate([one[name] for one in columns]) for name in every},
         np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)]),
     )
-
-
-_Figures = Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,19 +316,20 @@ class _Part:
     """The chosen subjects of entries of one mechanism and kind of subject, side by side."""
 
     entries: EntryColumns
-    names: Sequence[str]
+    names: NDArray[np.object_]
     chosen: Bools | slice
     """[charged]."""
 
     @classmethod
-    def of(cls, entries: EntryColumns, names: Sequence[str], subject: int | None) -> "_Part":
+    def of(cls, entries: EntryColumns, names: NDArray[np.object_], subject: int | None) -> "_Part":
         """The part with all subjects, or with one alone; that one is none of the report's."""
         chosen: Bools | slice = slice(None)
         if subject is not None and entries.charge_report:
             chosen = slice(0)
         elif subject is not None:
             chosen = entries.subjects == subject
-        return cls(entries, names_of_subjects(entries.subject_kind, names), chosen)
+        of_report = names_of_subjects(entries.subject_kind, ())
+        return cls(entries, np.array(of_report, dtype=object) if of_report else names, chosen)
 
     @cached_property
     def places(self) -> Ints:
@@ -359,7 +342,7 @@ class _Part:
         return self.entries.outcomes[self.chosen].astype(np.int64)
 
     @cached_property
-    def radii(self) -> _Figures:
+    def radii(self) -> Floats:
         """[chosen, components]."""
         radii = self.entries.radii
         return (radii if radii.ndim > 1 else radii[:, None])[self.chosen]
@@ -375,33 +358,31 @@ class _Part:
         """Those of every entry."""
         return self.entries.inputs
 
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, NDArray[Any]]:
         """The fields of a line, in their order."""
         components, inputs = _components(self.inputs), self.inputs
         parts, lines = len(components), len(self.places) * len(components)
         costs = self._costs(np.array([part.n for part in components]))
         epsilons, leakages, totals = (figures.ravel() for figures in costs)
         radii = self.radii.ravel()
-        rounds, releases, _, of_entries = zip(*self.entries.keys, strict=True)
-        observers = list(dict.fromkeys(of_entries))
+        rounds, releases, _, observers = zip(*self.entries.keys, strict=True)
 
-        def same(text: str | None) -> Words:
-            return Words(np.zeros(lines, np.int64), (text,))
+        def same(text: str | None) -> NDArray[np.object_]:
+            return np.full(lines, text, dtype=object)
 
-        def by_entry(values: Iterable[int]) -> Ints:
-            return np.repeat(np.fromiter(values, np.int64)[self.places], parts)
+        def by_entry(values: Sequence[Any], kind: type) -> NDArray[Any]:
+            return np.repeat(np.array(values, dtype=kind)[self.places], parts)
 
-        subjects = self.entries.subjects[self.chosen].astype(np.int64)
         return {
-            "round": by_entry(rounds),
-            "release": by_entry(releases),
+            "round": by_entry(rounds, np.int64),
+            "release": by_entry(releases, np.int64),
             "subject_kind": same(self.entries.subject_kind),
-            "subject": Words(np.repeat(subjects, parts), self.names),
-            "observer": Words(by_entry(map(observers.index, of_entries)), observers),
-            "component": Words(
-                np.tile(np.arange(parts), len(self.places)), [part.name for part in components]
+            "subject": np.repeat(self.names[self.entries.subjects[self.chosen]], parts),
+            "observer": by_entry(observers, object),
+            "component": _texts(
+                [part.name for part in components], np.tile(np.arange(parts), len(self.places))
             ),
-            "outcome": Words(np.repeat(self.outcomes, parts), OUTCOMES),
+            "outcome": _texts(OUTCOMES, np.repeat(self.outcomes, parts)),
             "epsilon": epsilons,
             "delta": np.full(lines, np.nan if inputs.delta is None else inputs.delta),
             "adjacency": same(inputs.adjacency),
@@ -412,7 +393,7 @@ class _Part:
             "reason": self._reasons((radii, epsilons, leakages, totals), parts),
         }
 
-    def _costs(self, sizes: Ints) -> tuple[_Figures, _Figures, _Figures]:
+    def _costs(self, sizes: Ints) -> tuple[Floats, Floats, Floats]:
         """Epsilon, leakage and total leakage [subjects, components]; NaN where there is none.
 
         `sizes` [components].
@@ -430,45 +411,33 @@ class _Part:
             totals = self.inputs.leakages(releases[:, None], sizes=sizes)
         return epsilons, once, totals
 
-    def _reasons(self, figures: Sequence[_Figures], parts: int) -> Words:
+    def _reasons(self, figures: Sequence[Floats], parts: int) -> NDArray[np.object_]:
         """Why figures are missing: None where none is."""
         missing = ~np.logical_and.reduce([np.isfinite(one) for one in figures])
         if not missing.any():
-            return Words(np.zeros(len(missing), np.int64), (None,))
+            return np.full(len(missing), None, dtype=object)
         by_outcome = np.repeat(self.outcomes, parts)
         if self.inputs.counts_epsilon:
             happened = [_REASONS[name] for name in OUTCOMES]
             texts = [f"{one}; {NO_LEAKAGE}" if one else NO_LEAKAGE for one in happened]
             codes = np.where(np.isnan(figures[1]), len(OUTCOMES), by_outcome)
-            return Words(codes, (*texts, _WITHOUT_NOISE))
+            return _texts((*texts, _WITHOUT_NOISE), codes)
         if self.inputs.cost_kind == "unbounded":
-            return Words(missing.astype(np.int64), (None, why_unbounded(self.inputs)))
+            return _texts((None, why_unbounded(self.inputs)), missing.astype(np.int64))
         lost = np.array(self.entries.interrupted)[self.places]
         codes = np.where(np.repeat(lost, parts), len(OUTCOMES), by_outcome)
         texts = [_REASONS[name] or _NOT_FINITE for name in OUTCOMES]
-        return Words(np.where(missing, codes, len(OUTCOMES) + 1), (*texts, _INTERRUPTED, None))
+        return _texts((*texts, _INTERRUPTED, None), np.where(missing, codes, len(OUTCOMES) + 1))
 
 
 def _components(inputs: MechanismParameters) -> Sequence[Component]:
     return inputs.components or (Component(_WHOLE, inputs.n),)
 
 
-def _joined(columns: Sequence[Column]) -> Column:
-    words = [column for column in columns if isinstance(column, Words)]
-    if len(words) < len(columns):
-        numbers: NDArray[Any] = np.concatenate(
-            [one for one in columns if isinstance(one, np.ndarray)]
-        )
-        return numbers
-    if all(column.texts is words[0].texts for column in words):
-        return Words(np.concatenate([column.codes for column in words]), words[0].texts)
-    texts = list(dict.fromkeys(text for column in words for text in column.texts))
-    place = {text: number for number, text in enumerate(texts)}
-    codes = [np.array([place[text] for text in column.texts])[column.codes] for column in words]
-    return Words(np.concatenate(codes), texts)
+def _texts(texts: Sequence[str | None], codes: Ints) -> NDArray[np.object_]:
+    found: NDArray[np.object_] = np.array(texts, dtype=object)[codes]
+    return found
 
 
-def _values(column: Column, some: slice) -> list[Any]:
-    if isinstance(column, Words):
-        return Words(column.codes[some], column.texts).tolist()
-    return listed(column[some])
+def _values(column: NDArray[Any]) -> list[Any]:
+    return column.tolist() if column.dtype == object else listed(column)

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Update, and_, bindparam, or_, select, update
+from sqlalchemy import and_, bindparam, or_, select
 from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
@@ -51,20 +50,11 @@ class DeclaredLedgerRepository(RowRepository[DeclaredLedger]):
 
     def change(self, ledger_id: str, values: Mapping[str, Any]) -> None:
         """Overwrites the state of a ledger."""
-        mine = {"changed_id": ledger_id, "changed_project_id": self.project_id}
-        self.session.execute(_change(tuple(values)), {**values, **mine})
+        self._update(ledger_id, **values)
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[DeclaredLedger]:
         """Newest first."""
         return self._page(self._select(DeclaredLedger), DeclaredLedger.id, cursor, limit)
-
-
-@cache
-def _change(names: tuple[str, ...]) -> Update:
-    of_project = DeclaredLedger.project_id == bindparam("changed_project_id")
-    mine = update(DeclaredLedger).where(DeclaredLedger.id == bindparam("changed_id"), of_project)
-    changed = mine.values({name: bindparam(name) for name in names})
-    return changed.execution_options(synchronize_session=False)
 
 
 def unsigned_ledgers(session: Session, *, seconds: float, limit: int) -> Sequence[DeclaredLedger]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.audits.audit_material import AuditRequest, audit_report
+from fedaudit.audits.audit_material import audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.audits import parse_audit
@@ -56,7 +56,7 @@ def write(folder: Path, table: Mapping[str, list[Any]], name: str = FILE) -> Pat
 def audited(folder: Path, **asked: Any) -> dict[str, Any]:
     """The report of an audit of the folder's file, in this process."""
     rows = read_audit(parse_audit(asking(**asked)), files=Files(folder))
-    return audit_report(rows, AuditRequest(audit_id="here", started_at=datetime.now(UTC)))
+    return audit_report(rows, audit_id="here", started_at=datetime.now(UTC))
 
 
 def asking(**asked: Any) -> dict[str, Any]:

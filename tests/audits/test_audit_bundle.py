@@ -183,7 +183,6 @@ def test_a_ledger_that_came_with_an_audit_is_refused(evidence: Evidence, tmp_pat
         spec=evidence.spec,
         names=["somebody"],
         report=evidence.report,
-        checkpoints=(),
         keys=evidence.keys,
     )
     path = tmp_path / "foisted.zip"

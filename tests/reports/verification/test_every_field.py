@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.audits.audit_material import AuditRequest, audit_report
+from fedaudit.audits.audit_material import audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.bundle import Evidence, opened_bundle
@@ -80,15 +80,11 @@ def _ledger(folder: Path, template: Path) -> Path:
 def _audit(folder: Path) -> Evidence:
     write(folder, people())
     spec = parse_audit(asking(prediction=None, score="score", threshold=0.5, client_key="town"))
-    asked = AuditRequest(audit_id="here", started_at=datetime.now(UTC), key_id=KEY.key_id)
-    report = sign_report(audit_report(read_audit(spec, files=Files(folder)), asked), KEY)
+    rows = read_audit(spec, files=Files(folder))
+    made = audit_report(rows, audit_id="here", started_at=datetime.now(UTC), key_id=KEY.key_id)
+    report = sign_report(made, KEY)
     return Evidence(
-        experiment_id="here",
-        spec=spec.model_dump(mode="json"),
-        names=(),
-        report=report,
-        checkpoints=(),
-        keys=[KEY.public],
+        experiment_id="here", spec=spec.model_dump(mode="json"), report=report, keys=[KEY.public]
     )
 
 
