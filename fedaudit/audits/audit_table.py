@@ -15,8 +15,6 @@ from functools import cached_property
 from typing import TypeVar, assert_never
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
@@ -37,6 +35,7 @@ from fedaudit.federations.mapped import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.record_keys import BETWEEN_CELLS, row_hashes, turns
 from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
 from fedaudit.spec.errors import (
     FieldError,
@@ -53,8 +52,6 @@ NUMBERS = 1 << 20
 MIN_DISTINCT = 0.9
 """Share of rows that differ from all others in what identifies them; below it rows of two files
 would be taken for each other."""
-_BETWEEN_CELLS = "\x1f"
-_HASH_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +75,7 @@ def row_contents(
     hashes: list[list[NDArray[np.uint64]]] = [[] for _ in choices]
     for rows in table.batches(every):
         for names, found in zip(choices, hashes, strict=True):
-            found.append(_hashes(rows, names))
+            found.append(row_hashes(rows, names, "/path"))
             progress()
     numbered = (_numbered(*one) for one in zip(choices, hashes, strict=True))
     return tuple(one for one in numbered if one is not None)
@@ -86,35 +83,13 @@ def row_contents(
 
 def _numbered(names: list[str], hashes: list[NDArray[np.uint64]]) -> RowContents | None:
     every = np.concatenate(hashes)
-    distinct, places, counts = np.unique(every, return_inverse=True, return_counts=True)
-    if len(distinct) < MIN_DISTINCT * len(every):
-        return None
     # The second of two rows that are alike is another row.
-    order = np.argsort(places, kind="stable")
-    first = np.repeat(np.cumsum(counts) - counts, counts)
-    occurrence = np.empty(len(every), dtype=np.uint64)
-    occurrence[order] = (np.arange(len(every)) - first).astype(np.uint64)
+    occurrence = turns(every[:, None]).astype(np.uint64)
+    if not len(every) or np.count_nonzero(occurrence == 0) < MIN_DISTINCT * len(every):
+        return None
     mixed = every + occurrence * np.uint64(0x9E3779B97F4A7C15)
-    columns = hashlib.sha256(_BETWEEN_CELLS.join(names).encode()).hexdigest()
+    columns = hashlib.sha256(BETWEEN_CELLS.join(names).encode()).hexdigest()
     return RowContents(columns, (mixed % np.uint64(NUMBERS)).astype(np.int64))
-
-
-def _hashes(rows: TableRows, names: list[str]) -> NDArray[np.uint64]:
-    cells = [rows.text(name, "/path") for name in names if _is_comparable(rows.columns[name].type)]
-    joined = pc.binary_join_element_wise(*cells, _BETWEEN_CELLS) if cells else [""] * len(rows)
-    texts = joined if isinstance(joined, list) else joined.to_pylist()
-    found = (
-        int.from_bytes(hashlib.blake2b(one.encode(), digest_size=_HASH_BYTES).digest(), "big")
-        for one in texts
-    )
-    return np.fromiter(found, np.uint64, count=len(rows))
-
-
-def _is_comparable(kind: pa.DataType) -> bool:
-    is_ = pa.types
-    text = is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind)
-    number = is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal(kind)
-    return bool(text or number or is_.is_boolean(kind))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
