@@ -48,7 +48,7 @@ _EVERY_ANCHORED = hashlib.sha256(_ROWS_BY_CELLS.encode()).hexdigest()
 _COUNTED_BEFORE = (
     "an earlier report on these data counted nearly the same rows, so its accuracy and loss less "
     "those of this one would be the figures of the rows left out; leave out what that report left "
-    "out, or hold out other people by another `seed`"
+    "out, or, where people are held out, hold out others by another `seed`"
 )
 
 

@@ -19,6 +19,7 @@ from fedaudit.spec.registration import (
     departures,
     federation_id_of,
     parse_registration,
+    waits_for_registration,
     with_registration,
 )
 from fedaudit.spec.sources import FileSource
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
 def parse_inherited(call: Call, value: Any) -> ExperimentSpec:
     """The spec in a decoded value, completed by the registration of the federation that it names
     by `id`. Raises InvalidInputError naming the fields."""
-    federation_id = federation_id_of(value)
-    if federation_id is None or not is_id(federation_id):
-        return parse_spec(value)
-    with call.reading() as session:
-        row = FederationRepository(session, call.project_id).get(federation_id)
+    federation_id, row = federation_id_of(value), None
+    if federation_id is not None and is_id(federation_id):
+        with call.reading() as session:
+            row = FederationRepository(session, call.project_id).get(federation_id)
     if row is None or row.registration is None:
+        if waits_for_registration(value):
+            usable(row)
         return parse_spec(value)
     return parse_spec(with_registration(value, row.registration))
 

@@ -158,7 +158,7 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
 NO_OUTCOME = "no favourable outcome was declared"
 _REMEDY = (
     "to get one, join small groups by `fairness.groups`, or leave their rows out of every figure "
-    "by `fairness.exclude`"
+    "by `fairness.exclude`, which a service refuses beside a report that counted them"
 )
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"
 

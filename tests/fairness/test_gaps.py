@@ -201,6 +201,7 @@ def test_where_fewer_than_two_groups_are_left_there_is_no_gap():
     for figure in found.values():
         assert figure.value is None
         assert "fewer than two groups are left" in figure.reason
+        assert "a service refuses beside a report that counted them" in figure.reason
 
 
 def test_a_reference_group_takes_the_place_of_the_extremes():

@@ -172,8 +172,9 @@ def test_another_projects_federation_is_not_trained_on(ready: tuple[Api, str]) -
     # Also where the data was just loaded for its own project.
     api.submit(spec_of({"id": id_}))
     for given in (id_, UNKNOWN):
-        refused = api.post("/v1/experiments", json=spec_of({"id": given}), key=other)
-        assert "no federation of this project" in _faults(refused)["/federation/id"]
+        for asked in (spec_of({"id": given}), {**spec_of({}), "federation": {"id": given}}):
+            refused = api.post("/v1/experiments", json=asked, key=other)
+            assert "no federation of this project" in _faults(refused)["/federation/id"]
 
 
 def test_a_federation_in_use_is_not_deleted(ready: tuple[Api, str]) -> None:
