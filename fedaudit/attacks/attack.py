@@ -1,7 +1,7 @@
 """The interface between a finished run and the attacks on it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any
@@ -45,7 +45,7 @@ class AttackedRun:
         """What an attack adds to the evidence against the run. With simulated noise all attacks
         see what the same seed drew."""
         basis = basis if draws_in_secret(self.run.cell) else "run"
-        return Weighed(e_value, basis, run_evidence([*self.before, EValue(e_value, basis)]))
+        return weigh(e_value, basis, before=self.before)
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,11 @@ class AttackOutcome:
     """What the report prints: nothing that suppression hides."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Confidential figures and pictures by file name, as `scores.csv`."""
+
+
+def weigh(e_value: float, basis: EvidenceBasis, *, before: Sequence[EValue] = ()) -> Weighed:
+    """The evidence of this attack after those before it."""
+    return Weighed(e_value, basis, run_evidence([*before, EValue(e_value, basis)]))
 
 
 def source_of(cell: Cell) -> Source:
