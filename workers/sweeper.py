@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -54,7 +54,6 @@ from models.repositories import (
 from models.repositories.files import OldFile
 from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
-from models.values import FileKind
 from workers.context import start
 from workers.eraser import Eraser
 from workers.flush import charge_interrupted_rounds, context_of_interrupted
@@ -114,7 +113,6 @@ class Expiry:
         for project_id, some in by_project.items():
             with self._database.write() as session:
                 gone = ExpiredFileRepository(session, project_id)
-                counted = defaultdict[FileKind, int](int)
                 for one in some:
                     gone.note(
                         one.kind,
@@ -123,10 +121,8 @@ class Expiry:
                         kept_days=kept_days,
                         is_stored=one.is_stored,
                     )
-                    counted[one.kind] += one.is_stored
+                counted = Counter(one.kind for one in some if one.is_stored)
                 for kind, count in sorted(counted.items()):
-                    if not count:
-                        continue
                     AuditLogRepository(session, project_id).enter(
                         "files.expired",
                         kind,

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from api.http.answers import Appendix, as_file
 from api.http.bodies import validated
 from api.http.problems import not_found
-from api.pages.session import CSRF_FIELD, require
+from api.pages.session import CSRF_FIELD
 from api.pages.templates import fragment
 from api.pages.visits import (
     ExperimentsForm,
@@ -52,6 +52,7 @@ from api.services.lookups import (
 )
 from api.services.report_evidence import verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
+from api.shared.security import require
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.readings.reading import ReportReading
@@ -79,7 +80,7 @@ def report_page(
 @router.post(f"{_OF}/sign-offs")
 def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     """Sign the report off; the same form does it once, and a refused form keeps what was typed."""
-    require(form.visitor, "reports:read")
+    require(form.caller, "reports:read")
     draft = form.texts("decision", "note", "role", "report_hash")
     route = f"POST /experiments/{experiment_id}/sign-offs"
     again = IdempotentRequest.of(form.once, route, draft)
