@@ -135,9 +135,9 @@ def post(
         raise UnansweredError(f"no whole answer within {seconds:g} s") from None
     except (httpx.HTTPError, OSError) as error:
         reason: BaseException = error
-        while reason.__cause__ is not None:
-            # The libraries around it say no more than that it failed.
-            reason = reason.__cause__
+        # The libraries around it say no more than that it failed.
+        while (inner := reason.__cause__ or reason.__context__) is not None:
+            reason = inner
         raise UnansweredError(f"{type(reason).__name__}: {reason}") from None
 
 
