@@ -32,26 +32,21 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True)
-class _Entry:
-    pattern: tuple[str, ...]
-    projects: frozenset[str]
-
-    def admits(self, project: str) -> bool:
-        """Whether the project is one of those named."""
-        return EVERY_PROJECT in self.projects or project in self.projects
-
-
-@dataclass(frozen=True)
 class SourcesMap:
-    """A declared map. An entry can only narrow: where several name a file, all have to admit."""
+    """A declared map: names of files, folders or patterns, each with its projects. An entry can
+    only narrow: where several name a file, all have to admit."""
 
-    entries: tuple[_Entry, ...]
+    declared: dict[str, list[str]]
 
     def admits(self, project: str, path: PurePosixPath) -> bool:
         """Whether a project may read a path relative to the sources folder; a file that no entry
         names is closed to all."""
-        naming = [entry for entry in self.entries if _names(entry.pattern, path.parts)]
-        return bool(naming) and all(entry.admits(project) for entry in naming)
+        naming = [
+            projects
+            for name, projects in self.declared.items()
+            if _names(PurePosixPath(name).parts, path.parts)
+        ]
+        return bool(naming) and all({EVERY_PROJECT, project} & set(one) for one in naming)
 
 
 def _names(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
@@ -83,13 +78,8 @@ _SOURCES: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[_Below, list[_Pro
 
 def read_sources_map(path: Path) -> SourcesMap:
     """The map in a file. Raises SettingsError naming the entry at fault."""
-    declared = read_map(path, _SOURCES, setting="FEDAUDIT_SOURCES_MAP", form="PATH: [PROJECT, ...]")
-    return SourcesMap(
-        tuple(
-            _Entry(tuple(name.removesuffix("/").split("/")), frozenset(projects))
-            for name, projects in declared.items()
-        )
-    )
+    form = "PATH: [PROJECT, ...]"
+    return SourcesMap(read_map(path, _SOURCES, setting="FEDAUDIT_SOURCES_MAP", form=form))
 
 
 def read_map(path: Path, form_of: TypeAdapter[T], *, setting: str, form: str) -> T:

@@ -245,30 +245,6 @@ class StackPlace:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A worker's hold on a unit: `fence` goes with everything it writes."""
-
-    unit_id: str
-    project_id: str
-    fence: int
-    attempts: int
-    max_attempts: int
-    kind: UnitKind
-
-
-@dataclass(frozen=True)
-class ReclaimedUnit:
-    """What became of a unit whose lease ran out: `state` is `waiting` or `failed`."""
-
-    unit_id: str
-    project_id: str
-    device: str
-    state: str
-    attempts: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class StoredSet:
     """A set of rows as it is stored."""
 

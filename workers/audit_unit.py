@@ -42,7 +42,7 @@ class ProfileRun(ClaimedUnit[Federation]):
     """The federation of one claimed unit."""
 
     def _start(self, session: Session) -> Federation | None:
-        return self._federations(session).of_unit(self._claim.unit_id)
+        return self._federations(session).of_unit(self._claim.id)
 
     def _carry_out(self, row: Federation) -> None:
         # Imported here because it loads pyarrow.
@@ -56,7 +56,7 @@ class ProfileRun(ClaimedUnit[Federation]):
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(
                 lambda session: self._federations(session).set_rejected(
-                    row.id, reasons, unit_id=self._claim.unit_id
+                    row.id, reasons, unit_id=self._claim.id
                 )
             )
         else:
@@ -78,7 +78,7 @@ class ProfileRun(ClaimedUnit[Federation]):
         shown, cuts = beside_earlier(
             profile, cuts_of(profile, fairness), disclosed.profile_cuts(row.fingerprint)
         )
-        if self._federations(session).set_ready(row.id, shown, unit_id=self._claim.unit_id):
+        if self._federations(session).set_ready(row.id, shown, unit_id=self._claim.id):
             disclosed.set_profile_cuts(row.fingerprint, cuts)
             if sketch is not None:
                 NearCopyRepository(session).add(row.id, sketch)
@@ -121,7 +121,7 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
 
     def _start(self, session: Session) -> PredictionAudit | None:
         audits = self._audits(session)
-        row = audits.of_unit(self._claim.unit_id)
+        row = audits.of_unit(self._claim.id)
         if row is None:
             return None
         audits.start(row.id)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from infrastructure.queue import QueueUnavailableError
 from models.database import AWAY, Database
 from models.repositories import UnitRepository, UnitStackRepository, fail_task
-from models.values import Claim
+from models.tables.experiments import Unit
 from workers.context import ProjectFiles, WorkerContext
 
 log = structlog.get_logger()
@@ -36,13 +36,13 @@ class Lease:
     def __init__(
         self,
         database: Database,
-        claim: Claim,
+        claim: Unit,
         *,
         seconds: float,
         renewed: Callable[[], None] | None = None,
     ) -> None:
         """`renewed` is called in the thread after each renewal."""
-        self.unit_id, self.fence, self.attempts = claim.unit_id, claim.fence, claim.attempts
+        self.unit_id, self.fence, self.attempts = claim.id, claim.fence, claim.attempts
         self.is_last_attempt = claim.attempts >= claim.max_attempts
         self.seconds = seconds
         self._database = database
@@ -166,7 +166,7 @@ def go_on(context: WorkerContext, lease: Lease) -> None:
 class ClaimedUnit(ABC, Generic[T]):
     """A unit that this worker holds: run to its end, or given back. `T`: what it is to do."""
 
-    def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
+    def __init__(self, context: WorkerContext, claim: Unit, lease: Lease) -> None:
         self._context = context
         self._claim = claim
         self._lease = lease
@@ -196,7 +196,7 @@ class ClaimedUnit(ABC, Generic[T]):
     def _fail(self, session: Session, detail: str) -> None:
         """End what the unit was to do, after its last attempt failed."""
         shown, claim = "it failed through no fault of the data", self._claim
-        owner = (claim.unit_id, claim.project_id)
+        owner = (claim.id, claim.project_id)
         fail_task(session, *owner, reason="worker-error", detail=detail, shown=shown)
 
     def give_up(self, error: Exception) -> None:
@@ -221,14 +221,14 @@ class ClaimedUnit(ABC, Generic[T]):
     def _release_apart(self, session: Session) -> None:
         """So that whatever failed meets no other experiment in the next attempt."""
         self._release(session, count_attempt=True)
-        UnitStackRepository(session).take_apart(self._claim.unit_id)
+        UnitStackRepository(session).take_apart(self._claim.id)
 
     def _give_back(self) -> None:
         """Stopped by a signal: wake another worker at once, if the queue is available."""
         self._writer.write(lambda session: self._release(session, count_attempt=False))
         log.info("unit given back")
         with self._context.database.read() as session:
-            unit = UnitRepository(session).get(self._claim.unit_id)
+            unit = UnitRepository(session).get(self._claim.id)
         try:
             if unit is not None:
                 self._context.queue.publish_unit(unit.id, unit.device)
@@ -237,8 +237,8 @@ class ClaimedUnit(ABC, Generic[T]):
 
     def _release(self, session: Session, *, count_attempt: bool) -> None:
         units = UnitRepository(session)
-        units.release(self._claim.unit_id, self._claim.fence, count_attempt=count_attempt)
+        units.release(self._claim.id, self._claim.fence, count_attempt=count_attempt)
 
     def _finish(self, session: Session, state: str, *, error: str | None = None) -> None:
         units = UnitRepository(session)
-        units.finish(self._claim.unit_id, self._claim.fence, state, error=error)
+        units.finish(self._claim.id, self._claim.fence, state, error=error)

@@ -16,8 +16,8 @@ from models.repositories import (
     UnitRepository,
     UnitStackRepository,
 )
-from models.tables.experiments import Experiment
-from models.values import Claim, UnitKind
+from models.tables.experiments import Experiment, Unit
+from models.values import UnitKind
 from models.vocabulary import ENDED
 from workers.attacks.later_attacks_unit import LaterAttacksRun
 from workers.audit_unit import AuditRun, ProfileRun
@@ -75,7 +75,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> bool:
 class UnitRun(ClaimedUnit[list[Experiment]]):
     """The experiments of one claimed unit."""
 
-    def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
+    def __init__(self, context: WorkerContext, claim: Unit, lease: Lease) -> None:
         super().__init__(context, claim, lease)
         self._loaded = Loaded()
         """What its experiments share is loaded once."""
@@ -108,14 +108,14 @@ class UnitRun(ClaimedUnit[list[Experiment]]):
     def _start(self, session: Session) -> list[Experiment]:
         """The unit's experiments to run, in their order, now `running`."""
         experiments, open_ = self._experiments(session), set[str]()
-        for row in experiments.of_unit(self._claim.unit_id):
+        for row in experiments.of_unit(self._claim.id):
             if row.status == "cancelling":
                 self._end(session, row, "cancelled-by-caller")
             elif row.status not in ENDED:
                 open_.add(row.id)
         begun = experiments.start_each(open_)
         self._stored = LedgerRepository(session).begun(open_)
-        rows = [row for row in experiments.of_unit(self._claim.unit_id) if row.id in open_]
+        rows = [row for row in experiments.of_unit(self._claim.id) if row.id in open_]
         # Last: who holds a log's lock waits for no row.
         new, key = [row for row in rows if row.id in begun], self._context.signing_key
         enter_runs(session, new, signed=self._stored, key=key)
@@ -151,7 +151,7 @@ class UnitRun(ClaimedUnit[list[Experiment]]):
         self._writer.write(lambda session: self._end(session, row, "invalid-data", detail))
 
     def _fail(self, session: Session, detail: str) -> None:
-        for row in self._experiments(session).of_unit(self._claim.unit_id):
+        for row in self._experiments(session).of_unit(self._claim.id):
             self._end(session, row, "worker-error", detail)
 
     def _end(

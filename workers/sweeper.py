@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -54,7 +54,6 @@ from models.repositories import (
 from models.repositories.files import OldFile
 from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
-from models.values import FileKind, ReclaimedUnit
 from workers.context import start
 from workers.eraser import Eraser
 from workers.flush import charge_interrupted_rounds, context_of_interrupted
@@ -114,7 +113,6 @@ class Expiry:
         for project_id, some in by_project.items():
             with self._database.write() as session:
                 gone = ExpiredFileRepository(session, project_id)
-                counted = defaultdict[FileKind, int](int)
                 for one in some:
                     gone.note(
                         one.kind,
@@ -123,10 +121,8 @@ class Expiry:
                         kept_days=kept_days,
                         is_stored=one.is_stored,
                     )
-                    counted[one.kind] += one.is_stored
+                counted = Counter(one.kind for one in some if one.is_stored)
                 for kind, count in sorted(counted.items()):
-                    if not count:
-                        continue
                     AuditLogRepository(session, project_id).enter(
                         "files.expired",
                         kind,
@@ -274,9 +270,7 @@ class Sweeper:
             return context_of_interrupted(self._database, experiment_id, project_id)
         return None
 
-    def _sign(
-        self, session: Session, unit: ReclaimedUnit, contexts: Mapping[str, LedgerContext]
-    ) -> None:
+    def _sign(self, session: Session, unit: Unit, contexts: Mapping[str, LedgerContext]) -> None:
         """Sign ledgers that lost their worker. An end is signed once, with the interrupted rounds:
         an earlier signature would attest a ledger without them. Experiments that had ended are left
         as they are."""
@@ -286,7 +280,7 @@ class Sweeper:
                 if self._enter(session, ended, owner, contexts.get(ended)):
                     sign_as_stored(session, ended, owner, key=self.key)
             return
-        for experiment in ExperimentRepository(session, owner).of_unit(unit.unit_id):
+        for experiment in ExperimentRepository(session, owner).of_unit(unit.id):
             # One that waits has begun nothing: it is in no log of runs either.
             if experiment.finished_at is None and experiment.started_at is not None:
                 sign_as_stored(session, experiment.id, owner, key=self.key)

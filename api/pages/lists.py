@@ -13,7 +13,6 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.http.bodies import validated
-from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import AnyVisit, ExperimentsVisit, FederationsVisit, ReportsVisit, Visit
 from api.pages.wording import cost, figure, small_number
@@ -27,6 +26,7 @@ from api.schemas.base import Page, PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
 from api.schemas.reports import ReportBody, ReportParameters
+from api.shared.security import require
 from fedaudit.fairness.gaps import gap_size
 from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
@@ -206,7 +206,7 @@ def experiments_list(visit: AnyVisit) -> Response:
     """The project's experiments; a key that may not read them opens its first page instead."""
     if not visit.may("experiments:read") and (better := home(visit.visitor)) is not None:
         return RedirectResponse(better.path, status_code=303)
-    require(visit.visitor, "experiments:read")
+    require(visit.caller, "experiments:read")
     asked = visit.asked()
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
     found = experiment_page(visit, parameters)

@@ -15,11 +15,11 @@ from api.pages.spec_preview import as_yaml, preview, profile_defaults
 from api.pages.spec_sheet import DOCUMENT, MODE, Sheet, blank, build
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
-from api.services.admission import parse_inherited, plan
+from api.services.admission import parse_inherited
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_judged
 from api.services.pending_uploads import proposal_for
-from api.services.submission import plan_others, submit, try_admission
+from api.services.submission import plan_seeds, submit, try_admission
 from fedaudit.reports.verdict.spec_changes import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.errors import InvalidInputError
@@ -93,9 +93,9 @@ def _answer(form: Visit, shown: Sheet) -> Response:
         asked = decode_text(shown.text(DOCUMENT)) if shown.by_document else build(typed)
         spec = parse_inherited(form, asked)
         if shown.text("action") != "submit":
-            planned = plan(form, spec)
-            trial = try_admission(form, planned, plan_others(form, planned))
-            return _page(form, replace(shown, preview=preview(planned, trial)))
+            plans = plan_seeds(form, spec)
+            trial = try_admission(form, plans)
+            return _page(form, replace(shown, preview=preview(plans[0], trial)))
         value = spec.model_dump(mode="json")
         again = IdempotentRequest.of(shown.once, _ROUTE, value)
         submitted = submit(form, value, again)

@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import yaml
@@ -14,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from api.http.answers import Appendix, as_file
 from api.http.bodies import validated
 from api.http.problems import not_found
-from api.pages.session import CSRF_FIELD, require
+from api.pages.session import CSRF_FIELD
 from api.pages.templates import fragment
 from api.pages.visits import (
     ExperimentsForm,
@@ -54,6 +52,7 @@ from api.services.lookups import (
 )
 from api.services.report_evidence import verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
+from api.shared.security import require
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.readings.reading import ReportReading
@@ -81,7 +80,7 @@ def report_page(
 @router.post(f"{_OF}/sign-offs")
 def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     """Sign the report off; the same form does it once, and a refused form keeps what was typed."""
-    require(form.visitor, "reports:read")
+    require(form.caller, "reports:read")
     draft = form.texts("decision", "note", "role", "report_hash")
     route = f"POST /experiments/{experiment_id}/sign-offs"
     again = IdempotentRequest.of(form.once, route, draft)
@@ -148,7 +147,7 @@ def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> 
         chosen=name,
         reading=found,
         text=found if isinstance(found, str) else yaml.safe_dump(found, sort_keys=False),
-        files=[_reading_file(f"/experiments/{experiment_id}", READINGS[name])],
+        file=_reading_file(f"/experiments/{experiment_id}", READINGS[name]),
     )
 
 
@@ -245,8 +244,7 @@ def _tail(
     visit: Visit, experiment_id: str, draft: Mapping[str, str], fault: str | None
 ) -> tuple[Markup, str]:
     """The section below the report, and in a few words how the report is signed off."""
-    files = _downloads(visit, experiment_id)
-    found = list_sign_offs(experiment_id, visit)
+    found, base = list_sign_offs(experiment_id, visit), f"/experiments/{experiment_id}"
     with visit.reading() as session:
         report = find_report(session, visit.caller, experiment_id)
         later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
@@ -256,7 +254,7 @@ def _tail(
     raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
     html = fragment(
         "report_tail.html",
-        base=f"/experiments/{experiment_id}",
+        base=base,
         clients=clients,
         experiment_id=experiment_id,
         visitor=visit.visitor,
@@ -267,7 +265,9 @@ def _tail(
         concern_words=CONCERN_WORDS,
         draft=draft,
         fault=fault,
-        files=[(what, list(forms)) for what, forms in groupby(files, key=itemgetter(0))],
+        claims=bool(claims_file(visit, experiment_id)),
+        readings=[(one.title, *_reading_file(base, one)) for one in READINGS.values()],
+        attacks=_attacks(visit, experiment_id) if visit.may("ledger:read") else [],
         open_attacks=[row for row in later if row.status in OPEN],
         alarm_at=min(raised, default=None),
     )
@@ -283,45 +283,20 @@ def _document(visit: Visit, experiment_id: str) -> dict[str, Any]:
         return find_report(session, visit.caller, experiment_id).document
 
 
-def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
-    base = f"/experiments/{experiment_id}"
-    found = [
-        ("Report", "PDF", f"{base}/report.pdf"),
-        ("Report", "PDF with every table", f"{base}/report.pdf?appendix=true"),
-        ("Report", "HTML", f"{base}/report.html"),
-        ("Report", "JSON, as it was signed", f"{base}/report.json"),
-        ("Dossier", "PDF", f"{base}/dossier.pdf"),
-        ("Dossier", "JSON", f"{base}/dossier.json"),
-        ("Dossier", "ZIP of all its files, for fedaudit verify", f"{base}/dossier.zip"),
-    ]
-    if claims_file(visit, experiment_id):
-        form = "JSONL: Sigstore bundles, for the verifiers of others"
-        found.append(("Claims", form, f"{base}/claims.jsonl"))
-    found += [_reading_file(base, one) for one in READINGS.values()]
-    if visit.may("ledger:read"):
-        form = "ZIP, confidential: for fedaudit verify"
-        found.append(("Bundle", form, f"{base}/bundle.zip"))
-        for attack in get_attacks(experiment_id, visit).items:
-            found += _attack_files(f"{base}/attacks", attack, "Attack")
-        for request in list_later_attacks(experiment_id, visit).items:
-            what = f"Later attacks {request.number}, attack"
-            for attack in request.items:
-                found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)
-    return [*found, ("Public keys", "PEM", "/signing-keys.pem")]
+def _attacks(visit: Visit, experiment_id: str) -> list[tuple[str, str, AttackBody]]:
+    """Each attack, what it is called, and the address below which its files are."""
+    base = f"/experiments/{experiment_id}/attacks"
+    found = [("Attack", base, one) for one in get_attacks(experiment_id, visit).items]
+    for request in list_later_attacks(experiment_id, visit).items:
+        called, place = f"Later attacks {request.number}, attack", f"{base}/later/{request.id}"
+        found += [(called, place, one) for one in request.items]
+    return found
 
 
-def _attack_files(base: str, attack: AttackBody, what: str) -> list[tuple[str, str, str]]:
-    title = f"{what} {attack.position + 1}, {attack.section.kind}"
-    return [
-        (title, f"{one.name}, confidential", f"{base}/{attack.position}/{one.name}")
-        for one in attack.files
-    ]
-
-
-def _reading_file(base: str, one: ReportReading) -> tuple[str, str, str]:
+def _reading_file(base: str, one: ReportReading) -> tuple[str, str]:
+    """What a reading is saved as, and its address."""
     form = _form_of(one)
-    words = {"md": "Markdown", "json": "JSON"}[form]
-    return one.title, words, f"{base}/files/{one.name}.{form}"
+    return {"md": "Markdown", "json": "JSON"}[form], f"{base}/files/{one.name}.{form}"
 
 
 def _form_of(one: ReportReading) -> str:

@@ -122,20 +122,6 @@ def check_word(visitor: Visitor, word: str) -> None:
         )
 
 
-def require(visitor: Visitor, scope: Scope) -> None:
-    """Raises ProblemError where the visitor's key lacks the scope."""
-    if not visitor.may(scope):
-        raise ProblemError(
-            403,
-            "forbidden",
-            f"your groups lack the scope {scope}; sign in with an API key that has it"
-            if visitor.caller.elsewhere
-            else f"the API key that you signed in with lacks the scope {scope}; sign in with one "
-            "that has it",
-            scope=scope,
-        )
-
-
 def set_cookie(
     response: Response, request: Request, token: str | None, *, seconds: int = SESSION_SECONDS
 ) -> None:

@@ -14,11 +14,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.http.answers import as_file
 from api.http.problems import ProblemError, not_found
-from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
+from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word
 from api.pages.templates import page
 from api.services.dispatch import dispatch
 from api.shared.resources import Shared
-from api.shared.security import SCHEMA_SECONDS, Call
+from api.shared.security import SCHEMA_SECONDS, Call, require
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
 from models.repositories import FederationRepository
@@ -142,7 +142,7 @@ def visiting(scope: Scope, *, of: Callable[..., Any] = _visit) -> Callable[[Visi
     """A dependency: a visit whose key has the scope. Raises ProblemError."""
 
     def check(visit: Annotated[Visit, Depends(of)]) -> Visit:
-        require(visit.visitor, scope)
+        require(visit.caller, scope)
         return visit
 
     return check

@@ -26,10 +26,10 @@ from api.schemas.experiments import (
     SubmittedBody,
     ValidationBody,
 )
-from api.services.admission import parse_inherited, plan
+from api.services.admission import parse_inherited
 from api.services.dispatch import Acceptance, Accepting, Idempotent, IdempotentWithoutBody
 from api.services.lookups import find_experiment, list_page
-from api.services.submission import Submitted, cancel, plan_others, retry, submit, try_admission
+from api.services.submission import Submitted, cancel, plan_seeds, retry, submit, try_admission
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter
@@ -65,8 +65,8 @@ async def submit_experiment(
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
 
     def validate() -> JSONResponse:
-        planned = plan(call, parse_inherited(call, value))
-        trial = try_admission(call, planned, plan_others(call, planned))
+        plans = plan_seeds(call, parse_inherited(call, value))
+        planned, trial = plans[0], try_admission(call, plans)
         found = ValidationBody(
             spec=planned.spec.model_dump(mode="json"),
             spec_hash=spec_hash(planned.spec),

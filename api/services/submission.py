@@ -20,11 +20,12 @@ from api.services.disclosure import (
 )
 from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_experiment, note
-from api.shared.security import Call, Caller, refuse_over_running
+from api.shared.security import Call, refuse_over_running
 from fedaudit.ledger.encoding import new_salt
 from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.sweeps.report_section import repeated
@@ -145,9 +146,11 @@ def admitting_for(session: Session, call: Call) -> AbstractContextManager[Admitt
     return admitting(call.budgets(session), max_attempts=call.resources.settings.max_attempts)
 
 
-def plan_others(call: Call, planned: ExperimentPlan) -> list[ExperimentPlan]:
-    """The other seeds of a spec; none where it is not repeated. Raises InvalidInputError."""
-    return [plan(call, spec) for spec in repeated(planned.spec)[1:]]
+def plan_seeds(call: Call, spec: ExperimentSpec) -> list[ExperimentPlan]:
+    """The plan of a spec, and those of its other seeds where it is repeated. Raises
+    InvalidInputError."""
+    planned = plan(call, spec)
+    return [planned, *(plan(call, other) for other in repeated(planned.spec)[1:])]
 
 
 Submitted = Queued[Experiment]
@@ -157,9 +160,7 @@ def submit(call: Call, value: Any, idempotency: IdempotentRequest) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     if before := _earlier(call, idempotency):
         return before
-    planned = plan(call, parse_inherited(call, value))
-    others = plan_others(call, planned)
-    return _queue(call, Asked(call.caller, planned, others, idempotency))
+    return _queue(call, plan_seeds(call, parse_inherited(call, value)), idempotency)
 
 
 def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest) -> Submitted:
@@ -180,10 +181,8 @@ def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest) ->
             f"its cells again by POST /v1/sweeps/{sweep_id}/retry",
             sweep_id=sweep_id,
         )
-    planned = plan(call, parse_spec(experiment.spec))
-    others = plan_others(call, planned)
-    again = Asked(call.caller, planned, others, idempotency, retry_of=experiment.id)
-    return _queue(call, again)
+    plans = plan_seeds(call, parse_spec(experiment.spec))
+    return _queue(call, plans, idempotency, retry_of=experiment.id)
 
 
 def cancel(call: Call, experiment_id: str) -> Experiment:
@@ -222,24 +221,6 @@ def _warnings_about(
     return warnings_of(call.budgets(session), federation_id, noise=noise, cost_kind=cost_kind)
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """An experiment that was planned and is to be queued."""
-
-    caller: Caller
-    planned: ExperimentPlan
-    others: Sequence[ExperimentPlan]
-    """Its other seeds."""
-    idempotency: IdempotentRequest
-    retry_of: str | None = None
-    experiment_id: str = field(default_factory=new_id)
-
-    @property
-    def cost_kind(self) -> CostKind:
-        """What its cost is counted as."""
-        return self.planned.ledger_context.inputs.cost_kind
-
-
 class _Rollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
     pass
 
@@ -269,26 +250,26 @@ class Trial:
     """Whether a total is set in the book of its noise mode."""
 
 
-def try_admission(call: Call, planned: ExperimentPlan, others: Sequence[ExperimentPlan]) -> Trial:
+def try_admission(call: Call, plans: Sequence[ExperimentPlan]) -> Trial:
     """Try the reservation itself, and roll it back, so that the answer is that of a submission.
-    `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
-    would be refused for another reason than a budget."""
-    asked = Asked(call.caller, planned, others, IdempotentRequest.of(None, "", None))
+    Raises ProblemError or InvalidInputError where the plans of `plan_seeds` would be refused for
+    another reason than a budget."""
+    planned = plans[0]
     warnings, refusals, is_bounded = list[str](), list[str](), False
     with dry_run(call, refusals) as session:
         budgets = call.budgets(session)
         federation_id, noise = store_federation(budgets, planned), planned.spec.privacy.noise
-        warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=asked.cost_kind)
-        if others:
+        warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=_cost_kind(planned))
+        if len(plans) > 1:
             warnings.append(
-                f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
+                f"{len(plans)} seeds are asked for: each is a run that costs what the "
                 "projection says, and budgets must have room for all of them"
             )
         is_bounded = any(
             one.book == noise and one.total is not None for one in budgets.budgets(federation_id)
         )
         with admitting_for(session, call) as admitting:
-            _admit(admitting, asked)
+            _admit(admitting, plans, new_id(), by=call.caller.actor)
     spec, clients = planned.spec, planned.training_clients
     if (
         isinstance(spec.privacy, GaussianCentral)
@@ -299,55 +280,68 @@ def try_admission(call: Call, planned: ExperimentPlan, others: Sequence[Experime
     return Trial(refusal, [*planned.doubts, *warnings], is_bounded)
 
 
-def _queue(call: Call, asked: Asked) -> Submitted:
+def _queue(
+    call: Call,
+    plans: Sequence[ExperimentPlan],
+    idempotency: IdempotentRequest,
+    *,
+    retry_of: str | None = None,
+) -> Submitted:
     """Queue one in a transaction. Raises ProblemError or InvalidInputError where it is refused."""
-    caller, key = call.caller, asked.idempotency
+    caller, id_ = call.caller, new_id()
     with call.writing() as session:
-        if not key.claim(session, caller, asked.experiment_id):
-            experiment = None
-        else:
+        is_first = idempotency.claim(session, caller, id_)
+        if is_first:
             with admitting_for(session, call) as admitting:
-                experiment, unit = _admit(admitting, asked)
-            warnings = [
-                *asked.planned.doubts,
-                *_warnings_about(call, session, experiment, asked.cost_kind),
-            ]
+                experiment, unit = _admit(admitting, plans, id_, by=caller.actor, retry_of=retry_of)
+            kind = _cost_kind(plans[0])
+            warnings = [*plans[0].doubts, *_warnings_about(call, session, experiment, kind)]
             names = ("federation_id", "noise", "retry_of", "spec_hash")
             details = {name: getattr(experiment, name) for name in names}
             action: AuditAction = (
-                "experiment.submitted" if asked.retry_of is None else "experiment.retried"
+                "experiment.submitted" if retry_of is None else "experiment.retried"
             )
-            note(session, caller, action, experiment.id, **details)
+            note(session, caller, action, id_, **details)
             refuse_over_running(session, call.project_id, call.resources.settings)
-    if experiment is not None:
-        log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.id)
+    if is_first:
+        log.info("experiment queued", experiment_id=id_, unit_id=unit.id)
         return Submitted(experiment, [unit], warnings)
-    found = _earlier(call, key)
+    found = _earlier(call, idempotency)
     if found is None:
         raise LookupError("the key of the request was taken, and is not there")
     return found
 
 
-def _admit(admitting: Admitting, asked: Asked) -> tuple[Experiment, Unit]:
+def _cost_kind(planned: ExperimentPlan) -> CostKind:
+    return planned.ledger_context.inputs.cost_kind
+
+
+def _admit(
+    admitting: Admitting,
+    plans: Sequence[ExperimentPlan],
+    experiment_id: str,
+    *,
+    by: Actor,
+    retry_of: str | None = None,
+) -> tuple[Experiment, Unit]:
     """Queue an experiment for each seed in one unit; several are cells of a sweep that states their
     joint cost. The first comes last in the unit: its report includes the others."""
-    plans, by = (asked.planned, *asked.others), asked.caller.actor
     # Several are neither joined nor taken apart: the report of one includes the others.
-    unit = admitting.queue(asked.planned, alone=len(plans) > 1)
-    ids = [asked.experiment_id, *(new_id() for _ in asked.others)]
+    unit = admitting.queue(plans[0], alone=len(plans) > 1)
+    ids = [experiment_id, *(new_id() for _ in plans[1:])]
     queued = [
         admitting.admit(
             one,
             unit,
             experiment_id=id_,
             unit_position=(place - 1) % len(plans),
-            retry_of=asked.retry_of if place == 0 else None,
+            retry_of=retry_of if place == 0 else None,
             created_by=by,
         )
         for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
     ]
-    if asked.others:
-        spec = asked.planned.spec
+    if len(plans) > 1:
+        spec = plans[0].spec
         base = spec.model_dump(mode="json", exclude={"repeats"})
         SweepRepository(admitting.budgets.session, admitting.budgets.project_id).add(
             new_id(),

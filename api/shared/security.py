@@ -248,7 +248,7 @@ def require(caller: Caller, scope: Scope) -> None:
             403,
             "forbidden",
             ("your groups lack" if caller.elsewhere else "the API key lacks")
-            + f" the scope {scope}",
+            + f" the scope {scope}; use an API key that has it",
             headers={"WWW-Authenticate": challenge},
             scope=scope,
         )

@@ -99,47 +99,18 @@ class NotRepeatedError(Exception):
     """The repeat differs from the run; the message states in what."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordedRun:
-    """The figures of a report that a repeat must reproduce."""
-
-    ledger_hash: str
-    chain_head: str
-    """Covers the clusters too, which the ledger hash leaves out."""
-    rounds: int
-    best_round: int
-    validation_loss: float | None
-    """None if the report rounds it or adds noise."""
-    audited: bool = False
-    """Whether it was ended by canaries, which its repeat does not have."""
-
-    @classmethod
-    def of(cls, report: Mapping[str, Any]) -> "RecordedRun":
-        """Read a report's document. Raises KeyError if it lacks a section."""
-        integrity, utility = report["integrity"], report["utility"]
-        fairness = report["spec"]["fairness"]
-        coarse = fairness.get("noise") is not None or fairness.get("rounded_to") is not None
-        return cls(
-            ledger_hash=integrity["ledger_hash"],
-            chain_head=integrity["chain_head"],
-            rounds=utility["rounds"],
-            best_round=utility["best_round"],
-            validation_loss=None if coarse else utility["validation_loss"],
-            audited=known_ending(utility["stopped_by"]) == "audit",
-        )
-
-
 def repeat_run(
-    run: Run, recorded: RecordedRun, *, device: str, progressed: Callable[[], None]
+    run: Run, report: Mapping[str, Any], *, device: str, progressed: Callable[[], None]
 ) -> AttackedRun:
-    """Trains a run from its beginning, and checks that it comes out as recorded.
+    """Trains a run from its beginning, and checks that it comes out as its report says.
 
     `run` has the id of the run that it repeats, with which its chain begins. `progressed` is called
-    now and then, and may raise to stop. Raises NotRepeatedError.
+    now and then, and may raise to stop. Raises NotRepeatedError; KeyError for a report that lacks a
+    section.
     """
-    trainer = Stack([run.cell], device=device)
-    if recorded.audited:
-        trainer.end_after(0, recorded.rounds)
+    trainer, utility = Stack([run.cell], device=device), report["utility"]
+    if known_ending(utility["stopped_by"]) == "audit":  # by canaries, which the repeat has not
+        trainer.end_after(0, utility["rounds"])
     rows: list[LedgerRow] = []
     at_once = 1
     if not trainer.active:
@@ -155,23 +126,21 @@ def repeat_run(
         run.ledger.check_totals(trainer.releases(0))
         if monotonic() - began < _SHORT_SECONDS:
             at_once = min(2 * at_once, _MOST_AT_ONCE)
-        if run.rounds_done > recorded.rounds:
-            raise NotRepeatedError(
-                f"it ended after {recorded.rounds} rounds, and its repeat goes on after them"
-            )
     result = trainer.result(0)
-    _compare(run, result, recorded, found=ledger_hash(row.keyed_digest for row in rows))
+    _compare(run, result, report, found=ledger_hash(row.keyed_digest for row in rows))
     return AttackedRun(run, result, device)
 
 
-def _compare(run: Run, result: FinalResult, recorded: RecordedRun, *, found: str) -> None:
+def _compare(run: Run, result: FinalResult, report: Mapping[str, Any], *, found: str) -> None:
+    integrity, utility = report["integrity"], report["utility"]
     both: dict[str, tuple[object, object]] = {
-        "ledger hash": (recorded.ledger_hash, found),
-        "head of the chain": (recorded.chain_head, run.ledger.head.hex()),
-        "number of rounds": (recorded.rounds, result.rounds),
-        "best round": (recorded.best_round, result.best_round),
+        "ledger hash": (integrity["ledger_hash"], found),
+        # It covers the clusters too, which the ledger hash leaves out.
+        "head of the chain": (integrity["chain_head"], run.ledger.head.hex()),
+        "number of rounds": (utility["rounds"], result.rounds),
+        "best round": (utility["best_round"], result.best_round),
     }
-    loss = recorded.validation_loss
+    loss = None if run.spec.fairness.noise is not None else utility["validation_loss"]
     if loss is not None and not math.isclose(result.validation_loss, loss, rel_tol=_LOSS_TOLERANCE):
         both["validation loss"] = loss, result.validation_loss
     for name, (before, now) in both.items():

@@ -12,11 +12,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
@@ -32,11 +30,12 @@ from fedaudit.federations.groups import (
     with_intersections,
 )
 from fedaudit.federations.levels import MAX_CLASSES, Levels, find_classes
-from fedaudit.federations.load import federation_label_faults
+from fedaudit.federations.load import federation_label_faults, reference_faults
 from fedaudit.federations.mapped import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.record_keys import BETWEEN_CELLS, row_hashes, turns
 from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
 from fedaudit.spec.errors import (
     FieldError,
@@ -53,8 +52,6 @@ NUMBERS = 1 << 20
 MIN_DISTINCT = 0.9
 """Share of rows that differ from all others in what identifies them; below it rows of two files
 would be taken for each other."""
-_BETWEEN_CELLS = "\x1f"
-_HASH_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +75,7 @@ def row_contents(
     hashes: list[list[NDArray[np.uint64]]] = [[] for _ in choices]
     for rows in table.batches(every):
         for names, found in zip(choices, hashes, strict=True):
-            found.append(_hashes(rows, names))
+            found.append(row_hashes(rows, names, "/path"))
             progress()
     numbered = (_numbered(*one) for one in zip(choices, hashes, strict=True))
     return tuple(one for one in numbered if one is not None)
@@ -86,35 +83,13 @@ def row_contents(
 
 def _numbered(names: list[str], hashes: list[NDArray[np.uint64]]) -> RowContents | None:
     every = np.concatenate(hashes)
-    distinct, places, counts = np.unique(every, return_inverse=True, return_counts=True)
-    if len(distinct) < MIN_DISTINCT * len(every):
-        return None
     # The second of two rows that are alike is another row.
-    order = np.argsort(places, kind="stable")
-    first = np.repeat(np.cumsum(counts) - counts, counts)
-    occurrence = np.empty(len(every), dtype=np.uint64)
-    occurrence[order] = (np.arange(len(every)) - first).astype(np.uint64)
+    occurrence = turns(every[:, None]).astype(np.uint64)
+    if not len(every) or np.count_nonzero(occurrence == 0) < MIN_DISTINCT * len(every):
+        return None
     mixed = every + occurrence * np.uint64(0x9E3779B97F4A7C15)
-    columns = hashlib.sha256(_BETWEEN_CELLS.join(names).encode()).hexdigest()
+    columns = hashlib.sha256(BETWEEN_CELLS.join(names).encode()).hexdigest()
     return RowContents(columns, (mixed % np.uint64(NUMBERS)).astype(np.int64))
-
-
-def _hashes(rows: TableRows, names: list[str]) -> NDArray[np.uint64]:
-    cells = [rows.text(name, "/path") for name in names if _is_comparable(rows.columns[name].type)]
-    joined = pc.binary_join_element_wise(*cells, _BETWEEN_CELLS) if cells else [""] * len(rows)
-    texts = joined if isinstance(joined, list) else joined.to_pylist()
-    found = (
-        int.from_bytes(hashlib.blake2b(one.encode(), digest_size=_HASH_BYTES).digest(), "big")
-        for one in texts
-    )
-    return np.fromiter(found, np.uint64, count=len(rows))
-
-
-def _is_comparable(kind: pa.DataType) -> bool:
-    is_ = pa.types
-    text = is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind)
-    number = is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal(kind)
-    return bool(text or number or is_.is_boolean(kind))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -230,22 +205,22 @@ BUNDLES = 2_000
 MAX_CELLS = 1 << 24
 """Clients times groups of one attribute: each has four counts in memory."""
 
-T = TypeVar("T")
-
 
 @dataclass
 class _Faults:
-    """Every fault, so that a caller mends all of them before the next attempt."""
+    """Every fault, so that a caller mends all of them before the next attempt. Those within a
+    `with` block are noted, and what it was to read is missing behind it."""
 
     found: list[FieldError] = field(default_factory=list)
 
-    def attempt(self, read: Callable[[], T]) -> T | None:
-        """What is read; None where it is at fault."""
-        try:
-            return read()
-        except InvalidInputError as error:
-            self.found += in_audit(error.errors)
-            return None
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
+        if not isinstance(error, InvalidInputError):
+            return False
+        self.found += in_audit(error.errors)
+        return True
 
     def end(self) -> None:
         """Raises InvalidInputError where there is any."""
@@ -291,19 +266,20 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     read, notes = _attributes(audit, complete, faults)
     attributes, out = _compared(audit, read, faults)
     rows = complete if out is None else complete.where(~out)
-    truth = faults.attempt(lambda: _truth(audit, rows))
+    with faults:
+        truth = _truth(audit, rows)
     scores = predicted = codes = None
-    match audit.prediction_role:
-        case "score":
-            scores = faults.attempt(lambda: rows.numbers(audit.predicted_by, "/score"))
-        case "prediction":
-            predicted = faults.attempt(lambda: rows.levels(audit.predicted_by, "/prediction"))
-        case _:
-            assert_never(audit.prediction_role)
-    clients = faults.attempt(lambda: _clients(audit, rows))
+    with faults:
+        match audit.prediction_role:
+            case "score":
+                scores = rows.numbers(audit.predicted_by, "/score")
+            case "prediction":
+                predicted = rows.levels(audit.predicted_by, "/prediction")
+            case _:
+                assert_never(audit.prediction_role)
+    with faults:
+        clients, client_count = _clients(audit, rows)
     faults.end()
-    if truth is None or clients is None:
-        raise ValueError("a column that is missing has a fault")
     progress()
     if predicted is not None:
         truth, codes = _aligned(audit, truth, predicted)
@@ -323,8 +299,8 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
             rules=rules,
             predicted=codes,
             scores=scores,
-            clients=clients[0],
-            client_count=clients[1],
+            clients=clients,
+            client_count=client_count,
             left_out=len(every) - len(complete),
         )
     )
@@ -332,11 +308,10 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
 
 def _agreed_rules(audit: AuditSpec, federation: Federation, faults: _Faults) -> OutcomeRules:
     faults.found += in_audit(federation_label_faults(audit.labels, federation))
-    faults.found += _reference_faults(audit, federation)
-    rules = faults.attempt(lambda: _rules(audit, federation))
+    faults.found += in_audit(reference_faults(audit.fairness, federation))
+    with faults:
+        rules = _rules(audit, federation)
     faults.end()
-    if rules is None:
-        raise ValueError("a rule that is missing has a fault")
     return rules
 
 
@@ -345,8 +320,10 @@ def _complete(
 ) -> tuple[TableRows, tuple[str, ...]]:
     kept, notes = np.ones(len(rows), dtype=np.bool_), []
     for name, where in audit.columns[: 2 if audit.client_key is None else 3]:
-        empty = faults.attempt(lambda name=name, where=where: rows.empty(name, where))  # type: ignore[misc]
-        if empty is None or not empty.any():
+        empty = np.zeros(0, dtype=np.bool_)
+        with faults:
+            empty = rows.empty(name, where)
+        if not empty.any():
             continue
         if audit.missing == "drop-row":
             notes.append(f"rows without a value of {name!r}, left out: {(empty & kept).sum()}")
@@ -371,7 +348,9 @@ def _compared(
 ) -> tuple[tuple[Attribute, ...], Bools | None]:
     """The attributes of the rows that figures count, and which rows [rows] no figure counts."""
     every = [attribute_of(name, levels) for name, levels in read.items()]
-    found = faults.attempt(lambda: compared(every, audit.fairness)) or ()
+    found: tuple[Attribute, ...] = ()
+    with faults:
+        found = compared(every, audit.fairness)
     out = left_out_rows(found, audit.fairness)
     if out is None:
         return found, None
@@ -479,15 +458,6 @@ def _federation(
         notes=notes,
         row_numbers=rows.row_numbers,
     )
-
-
-def _reference_faults(audit: AuditSpec, federation: Federation) -> list[FieldError]:
-    group = audit.reference_group
-    values = [value for one in federation.attributes for value in one.values]
-    if group is None or group in values:
-        return []
-    message = f"no sensitive attribute has a group {group!r}; there are {listed_values(values)}"
-    return [FieldError("/reference_group", message)]
 
 
 def _rules(audit: AuditSpec, federation: Federation) -> OutcomeRules:

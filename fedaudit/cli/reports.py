@@ -8,7 +8,6 @@ import typer
 from fedaudit.cli.options import ExperimentId, Out, ReportForm
 from fedaudit.cli.output import json_text, say, usage_error, write_bytes
 from fedaudit.cli.remote import connected
-from fedaudit.publishing.later_found import later_found
 
 if TYPE_CHECKING:
     from fedaudit.reports.readings.readings import ReadingName
@@ -42,7 +41,7 @@ def report(
     if appendix and form != "html":
         raise usage_error("--appendix: goes with --format html")
     with connected() as client:
-        later = later_found(client, experiment_id)
+        later = client.later_attacks(experiment_id)["items"]
         match form:
             case "html":
                 write_bytes(client.report_page(experiment_id, appendix=appendix).encode(), out)
@@ -50,9 +49,10 @@ def report(
                 write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
             case _:
                 assert_never(form)
-    if later.alarms:
+    found = [attack["section"].get("alarm") for one in later for attack in one["items"]]
+    if alarms := sum(alarm is not None for alarm in found):
         say(
-            f"fedaudit: {later.alarms} attacks after the report was signed raised an alarm: "
+            f"fedaudit: {alarms} attacks after the report was signed raised an alarm: "
             "do not rely on its guarantee"
         )
 

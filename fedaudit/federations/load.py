@@ -27,7 +27,7 @@ from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearK
 from fedaudit.federations.table.table_federation import TableKind
 from fedaudit.spec.errors import FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.experiment import Decision, ExperimentSpec
-from fedaudit.spec.fairness import Groups
+from fedaudit.spec.fairness import Fairness, Groups
 from fedaudit.spec.federation import (
     FederationSpec,
     Femnist,
@@ -338,7 +338,7 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     """
     raise_errors(
         _cohort_faults(spec, federation)
-        + _reference_faults(spec, federation)
+        + reference_faults(spec.fairness, federation)
         + image_faults(spec, federation)
         + _decision_faults(spec, federation)
         + federation_label_faults(spec.federation.labels, federation)
@@ -369,8 +369,9 @@ def _decision_faults(spec: ExperimentSpec, federation: Federation) -> list[Field
     return [FieldError("/decision/threshold", message, of_spec=True)]
 
 
-def _reference_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
-    group = spec.fairness.reference_group
+def reference_faults(fairness: Fairness, federation: Federation) -> list[FieldError]:
+    """That there is the group that others are compared with, where one is named."""
+    group = fairness.reference_group
     values = [value for attribute in federation.attributes for value in attribute.values]
     if group is None or group in values:
         return []

@@ -10,7 +10,6 @@ Two different records may share a key of 64 bits; they then share what is drawn,
 depends on whether the other is there.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
@@ -59,16 +58,16 @@ def keys_of_contents(
     )
     words = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
     keys = words[:, 0].astype(np.uint64)
-    turn = _turns(words)
+    turn = turns(words)
     for place in np.flatnonzero(turn):
         again = blake2b(int(turn[place]).to_bytes(8, "little"), key=words[place].tobytes())
         keys[place] = np.frombuffer(again.digest()[:8], dtype="<u8")[0]
     return keys
 
 
-def _turns(words: NDArray[np.uint64]) -> Ints:
-    """How many records before each have the same words [records, 2]."""
-    order = np.lexsort((words[:, 1], words[:, 0]))  # stable, so equal ones stay in their order
+def turns(words: NDArray[np.uint64]) -> Ints:
+    """How many records before each have the same words [records, words]."""
+    order = np.lexsort(words.T[::-1])  # stable, so equal ones stay in their order
     ordered = words[order]
     fresh = np.ones(len(words), dtype=np.bool_)
     fresh[1:] = (ordered[1:] != ordered[:-1]).any(1)
@@ -102,7 +101,7 @@ def _as_bytes(numbers: NDArray[np.uint8] | Floats32 | Floats) -> NDArray[np.uint
 _ROWS_JOINED = 1 << 14
 """Rows whose cells are joined at once."""
 # No cell has this character: a name or a number that holds it is refused.
-_BETWEEN_CELLS = "\x1f"
+BETWEEN_CELLS = "\x1f"
 
 
 def table_record_keys(rows: "TableRows", columns: Mapping[str, str], clients: Levels) -> RecordKeys:
@@ -124,7 +123,7 @@ def _joined_cells(rows: "TableRows", columns: Mapping[str, str]) -> Iterator[mem
         part = rows.part(start, _ROWS_JOINED)
         texts = [part.text(name, columns[name]) for name in names]
         texts = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in texts]
-        joined = pc.binary_join_element_wise(*texts, _BETWEEN_CELLS)
+        joined = pc.binary_join_element_wise(*texts, BETWEEN_CELLS)
         _, offsets, text = joined.buffers()
         ends = np.frombuffer(offsets, dtype=np.int32, count=len(joined) + 1).tolist()
         view = memoryview(text) if text is not None else memoryview(b"")
@@ -148,21 +147,25 @@ def smallest_row_hashes(file: SourceFile, asked: "LoadRequest", *, header: bool,
     names = sorted(table.names)
     smallest = np.empty(0, np.int64)
     for rows in table.batches(names):
-        smallest = np.union1d(smallest, np.fromiter(_hashes(rows, names), np.int64))[:keep]
+        found = (row_hashes(rows, names, "/federation/path") >> np.uint64(1)).astype(np.int64)
+        smallest = np.union1d(smallest, found)[:keep]
         asked.progress()
     return smallest
 
 
-def _hashes(rows: "TableRows", names: list[str]) -> Iterator[int]:
+def row_hashes(rows: "TableRows", names: Sequence[str], where: str) -> NDArray[np.uint64]:
+    """The hash of each row's cells in these columns: uint64 [rows], or none where no column can be
+    compared. `where`: the field of the spec that a fault is of."""
     import pyarrow.compute as pc
 
     from fedaudit.federations.reading.table_rows import is_comparable
 
     comparable = [name for name in names if is_comparable(rows.columns[name].type)]
-    cells = [rows.text(name, "/federation/path") for name in comparable]
+    cells = [rows.text(name, where) for name in comparable]
     if not cells:
-        return
-    joined = pc.binary_join_element_wise(*cells, _BETWEEN_CELLS)
-    for row in pc.unique(joined).to_pylist():
-        digest = hashlib.blake2b(row.encode(), digest_size=_HASH_BYTES).digest()
-        yield int.from_bytes(digest, "big") >> 1
+        return np.empty(0, np.uint64)
+    joined = pc.binary_join_element_wise(*cells, BETWEEN_CELLS)
+    digests = (
+        blake2b(row.encode(), digest_size=_HASH_BYTES).digest() for row in joined.to_pylist()
+    )
+    return np.frombuffer(b"".join(digests), dtype=">u8").astype(np.uint64)

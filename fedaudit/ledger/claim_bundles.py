@@ -20,7 +20,7 @@ from sigstore_models.intoto import Envelope as BundledEnvelope
 from sigstore_models.intoto import Signature
 
 from fedaudit.ledger.statements import CLAIMS_ALGORITHM, Envelope, PublicKey, SigningKey, pae
-from fedaudit.spec.canonical import canonical_json, read_canonical
+from fedaudit.spec.canonical import canonical_json
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -78,12 +78,7 @@ def claim_envelope(value: Any) -> Envelope:
 
 def claim_of(envelope: Envelope) -> dict[str, Any]:
     """The statement in an envelope. Raises ValueError where it holds none."""
-    if envelope.payload_type != PAYLOAD_TYPE:
-        raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
-    try:
-        statement = read_canonical(envelope.payload)
-    except ValueError as error:
-        raise ValueError(f"has a payload that {error}") from None
+    statement = envelope.content(PAYLOAD_TYPE)
     if not isinstance(statement, dict) or statement.get("_type") != STATEMENT:
         raise ValueError("is no in-toto Statement v1")
     return statement

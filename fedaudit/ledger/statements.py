@@ -239,6 +239,16 @@ class Envelope:
             "signatures": [{"keyid": self.key_id, "sig": to_base64(self.signature)}],
         }
 
+    def content(self, payload_type: str) -> Any:
+        """The JSON value of the payload. Raises ValueError where it is of another type, or no
+        canonical JSON."""
+        if self.payload_type != payload_type:
+            raise ValueError(f"has the payload type {self.payload_type[:80]!r}")
+        try:
+            return read_canonical(self.payload)
+        except ValueError as error:
+            raise ValueError(f"has a payload that {error}") from None
+
     @property
     def message(self) -> bytes:
         """What was signed."""
@@ -333,12 +343,7 @@ class Statement:
 
     @classmethod
     def _content(cls, envelope: Envelope) -> dict[str, Any]:
-        if envelope.payload_type != cls.payload_type():
-            raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
-        try:
-            value = read_canonical(envelope.payload)
-        except ValueError as error:
-            raise ValueError(f"has a payload that {error}") from None
+        value = envelope.content(cls.payload_type())
         if not isinstance(value, dict) or value.pop(cls._version_field(), None) != VERSION:
             raise ValueError(f"is no {cls._noun()} of version {VERSION}")
         return value

@@ -14,11 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple, assert_never
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
-from fedaudit.publishing.declared_ledgers import declared_facts, declared_figures
-from fedaudit.publishing.later_found import LaterFound, later_found
 from fedaudit.reports.charts.report_charts import FIGURES as BY_ROUND
+from fedaudit.reports.declared.tested_noise import status_of
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
+from fedaudit.reports.later import judged_later
 from fedaudit.reports.page.html import render, render_declared
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
@@ -27,7 +28,7 @@ from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, guarantee_words, is_in_force
 from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit.reports.verdict.cost import cost_part
+from fedaudit.reports.verdict.cost import cost_part, epsilon_words
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ConflictError, NotFoundError
@@ -199,18 +200,19 @@ def publication(
     folder: Path,
     origin: str,
     url: str | None = None,
-    later: LaterFound | None = None,
+    later: Sequence[Mapping[str, Any]] = (),
 ) -> Publication:
     """The publication of a report, its page and its readings, written below `folder`. `later`:
-    attacks after it was signed; their findings count. Raises PublishingError if the document is not
-    a report."""
+    requests for attacks after it was signed; their findings count. Raises PublishingError if the
+    document is not a report."""
     contents = {"report.json": _json(document), "report.html": page}
     if document.get("declared"):
         parts = _of_ledger(document)
     else:
-        if later is not None and later.requests:
-            contents["later-attacks.json"] = _json(later.requests)
-            document = later.judge(document)
+        if later:
+            contents["later-attacks.json"] = _json(later)
+            sections = [attack["section"] for one in later for attack in one["items"]]
+            document = judged_later(document, sections)
         parts = _of_run(document)
         for name in READINGS:
             made = reading(document, name)
@@ -292,7 +294,7 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
             folder=folder,
             origin=client.url,
             url=f"{client.url}/ledgers/{id}/report" if declared else report_page(client.url, id),
-            later=None if declared else later_found(client, id),
+            later=() if declared else client.later_attacks(id)["items"],
         )
         if with_ledger:
             ledger = folder / ("bundle.zip" if declared else LEDGER_FILE)
@@ -383,4 +385,46 @@ def report_facts(document: Mapping[str, Any], report: Report) -> dict[str, str]:
         "guarantee_in_force": "true" if report.guarantee.in_force and bounded else "false",
         "privacy_cost": cost,
         "model_decides": "true" if useless is None else f"not shown: {useless}",
+    }
+
+
+_COUNTS = {
+    "participation": ("privacy", "participations_max", "over_budget"),
+    "ledger": ("ledger", "rounds", "missing_rounds", "unreserved_rounds", "refused_rounds"),
+}
+
+
+def declared_figures(document: Mapping[str, Any]) -> dict[str, float]:
+    """The figures of a ledger's report that exist, by name. Names have `declared` in them,
+    `declared_contradicted` where canaries contradict what was declared, or it does itself, and
+    `conditional` where gates want an exception for that too."""
+    refuted = document["contradictions"] or status_of(document) == "contradicted"
+    mark = "declared_contradicted" if refuted else "declared"
+    privacy, conditions = document["privacy"], document["guarantee"]["conditions"]
+    found = {}
+    for name in ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max"):
+        heading = f"privacy_{mark}{'_conditional' if name in conditions else ''}"
+        found[f"{heading}/{name}"] = privacy[name]
+    for heading, (section, *names) in _COUNTS.items():
+        found |= {f"{heading}_{mark}/{name}": document[section][name] for name in names}
+    for gaps in document["fairness"]:
+        for name, gap in gaps["metrics"].items():
+            found[f"fairness_{mark}/{gaps['attribute']}/{name}"] = gap["value"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def declared_facts(document: Mapping[str, Any]) -> dict[str, str]:
+    """The context of these figures, by name."""
+    privacy, answer = document["privacy"], document["answer"]
+    useless = document["utility"]["reasons"].get("degenerate")
+    cost = "no finite number bounds what the rounds reveal"
+    if privacy["epsilon"]:
+        cost = epsilon_words(document)
+    elif privacy["leakage_max"] is not None:
+        cost = f"a leakage, which is no epsilon, of {at_most(privacy['leakage_max'], digits=4)}"
+    return {
+        "answer": f"{answer['outcome']}: {'; '.join(one['text'] for one in answer['reasons'])}",
+        "terms_hash": document["ledger"]["terms_hash"],
+        "privacy_cost": f"as declared, and not observed: {cost}",
+        "model_decides": "as declared" if useless is None else f"not shown: {useless}",
     }

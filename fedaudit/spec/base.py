@@ -122,37 +122,6 @@ class InForm:
 UPLOADED = "uploaded"
 """The choice of a registered federation, for `InForm.only`."""
 
-# Of fields that several mechanisms have.
-NU = InForm("Noise multiplier (nu)", "1", "More is more noise, and costs less.")
-RADIUS = InForm(
-    "Radius",
-    "2",
-    "A public number of at least twice the clip makes the guarantee formal for all data: two "
-    "clipped updates never lie farther apart. It is in force once the noise is `release`. "
-    "adaptive: heuristic.",
-)
-CLIP = InForm(
-    "Clip",
-    "1",
-    "Bound on the norm of an update, or of a record's gradient. laplace-l2 may go without: its "
-    "guarantee then covers some data only.",
-)
-DELTA = InForm("Delta", "1e-5")
-ACCOUNTANT = InForm("Accountant", "rdp")
-EPSILON_BUDGET = InForm(
-    "Epsilon budget", hint="Empty: none. Epsilon at delta that is never passed."
-)
-NOISE = InForm(
-    "Noise",
-    "simulation",
-    "simulation: repeatable, and the model is not for release. release: secret noise.",
-)
-PERSONAL_STEPS = InForm(
-    "Personal steps", "10", "Local steps, each over all rows that a client tunes its own model on."
-)
-PERSONAL_STEP_SIZE = InForm("Personal step size", hint="Empty: the step size of rounds.")
-
-
 _ALWAYS_STORED = {
     "spec_version",
     "name",

@@ -8,19 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, assert_never
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from fedaudit.spec.base import (
-    ACCOUNTANT,
-    CLIP,
-    DELTA,
-    EPSILON_BUDGET,
-    FILLED,
-    NOISE,
-    NU,
-    RADIUS,
-    InForm,
-    SpecPart,
-    Text,
-)
+from fedaudit.spec.base import FILLED, InForm, SpecPart, Text
 from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.mechanism_part import MechanismPart, UpdateMechanism, check_one_hypothesis
@@ -114,12 +102,39 @@ def _adaptive_or_a_radius(value: object) -> object:
     raise ValueError("must be `adaptive`, or a public distance: a number of at least 1e-12")
 
 
+# Of fields that several mechanisms have.
+_NU = InForm("Noise multiplier (nu)", "1", "More is more noise, and costs less.")
+_RADIUS = InForm(
+    "Radius",
+    "2",
+    "A public number of at least twice the clip makes the guarantee formal for all data: two "
+    "clipped updates never lie farther apart. It is in force once the noise is `release`. "
+    "adaptive: heuristic.",
+)
+_CLIP = InForm(
+    "Clip",
+    "1",
+    "Bound on the norm of an update, or of a record's gradient. laplace-l2 may go without: its "
+    "guarantee then covers some data only.",
+)
+_DELTA = InForm("Delta", "1e-5")
+_ACCOUNTANT = InForm("Accountant", "rdp")
+_EPSILON_BUDGET = InForm(
+    "Epsilon budget", hint="Empty: none. Epsilon at delta that is never passed."
+)
+_NOISE = InForm(
+    "Noise",
+    "simulation",
+    "simulation: repeatable, and the model is not for release. release: secret noise.",
+)
+
+
 class NoMechanism(UpdateMechanism):
     """Updates leave as they are: no guarantee."""
 
     gains_from_coins, hides_choices, protects = False, True, False
     mechanism: Literal["none"]
-    noise: Annotated[Noise, NOISE] = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
 
 class EpsilonTarget(SpecPart):
@@ -187,18 +202,18 @@ class LaplaceL2(NoisedUpdates):
     gains_from_coins, hides_choices = False, True
     mechanism: Literal["laplace-l2"]
     noise_multiplier: Annotated[
-        Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise)], NU, _OR_TARGET
+        Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise)], _NU, _OR_TARGET
     ]
     """nu: a release costs n/nu within its radius, a number that must stay finite."""
     target: Annotated[LeakageTarget | None, _TARGET] = None
     """A budget in place of `noise_multiplier`; answered and stored with the multiplier found."""
     radius: Annotated[
-        Literal["adaptive"] | Radius, BeforeValidator(_adaptive_or_a_radius), RADIUS
+        Literal["adaptive"] | Radius, BeforeValidator(_adaptive_or_a_radius), _RADIUS
     ] = "adaptive"
     """`adaptive` is the update's norm (Algorithm 2, heuristic); a number is public and fixed."""
     radius_floor: Radius = 1e-6
     """Public lower bound on an adaptive radius."""
-    clip: Annotated[Clip | None, CLIP] = None
+    clip: Annotated[Clip | None, _CLIP] = None
     """Bound on the norm of a whole update before noise."""
     per_layer: Annotated[bool, InForm("Each layer by itself")] = False
     """Whether each layer of the network has its own noise, with its dimension and radius: an
@@ -211,7 +226,7 @@ class LaplaceL2(NoisedUpdates):
         ),
     ] = None
     """Leakage that no client may pass; it takes no further part before it would."""
-    noise: Annotated[Noise, NOISE] = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     @property
     def has_noise_per_layer(self) -> bool:
@@ -249,11 +264,11 @@ class Adaptive(SpecPart):
 class GaussianUpdates(NoisedUpdates):
     """What both Gaussian mechanisms of whole updates have."""
 
-    noise_multiplier: Annotated[GaussianNoise, NU, _OR_TARGET]
+    noise_multiplier: Annotated[GaussianNoise, _NU, _OR_TARGET]
     """With an adaptive clip this bounds the update and the count together."""
     target: Annotated[EpsilonTarget | None, _TARGET] = None
     """A budget in place of `noise_multiplier`; answered and stored with the multiplier found."""
-    delta: Annotated[Delta, DELTA, FILLED]
+    delta: Annotated[Delta, _DELTA, FILLED]
 
     def faults(self) -> Refusals:
         yield from super().faults()
@@ -301,16 +316,16 @@ class GaussianCentral(GaussianUpdates):
         Discriminator(
             lambda clip: "[adaptive]" if isinstance(clip, dict | Adaptive) else "[number]"
         ),
-        CLIP,
+        _CLIP,
     ]
-    accountant: Annotated[AccountantName, ACCOUNTANT] = "rdp"
-    epsilon_budget: Annotated[Epsilon | None, EPSILON_BUDGET] = None
+    accountant: Annotated[AccountantName, _ACCOUNTANT] = "rdp"
+    epsilon_budget: Annotated[Epsilon | None, _EPSILON_BUDGET] = None
     """Epsilon at `delta` that no model may pass: the run ends before the round that would."""
     correlation: Annotated[
         Correlation | None, Field(exclude_if=lambda correlation: correlation is None)
     ] = None
     """Retired."""
-    noise: Annotated[Noise, NOISE] = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     @property
     def adaptive_clip(self) -> AdaptiveClip | None:
@@ -367,12 +382,12 @@ class GaussianDistance(UpdateMechanism):
 
     gains_from_coins, hides_choices = False, False
     mechanism: Literal["gaussian-distance"]
-    noise_multiplier: Annotated[GaussianNoise, NU]
+    noise_multiplier: Annotated[GaussianNoise, _NU]
     """Over the clip, at a distance of 1: there is less noise the farther apart clients are."""
-    clip: Annotated[Clip, CLIP]
+    clip: Annotated[Clip, _CLIP]
     distance_floor: Radius = 1e-6
     """Public lower bound on the distance: models that are all alike would get endless noise."""
-    noise: Annotated[Noise, NOISE] = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         yield from super().disagreements(training=training, federation=federation)
@@ -390,11 +405,11 @@ class GaussianLocal(GaussianUpdates):
 
     gains_from_coins, hides_choices = False, False
     mechanism: Literal["gaussian-local"]
-    clip: Annotated[Clip, CLIP]
-    accountant: Annotated[AccountantName, ACCOUNTANT] = "rdp"
-    epsilon_budget: Annotated[Epsilon | None, EPSILON_BUDGET] = None
+    clip: Annotated[Clip, _CLIP]
+    accountant: Annotated[AccountantName, _ACCOUNTANT] = "rdp"
+    epsilon_budget: Annotated[Epsilon | None, _EPSILON_BUDGET] = None
     """Epsilon at `delta` that no client may pass; it takes no further part before it would."""
-    noise: Annotated[Noise, NOISE] = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
 
 class RecordBudgets(SpecPart):
@@ -427,8 +442,8 @@ class RecordPersonalised(MechanismPart):
     budgets: RecordBudgets
     epsilon_min: Annotated[Epsilon, InForm("Smallest budget", "0.1")] = 0.1
     epsilon_max: Annotated[Epsilon, InForm("Largest budget", "10")] = 10.0
-    delta: Annotated[Delta, DELTA]
-    clip: Annotated[Clip, CLIP] = 1.0
+    delta: Annotated[Delta, _DELTA]
+    clip: Annotated[Clip, _CLIP] = 1.0
     """Bound on the norm of a record's gradient."""
     client_rate: Rate | None = None
     """The rate of the training cohort: either is filled in from the other."""
@@ -441,7 +456,7 @@ class RecordPersonalised(MechanismPart):
     """What the paper compares with, in place of personalised rates."""
     uniform_epsilon: Epsilon = 5.0
     """What every record may spend under the baseline `uniform`."""
-    noise: Annotated[Noise, NOISE] = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     @model_validator(mode="before")
     @classmethod

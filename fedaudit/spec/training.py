@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_ar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from fedaudit.spec.base import FILLED, PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
+from fedaudit.spec.base import FILLED, InForm, SpecPart
 from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.models import (
     DEFAULT_SCHEDULE,
@@ -22,6 +22,10 @@ from fedaudit.spec.models import (
 )
 from fedaudit.spec.sources import LeaveOneOut, RowSplit, Source
 
+_PERSONAL_STEPS = InForm(
+    "Personal steps", "10", "Local steps, each over all rows that a client tunes its own model on."
+)
+_PERSONAL_STEP_SIZE = InForm("Personal step size", hint="Empty: the step size of rounds.")
 PersonalStepCount = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -85,9 +89,9 @@ class FineTuning(MethodPart):
 
     personalises, releases, offers_hypotheses = True, True, True
     kind: Literal["fine-tuning"]
-    steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
+    steps: Annotated[PersonalStepCount, _PERSONAL_STEPS] = 10
     """Local steps, each over all rows that the client tunes on, by the optimiser of `local`."""
-    step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
+    step_size: Annotated[StepSize | None, _PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
 
     def uncovered(self, mechanism: str) -> str | None:
@@ -108,9 +112,9 @@ class Ditto(MethodPart):
         InForm("Pull towards the common model (lambda)", "0.1", "0: none, as fine-tuning."),
     ] = 0.1
     """lambda."""
-    steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
+    steps: Annotated[PersonalStepCount, _PERSONAL_STEPS] = 10
     """The same as in `fine-tuning`."""
-    step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
+    step_size: Annotated[StepSize | None, _PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
 
     def uncovered(self, mechanism: str) -> str | None:
@@ -165,10 +169,10 @@ class LocalOnly(MethodPart):
 
     personalises, releases, offers_hypotheses = True, False, False
     kind: Literal["local-only"]
-    steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 100
+    steps: Annotated[PersonalStepCount, _PERSONAL_STEPS] = 100
     """Local steps from `model.start`, each over all rows that the client trains on, by the
     optimiser of `local`."""
-    step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
+    step_size: Annotated[StepSize | None, _PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
 
     def uncovered(self, mechanism: str) -> str | None:

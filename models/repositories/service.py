@@ -14,7 +14,6 @@ from models.repositories.federations import FederationRepository
 from models.tables.accounts import SweeperLease
 from models.tables.experiments import Experiment, Unit
 from models.tables.federations import Erasure
-from models.values import ReclaimedUnit
 from models.vocabulary import ENDED, OPEN
 
 _AHEAD_LEASES = 10
@@ -61,21 +60,21 @@ def fail_task(
         later.end(attacks.id, "failed", reason=reason, detail=detail)
 
 
-def fail_unit(session: Session, taken: ReclaimedUnit) -> list[str]:
+def fail_unit(session: Session, taken: Unit) -> list[str]:
     """Ends what a failed unit was to do, in the transaction that took it back; returns the ids of
     the experiments that it ended: failed as `worker-lost`, or cancelled if asked for. Reservations
     are settled by the ledger, open intents as spent."""
-    unit, why = (taken.unit_id, taken.project_id), taken.reason
-    fail_task(session, *unit, reason="worker-lost", detail=why, shown=why)
+    why = taken.last_error or ""
+    fail_task(session, taken.id, taken.project_id, reason="worker-lost", detail=why, shown=why)
     experiments = ExperimentRepository(session, taken.project_id)
     ended = []
-    for experiment in experiments.of_unit(taken.unit_id):
+    for experiment in experiments.of_unit(taken.id):
         if experiment.status in ENDED:
             continue
         status, reason = "failed", "worker-lost"
         if experiment.status == "cancelling":
             status, reason = "cancelled", "cancelled-by-caller"
-        experiments.conclude(experiment.id, status=status, reason=reason, detail=taken.reason)
+        experiments.conclude(experiment.id, status=status, reason=reason, detail=why)
         ended.append(experiment.id)
     return ended
 

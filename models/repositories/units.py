@@ -26,7 +26,7 @@ from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import Experiment, Unit
-from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind, WaitingUnit
+from models.values import StackPlace, UnitKind, WaitingUnit
 from models.vocabulary import ENDED
 
 _AHEAD_SECONDS = 300.0
@@ -74,9 +74,10 @@ class UnitRepository(Repository):
 
     def claim(
         self, unit_id: str, *, worker: str, devices: Collection[str], lease_seconds: float
-    ) -> Claim | None:
-        """Claims a unit that waits or whose lease has expired; None if it cannot be had. `devices`:
-        what this worker serves, such as {"auto", "cpu"}. Each claim counts as an attempt."""
+    ) -> Unit | None:
+        """Claims a unit that waits or whose lease has expired; None if it cannot be had. Its fence
+        goes with everything that the worker writes. `devices`: what this worker serves, such as
+        {"auto", "cpu"}. Each claim counts as an attempt."""
         free = or_(_WAITS, _lease_ran_out())
         mine = (Unit.id == unit_id, Unit.device.in_(devices), Unit.attempts < Unit.max_attempts)
         leased = update(Unit).values(
@@ -88,9 +89,8 @@ class UnitRepository(Repository):
             worker=worker,
             lease_until=seconds_from_now(lease_seconds),
         )
-        columns = (Unit.id, Unit.project_id, Unit.fence, Unit.attempts, Unit.max_attempts)
-        claimed = self._returned(leased.where(*mine, free), *columns, Unit.kind).one_or_none()
-        return None if claimed is None else Claim(*tuple(claimed))
+        claimed: Unit | None = self._returned(leased.where(*mine, free), Unit).scalar_one_or_none()
+        return claimed
 
     def oldest_waiting(self, devices: Collection[str]) -> list[WaitingUnit]:
         """The oldest unit of each project and kind that can run on these devices, and how many
@@ -175,9 +175,7 @@ class UnitRepository(Repository):
         lost = and_(_is_lost(longest_lease), Unit.id.not_in(excluded))
         return self._all(select(Unit).where(lost).order_by(Unit.id).limit(limit))
 
-    def take_back(
-        self, unit_id: str, *, longest_lease: float = MAX_LEASE_SECONDS
-    ) -> ReclaimedUnit | None:
+    def take_back(self, unit_id: str, *, longest_lease: float = MAX_LEASE_SECONDS) -> Unit | None:
         """Takes the unit from its lost worker; None where it has its worker. With attempts left it
         waits again; otherwise it fails, and the caller calls `fail_unit`."""
         unit = self._one(_locked(and_(_is_lost(longest_lease), Unit.id == unit_id), 1))
@@ -185,15 +183,14 @@ class UnitRepository(Repository):
             return None
         counted: dict[str, Any] = {"lost_leases": Unit.lost_leases + _lost()}
         if unit.attempts < unit.max_attempts:
-            state = "waiting"
             reason = f"the lease of worker {unit.worker} ran out in attempt {unit.attempts}"
             self._wait(unit.id, unit.fence, last_error=reason, **counted)
         else:
-            state, reason = "failed", f"worker lost in each of {unit.attempts} attempts"
-            ended = {"state": state, "worker": None, "lease_until": None, "last_error": reason}
+            reason = f"worker lost in each of {unit.attempts} attempts"
+            ended = {"state": "failed", "worker": None, "lease_until": None, "last_error": reason}
             # Waiting or leased: the row is locked, so its fence alone identifies what was read.
             self._set(Unit, Unit.id == unit.id, Unit.fence == unit.fence, **ended, **counted)
-        return ReclaimedUnit(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)
+        return self.get(unit.id)
 
     def _wait(self, unit_id: str, fence: int, **values: Any) -> bool:
         waiting = {"state": "waiting", "available_at": seconds_from_now()}

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedaudit.reports.sections.provenance import report_envelope
 from models.repositories import UnitRepository, fail_unit
-from models.values import ReclaimedUnit
+from models.tables.experiments import Unit
 from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import Api
@@ -223,7 +223,7 @@ def test_a_lost_worker_fails_the_audit_and_an_error_is_tried_again(api, sources,
         for _ in range(2)
     )
     with api.database.write() as session:
-        taken = ReclaimedUnit(first.unit_id, api.project_id, "cpu", "failed", 3, "worker lost")
+        taken = Unit(id=first.unit_id, project_id=api.project_id, last_error="worker lost")
         assert fail_unit(session, taken) == []
     assert row_of(api, first.id).status_reason == "worker-lost"
     with monkeypatch.context() as patched:

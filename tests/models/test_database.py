@@ -9,14 +9,9 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from benchmarks.servers import free_port
 from models.database import Database
-from models.repositories import (
-    ApiKeyRepository,
-    IdempotencyRepository,
-    LedgerRepository,
-    ProjectRepository,
-)
+from models.repositories import ApiKeyRepository, IdempotencyRepository, ProjectRepository
 from models.tables.accounts import ApiKey, Project
-from tests.models.rows import add_project, at_once, ledger_row, queued
+from tests.models.rows import add_project, at_once
 
 
 def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> None:
@@ -108,30 +103,6 @@ def test_a_database_that_is_away_is_an_error_and_not_a_wait() -> None:
     with pytest.raises(OperationalError), database.read() as session:
         session.execute(select(1))
     database.dispose()
-
-
-def test_a_connection_that_ends_within_many_rows_is_away(postgres_url: str) -> None:
-    """And is replaced, as after any other statement."""
-    database, other = Database(postgres_url), Database(postgres_url)
-    project_id, new = queued(database)
-
-    ended = text("SELECT pg_terminate_backend(:pid, 5000)")
-    rows = [ledger_row(number) for number in range(1, 21)]
-
-    def write() -> None:
-        with database.write() as session:
-            LedgerRepository(session).insert(new.id, project_id, rows[:1])
-            pid = session.scalar(text("SELECT pg_backend_pid()"))
-            with other.write() as ending:
-                ending.execute(ended, {"pid": pid})
-            LedgerRepository(session).insert(new.id, project_id, rows[1:])
-
-    with pytest.raises(OperationalError):
-        write()
-    with database.read() as session:
-        assert LedgerRepository(session).count(new.id) == 0
-    database.dispose()
-    other.dispose()
 
 
 def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> None:

@@ -17,8 +17,7 @@ from models.repositories import (
     UnitRepository,
     fail_unit,
 )
-from models.tables.experiments import Event, Experiment
-from models.values import Claim
+from models.tables.experiments import Event, Experiment, Unit
 from tests.models.rows import add_experiment, add_project, at_once, ledger_row, of_leakage, queued
 
 
@@ -34,7 +33,7 @@ def _events(database: Database, experiment_id: str) -> list[Event]:
         return EventRepository(session).after(experiment_id)
 
 
-def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Claim:
+def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Unit:
     with database.write() as session:
         claim = UnitRepository(session).claim(
             unit_id, worker="w", devices={"auto"}, lease_seconds=lease_seconds
@@ -131,8 +130,7 @@ def test_events_are_numbered_without_gaps_by_many_writers(database: Database) ->
     assert later[0].created_at.tzinfo is not None
 
 
-@pytest.mark.parametrize("rounds", [1, 20])
-def test_rounds_are_read_as_they_were_written(database: Database, rounds: int) -> None:
+def test_rounds_are_read_as_they_were_written(database: Database) -> None:
     project_id, new = queued(database)
     cluster = {"cluster": 0, "clients": 3, "leakage_max": 0.1 + 0.2}
     written = [
@@ -153,7 +151,7 @@ def test_rounds_are_read_as_they_were_written(database: Database, rounds: int) -
             leakage_by_cluster=[cluster],
             reasons={"accuracy": "Zürich\u2028"},
         )
-        for number in range(1, rounds + 1)
+        for number in (1, 2)
     ]
     figures, counts = [{"metric": "accuracy", "value": None}], np.arange(8).reshape(2, 4)
     common = {"attribute": "age", "figures": figures, "counts": counts}

@@ -12,7 +12,6 @@ from models.database import Database
 from models.repositories import UnitRepository
 from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
-from models.values import Claim
 from tests.models.rows import add_project, at_once
 
 T = TypeVar("T")
@@ -25,7 +24,7 @@ def _waiting(database: Database, *, device: str = "auto", max_attempts: int = 3)
         return units.create(add_project(session), device, max_attempts=max_attempts).id
 
 
-def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Claim | None:
+def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Unit | None:
     with database.write() as session:
         return UnitRepository(session).claim(
             unit_id, worker="w", devices=_CPU, lease_seconds=lease_seconds
@@ -103,7 +102,7 @@ def test_lost_units_wait_again_and_then_fail(database: Database) -> None:
         assert (back.state, back.attempts) == ("waiting", attempt)
     assert _claim(database, unit_id, lease_seconds=-1) is not None
     back = _in_units(database, lambda units: units.take_back(unit_id))
-    assert (back.state, back.unit_id) == ("failed", unit_id)
+    assert (back.state, back.id) == ("failed", unit_id)
     assert _unit(database, unit_id).last_error == "worker lost in each of 3 attempts"
 
 
@@ -144,7 +143,7 @@ def test_a_clock_that_was_set_back_frees_the_units_of_lost_workers(database: Dat
     _claim(database, held, lease_seconds=MAX_LEASE_SECONDS - 60)
     assert _in_units(database, lambda units: units.take_back(held)) is None
     back = _in_units(database, lambda units: units.take_back(lost))
-    assert (back.unit_id, back.state) == (lost, "waiting")
+    assert (back.id, back.state) == (lost, "waiting")
     bounds = Settings.model_fields["lease_seconds"].metadata
     assert max(getattr(bound, "le", 0) for bound in bounds) == MAX_LEASE_SECONDS
 
@@ -157,7 +156,7 @@ def test_a_unit_without_attempts_left_is_failed_rather_than_claimed(database: Da
     assert _claim(database, unit_id) is None
     assert [one.id for one in _in_units(database, lambda units: units.reclaimable())] == [unit_id]
     back = _in_units(database, lambda units: units.take_back(unit_id))
-    assert (back.unit_id, back.state) == (unit_id, "failed")
+    assert (back.id, back.state) == (unit_id, "failed")
 
 
 def test_one_unit_is_taken_back_alone(database: Database) -> None:
@@ -166,7 +165,7 @@ def test_one_unit_is_taken_back_alone(database: Database) -> None:
         assert _claim(database, unit_id, lease_seconds=-1) is not None
     for unit_id, state in zip(lost, ("waiting", "failed"), strict=True):
         back = _in_units(database, lambda units, unit_id=unit_id: units.take_back(unit_id))
-        assert (back.unit_id, back.state) == (unit_id, state)
+        assert (back.id, back.state) == (unit_id, state)
         assert _in_units(database, lambda units: units.take_back(lost[0])) is None
     assert _in_units(database, lambda units: units.reclaimable()) == []
 

@@ -1,22 +1,15 @@
 """Noise layer by layer: what the mechanism draws, and what people draw instead."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from torch import Tensor
 
-from fedaudit.privacy.noise.laplace import (
-    LayerSanitiser,
-    Sanitiser,
-    layer_slices,
-    unit_laplace,
-    unit_layers,
-)
-from fedaudit.randomness import CounterSource
+from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, unit_layers
+from fedaudit.randomness import CounterSource, Source
 from tests.privacy.looks_right import Checks, laplace_checks
 
 Numbers = NDArray[np.float64]
@@ -41,20 +34,23 @@ def layer_sanitiser(
     radius: float | None = None,
     floor: float = 1e-6,
     clip: float | None = None,
-) -> LayerSanitiser:
+) -> Sanitiser:
     """Of one cell."""
-    whole = Sanitiser(
-        n=sum(sizes),
-        noise_scale=column(nu),
+    return Sanitiser(
+        sizes=sizes,
+        noise_multiplier=column(nu),
         fixed_radius=None if radius is None else column(radius),
         radius_floor=column(floor),
-        clip=None,
-    )
-    return LayerSanitiser(
-        sizes=sizes,
-        parts=tuple(replace(whole, n=size, noise_scale=column(nu / size)) for size in sizes),
         clip=None if clip is None else column(clip),
+        per_layer=True,
     )
+
+
+def unit_laplace(
+    source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike
+) -> NDArray[np.float64]:
+    """The noise of a whole vector, with epsilon = 1."""
+    return unit_layers(source, sizes=(n,), round_=round_, counters=counters)
 
 
 def an_update() -> Tensor:
@@ -63,7 +59,7 @@ def an_update() -> Tensor:
     return torch.cat(parts)[None, None]
 
 
-def layered(sanitise: LayerSanitiser, unit: Callable[[], NDArray[np.float64]]) -> Numbers:
+def layered(sanitise: Sanitiser, unit: Callable[[], NDArray[np.float64]]) -> Numbers:
     """What is added to an update that is released again and again: [draws, n]."""
     update = an_update()
     start, updated = torch.zeros_like(update), update.expand(1, DRAWS, -1)
@@ -104,10 +100,9 @@ def one_norm_for_equal_layers() -> NDArray[np.float64]:
 
 def _rate_of_the_whole() -> Numbers:
     """n in place of n_l in every layer's rate: less noise."""
-    scale = column(NU / sum(SIZES))
     sanitise = layer_sanitiser()
-    parts = tuple(replace(part, noise_scale=scale) for part in sanitise.parts)
-    return layered(replace(sanitise, parts=parts), unit_noise)
+    vars(sanitise)["scales"] = (column(NU / sum(SIZES)),) * len(SIZES)
+    return layered(sanitise, unit_noise)
 
 
 def _radius_of_the_whole() -> Numbers:

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from fedaudit.publishing.declared_ledgers import declared_figures
 from fedaudit.publishing.mlflow_runs import (
     LONGEST_NAME,
     LONGEST_PARAMETER,
@@ -19,6 +18,7 @@ from fedaudit.publishing.mlflow_runs import (
 )
 from fedaudit.publishing.publication import (
     PublishingError,
+    declared_figures,
     from_file,
     parsed_report,
     publication,

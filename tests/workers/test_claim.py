@@ -15,7 +15,6 @@ from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import UnitRepository
 from models.tables.experiments import Unit
-from models.values import Claim
 from models.vocabulary import SCOPES
 from tests.api.service import Api, spec
 from tests.workers.admission import submit
@@ -27,7 +26,7 @@ from workers.turns import Turns, run_next
 SECONDS = 0.6
 
 
-def claimed(database: Database) -> Claim:
+def claimed(database: Database) -> Unit:
     submitted = submit(database)
     with database.write() as session:
         claim = UnitRepository(session).claim(
@@ -37,10 +36,10 @@ def claimed(database: Database) -> Claim:
     return claim
 
 
-def taken_over(database: Database, claim: Claim) -> bool:
+def taken_over(database: Database, claim: Unit) -> bool:
     with database.write() as session:
         units = UnitRepository(session)
-        found = units.claim(claim.unit_id, worker="two", devices={"auto"}, lease_seconds=60)
+        found = units.claim(claim.id, worker="two", devices={"auto"}, lease_seconds=60)
     return found is not None
 
 
@@ -68,7 +67,7 @@ def test_a_lease_that_was_taken_over_is_noticed(database: Database) -> None:
     claim = claimed(database)
     with Lease(database, claim, seconds=SECONDS) as lease:
         with database.write() as session:
-            assert UnitRepository(session).release(claim.unit_id, claim.fence, count_attempt=True)
+            assert UnitRepository(session).release(claim.id, claim.fence, count_attempt=True)
         assert taken_over(database, claim)
         time.sleep(SECONDS)
         with pytest.raises(LeaseLostError, match="taken over"):

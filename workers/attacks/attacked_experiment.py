@@ -16,7 +16,7 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from fedaudit.attacks.attack import AttackedRun, NotRepeatedError, RecordedRun, repeat_run
+from fedaudit.attacks.attack import AttackedRun, NotRepeatedError, repeat_run
 from fedaudit.attacks.canaries.canary_attack import audit_beside
 from fedaudit.attacks.carried_out import AttackWatch
 from fedaudit.ledger.encoding import ledger_hash
@@ -83,9 +83,8 @@ class AttackedExperiment:
         run = new_run(self.cell, experiment_id=self.row.id, started_at=datetime.now(UTC))
         self._as_published(run)
         try:
-            recorded = RecordedRun.of(self.report)
             device = self.context.device
-            return repeat_run(run, recorded, device=device, progressed=progressed)
+            return repeat_run(run, self.report, device=device, progressed=progressed)
         except NotRepeatedError as error:
             by = self.report["provenance"].get("backend")
             raise NothingToAttackError(

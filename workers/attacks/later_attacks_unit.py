@@ -63,7 +63,7 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
 
     def _start(self, session: Session) -> _Request | None:
         later = self._later(session)
-        row = later.of_unit(self._claim.unit_id)
+        row = later.of_unit(self._claim.id)
         if row is None:
             return None
         if row.status == "cancelling":

@@ -8,13 +8,15 @@ a data set is one such file, or a zip of several (its shards), each with other u
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from itertools import zip_longest
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.groups import between_edges, checked_groups
@@ -50,7 +52,6 @@ MAX_DATA_SET_BYTES = 8 * 2**30
 """Bytes of all shards; one at a time is in memory."""
 MAX_VALUES = 2**25
 """Values of one JSON file; each takes about 70 bytes during parsing, regardless of its text."""
-MAX_NAME_LENGTH = 200
 _BYTE = 255.0
 
 Pixels = NDArray[np.uint8] | NDArray[np.float32]
@@ -86,8 +87,9 @@ def read_leaf(file: SourceFile, *, classes: int) -> Federation:
     """
     writers: dict[str, _Writer] = {}
     empty = 0
-    for shard, value in _shards(file):
-        for user, (pixels, labels) in _users(shard, value, classes).items():
+    for shard, users in _shards(file):
+        for user in [*users]:  # each gone once it is read, for memory's sake
+            pixels, labels = _pixels_and_labels(shard, user, users.pop(user), classes)
             if user in writers:
                 raise shard.fault(
                     f"has a user {shown(user)}, whom {shown(writers[user].shard)} has too; give "
@@ -104,122 +106,93 @@ def read_leaf(file: SourceFile, *, classes: int) -> Federation:
     return _joined(file, writers, classes, empty)
 
 
-def _shards(file: SourceFile) -> Iterator[tuple[_Shard, Mapping[str, Any]]]:
+def _shards(file: SourceFile) -> Iterator[tuple[_Shard, dict[str, "_UserData"]]]:
     """The JSON files in the order of their names."""
     if not is_zip(file):
         shard = _Shard(file, "")
-        yield shard, _parsed(shard, file.read_all(MAX_SHARD_BYTES))
+        yield shard, _users(shard, file.read_all(MAX_SHARD_BYTES))
         return
     with open_archive(
         file, suffix=".json", largest_member=MAX_SHARD_BYTES, largest=MAX_DATA_SET_BYTES
     ) as archive:
         for name in sorted(archive.names):
             shard = _Shard(file, name)
-            yield shard, _parsed(shard, archive.read(name))
+            yield shard, _users(shard, archive.read(name))
 
 
-def _parsed(shard: _Shard, content: bytes | bytearray) -> Mapping[str, Any]:
+_STRICT = ConfigDict(strict=True)
+_Number = Annotated[float, Field(ge=0, le=1)]
+# Without the end at the first fault, a file of other numbers would have as many faults.
+_Image = Annotated[list[_Number], Field(min_length=1, max_length=MAX_ROW_VALUES), FailFast()]
+_Name = Annotated[str, Field(pattern=r"^[^\p{C}\p{Zl}\p{Zp}]{1,200}$")]
+"""A user's name: printable characters."""
+
+
+class _UserData(BaseModel):
+    model_config = _STRICT
+    x: Annotated[list[_Image], FailFast()]
+    y: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], FailFast()]
+
+
+class _LeafFile(BaseModel):
+    model_config = _STRICT
+    users: list[str]
+    num_samples: list[int]
+    user_data: dict[_Name, _UserData]
+
+
+def _users(shard: _Shard, content: bytes | bytearray) -> dict[str, _UserData]:
+    """The data of each user."""
     if content.count(b",") > MAX_VALUES:
         raise shard.fault(
             f"holds more than {MAX_VALUES} values; split it into several files with different "
             "users, in one zip"
         )
     try:
-        value = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
+        found = _LeafFile.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = shown(".".join(map(str, first["loc"]))) if first["loc"] else "its beginning"
         raise shard.fault(
-            f"is no JSON at line {error.lineno}, column {error.colno} (NaN and infinities are "
-            "none); write it again"
+            f"is not as LEAF writes it, at {place}: {first['msg']}; correct it (pixels are numbers "
+            "from 0 to 1, labels whole numbers from 0)"
         ) from None
-    if not isinstance(value, dict):
-        raise shard.fault("holds no JSON object; LEAF's has users, num_samples and user_data")
-    return value
-
-
-def _users(
-    shard: _Shard, value: Mapping[str, Any], classes: int
-) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]:
-    """Each user's pixels [images, features] and labels [images]."""
-    users, samples, data = (value.get(key) for key in ("users", "num_samples", "user_data"))
-    if not (isinstance(users, list) and isinstance(samples, list) and isinstance(data, dict)):
-        raise shard.fault(
-            "needs the lists users and num_samples and the object user_data, as LEAF writes them"
-        )
-    if len(users) != len(samples):
-        raise shard.fault(
-            f"has {len(users)} users and {len(samples)} entries in num_samples; give one for each"
-        )
-    _check_users(shard, users, data)
-    return {
-        user: _user(shard, user, data.pop(user), count, classes)
-        for user, count in zip(users, samples, strict=True)
-    }
-
-
-def _check_users(shard: _Shard, users: list[Any], data: Mapping[str, Any]) -> None:
-    seen: set[str] = set()
-    for place, user in enumerate(users):
-        is_name = isinstance(user, str) and 0 < len(user) <= MAX_NAME_LENGTH
-        if not (is_name and user.isprintable()):
+    listed = zip_longest(found.users, found.num_samples)
+    of_data = [(user, len(data.y)) for user, data in found.user_data.items()]
+    wrong = Counter(listed)
+    wrong.subtract(of_data)
+    for (user, _), times in wrong.items():
+        if times:
             raise shard.fault(
-                f"has at users[{place}] no name of 1 to {MAX_NAME_LENGTH} printable characters; "
-                "correct it"
+                f"has user {shown(str(user))} not once in each of users, num_samples and "
+                "user_data, with as many labels; make these agree"
             )
-        if user in seen:
-            raise shard.fault(f"lists the user {shown(user)} twice; give every user once")
-        if user not in data:
-            raise shard.fault(f"has no user_data for {shown(user)}; add it, or take the user off")
-        seen.add(user)
-    for user in data:
-        if user not in seen:
-            raise shard.fault(f"has user_data for {shown(user)}, not listed under users; list it")
+    return found.user_data
 
 
-def _user(
-    shard: _Shard, user: str, data: Any, count: Any, classes: int
+def _pixels_and_labels(
+    shard: _Shard, user: str, data: _UserData, classes: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    images, labels = (data.get("x"), data.get("y")) if isinstance(data, dict) else (None, None)
-    if not (isinstance(images, list) and isinstance(labels, list)):
-        raise shard.fault(f"has no lists x and y for the user {shown(user)}; add them")
-    if len(images) != len(labels):
+    """Pixels [images, features] and labels [images] of a user."""
+    labels, widths = np.array(data.y, dtype=np.int64), [len(image) for image in data.x]
+    if len(widths) != len(labels):
         raise shard.fault(
-            f"gives user {shown(user)} {len(images)} images in x and {len(labels)} labels in y; "
+            f"gives user {shown(user)} {len(widths)} images in x and {len(labels)} labels in y; "
             "give as many"
         )
-    if len(images) != count:
-        raise shard.fault(
-            f"gives user {shown(user)} {len(images)} images, and another number in num_samples; "
-            "make the two agree"
-        )
-    for row, label in enumerate(labels):
-        if type(label) is not int or not 0 <= label < classes:
+    for row, (width, label) in enumerate(zip(widths, data.y, strict=True)):
+        if width != widths[0]:
+            raise shard.fault(
+                f"gives user {shown(user)} at x[{row}] {width} numbers, and {widths[0]} at x[0]; "
+                "images need one size"
+            )
+        if label >= classes:
             raise shard.fault(
                 f"gives user {shown(user)} at y[{row}] no whole number from 0 to {classes - 1}; "
                 "correct it, or set `classes`"
             )
-    return _pixels(shard, user, images), np.array(labels, dtype=np.int64)
-
-
-def _pixels(shard: _Shard, user: str, images: list[Any]) -> NDArray[np.float32]:
-    """[images, features], each a number from 0 to 1."""
-    width = len(images[0]) if images and isinstance(images[0], list) else 0
-    for row, image in enumerate(images):
-        if not isinstance(image, list) or not set(map(type, image)) <= {int, float}:
-            raise shard.fault(f"gives user {shown(user)} at x[{row}] no list of numbers; mend it")
-        if len(image) != width or not 0 < width <= MAX_ROW_VALUES:
-            raise shard.fault(
-                f"gives user {shown(user)} at x[{row}] {len(image)} numbers, and {width} at x[0]; "
-                f"images need one size, of 1 to {MAX_ROW_VALUES} numbers"
-            )
-    with np.errstate(over="ignore"):
-        pixels = np.array(images, dtype=np.float32).reshape(len(images), width)
-    outside = ~((pixels >= 0) & (pixels <= 1)).all(axis=1)
-    if outside.any():
-        raise shard.fault(
-            f"gives user {shown(user)} at x[{int(np.argmax(outside))}] a number outside 0 to 1; "
-            "divide pixels by their largest possible value"
-        )
-    return pixels
+    pixels = np.array(data.x, dtype=np.float32)
+    return pixels.reshape(len(labels), max(widths, default=0)), labels
 
 
 def _compact(pixels: NDArray[np.float32]) -> Pixels:

@@ -5,6 +5,7 @@ column by itself, and what else does not fit is raised with it, so that no fault
 another is repaired.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -30,70 +31,17 @@ from fedaudit.spec.table import OneHot, Table, drops_rows
 _TARGET = "/federation/target"
 
 
-class RequiredCells:
-    """Leaves out rows without a client or a target where the spec says so, and counts them."""
-
-    def __init__(self, source: Table, columns: Columns) -> None:
-        self._source = source
-        self._columns = columns
-        self._left_out: dict[str, int] = {}
-
-    def kept(self, rows: TableRows) -> TableRows:
-        """The rows that have both. Raises InvalidInputError for the first one that lacks a cell
-        whose lack is not declared."""
-        kept = np.ones(len(rows), dtype=np.bool_)
-        for name, where, what, drops in self._required():
-            if not drops:
-                refuse_gaps(rows, name, where, remedy=_remedy(what))
-                continue
-            empty = rows.empty(name, where) & kept
-            self._left_out[what] = self._left_out.get(what, 0) + int(np.count_nonzero(empty))
-            kept &= ~empty
-        return rows if kept.all() else rows.where(kept)
-
-    def checks(self, rows: TableRows) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Each column whose gaps are errors, and the check of these rows for them."""
-        for name, where, what, drops in self._required():
-            if not drops:
-                yield name, partial(refuse_gaps, rows, name, where, remedy=_remedy(what))
-
-    def present(self, rows: TableRows) -> NDArray[np.bool_]:
-        """Which rows have both a client and a target, [rows]."""
-        present = np.ones(len(rows), dtype=np.bool_)
-        for name, where, _, _ in self._required():
-            present &= ~rows.empty(name, where)
-        return present
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """How many rows were left out, and for want of what; a row counts once."""
-        return tuple(
-            f"rows without a {what}, left out: {rows}"
-            for what, rows in self._left_out.items()
-            if rows
-        )
-
-    def check_rows_left(self, rows: int) -> None:
-        """Raises InvalidInputError where every row was left out."""
-        if not rows and any(self._left_out.values()):
-            raise error_at(
-                _TARGET,
-                "every row lacks its client or its target; name other columns, or correct "
-                "`missing_values`",
-            )
-
-    def _required(self) -> Iterator[tuple[str, str, str, bool]]:
-        """Column, field of the spec, what the cell says, and whether rows without it are left
-        out."""
-        yield self._columns.target, _TARGET, "target", drops_rows(self._source.missing_target)
-        key = self._columns.client_key
-        if key is not None:
-            yield key.name, key.where, "client", drops_rows(self._source.missing_client)
+def _needed(source: Table, columns: Columns) -> Iterator[tuple[str, str, str, bool]]:
+    """The columns that a row needs: name, field of the spec, what the cell says, and whether rows
+    without it are left out."""
+    yield columns.target, _TARGET, "target", drops_rows(source.missing_target)
+    if (key := columns.client_key) is not None:
+        yield key.name, key.where, "client", drops_rows(source.missing_client)
 
 
-def _remedy(what: str) -> str:
-    field = {"client": "missing_client", "target": "missing_target"}[what]
-    return f"fill the gap, or leave such rows out by `{field}: drop-row`"
+def _refuse_gap(rows: TableRows, name: str, where: str, what: str) -> None:
+    remedy = f"fill the gap, or leave such rows out by `missing_{what}: drop-row`"
+    refuse_gaps(rows, name, where, remedy=remedy)
 
 
 _NEITHER = -2
@@ -179,14 +127,15 @@ class KeptRows:
     def __init__(self, source: Table, columns: Columns) -> None:
         self._source = source
         self._columns = columns
-        self._required = RequiredCells(source, columns)
+        self._needed = list(_needed(source, columns))
+        self._without: Counter[str] = Counter()
         self._dropping = [column for column in columns.features if column.feature.drops_rows]
         self._clients: set[str] = set()
         self.rows = 0
         """Rows with a client and a target."""
         self.left_out = 0
         """Rows left out of these."""
-        self.missing: dict[str, int] = {}
+        self.missing: Counter[str] = Counter()
         """Empty cells of each feature whose gaps leave rows out."""
 
     def parts(self, table: TableFile, progress: Callable[[int], None]) -> Iterator[TableRows]:
@@ -197,11 +146,16 @@ class KeptRows:
         fields, missing = self._columns.fields, self._source.missing_values
         for part in table.batches(list(fields)):
             joined = with_joined(with_gaps(part, fields, missing), self._columns)
-            rows = self._required.kept(joined)
+            rows = self._present(joined)
             self.rows += len(rows)
             yield self._complete(rows)
             progress(self.rows - self.left_out)
-        self._required.check_rows_left(self.rows)
+        if not self.rows and self._without.total():
+            raise error_at(
+                _TARGET,
+                "every row lacks its client or its target; name other columns, or correct "
+                "`missing_values`",
+            )
         if self.left_out and self.left_out == self.rows:
             raise error_at(
                 "/federation/features",
@@ -211,11 +165,12 @@ class KeptRows:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How many rows were left out, and for want of what."""
-        if not self.left_out:
-            return self._required.notes
-        note = f"rows with an empty cell in {listed(self._names)}, left out: {self.left_out}"
-        return (*self._required.notes, note)
+        """How many rows were left out, and for want of what; a row counts once."""
+        found = [f"rows without a {what}, left out: {rows}" for what, rows in self._without.items()]
+        if self.left_out:
+            names = listed(self._names)
+            found.append(f"rows with an empty cell in {names}, left out: {self.left_out}")
+        return tuple(found)
 
     def clients_seen(self, kept: int) -> int:
         """How many clients there were before rows were dropped, where so many are left."""
@@ -225,6 +180,19 @@ class KeptRows:
     def _names(self) -> list[str]:
         return [column.name for column in self._dropping if column.name in self.missing]
 
+    def _present(self, rows: TableRows) -> TableRows:
+        """The rows with a client and a target."""
+        kept = np.ones(len(rows), dtype=np.bool_)
+        for name, where, what, drops in self._needed:
+            if not drops:
+                _refuse_gap(rows, name, where, what)
+                continue
+            empty = rows.empty(name, where) & kept
+            if count := int(np.count_nonzero(empty)):
+                self._without[what] += count
+            kept &= ~empty
+        return rows if kept.all() else rows.where(kept)
+
     def _complete(self, rows: TableRows) -> TableRows:
         """The rows without a gap in a feature that drops them."""
         key = self._columns.client_key
@@ -233,8 +201,7 @@ class KeptRows:
         if key is not None:
             self._clients.update(rows.encoded(key.name, key.where)[0])
         kept, empty = complete_rows(rows, self._dropping)
-        for name, count in empty.items():
-            self.missing[name] = self.missing.get(name, 0) + count
+        self.missing.update(empty)
         self.left_out += int(np.count_nonzero(~kept))
         return rows if kept.all() else rows.where(kept)
 
@@ -278,22 +245,24 @@ class _Search:
         columns = find_columns(self._source, table.names, named, budgets=asked.budgets)
         check = partial(check_table_scales, self._source, columns, classes=asked.classification)
         self._try(("scale", ""), check)
-        required = RequiredCells(self._source, columns)
         for rows in table.batches(list(columns.fields)):
-            self._check(rows, columns, required)
+            self._check(rows, columns)
             if len(self.faults) >= MAX_FAULTS:
                 return
 
-    def _check(self, rows: TableRows, columns: Columns, required: RequiredCells) -> None:
+    def _check(self, rows: TableRows, columns: Columns) -> None:
         for name, where in columns.fields.items():
             self._try(("text", name), partial(rows.text, name, where))
             if ("text", name) in self._done:
                 return  # such a column cannot be compared with the texts that mean a gap
         rows = with_gaps(rows, columns.fields, self._source.missing_values)
         self._try(("join", ""), partial(with_joined, rows, columns))
-        for name, check in required.checks(rows):
-            self._try(("required", name), check)
-        rows = rows.where(required.present(rows) & complete_rows(rows, columns.features)[0])
+        kept, _ = complete_rows(rows, columns.features)
+        for name, where, what, drops in _needed(self._source, columns):
+            if not drops:
+                self._try(("required", name), partial(_refuse_gap, rows, name, where, what))
+            kept &= ~rows.empty(name, where)
+        rows = rows.where(kept)
         if not len(rows):
             return
         for column in columns.features:

@@ -47,6 +47,11 @@ class Event:
 
     kind: ClassVar[str]
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a number out of its range, TypeError for an event that is none."""
+        for field in fields(self):
+            _check(field.name, getattr(self, field.name))
+
     def as_dict(self) -> dict[str, Any]:
         """The event as JSON-able values; `event_from_dict` reads it back, to the last bit."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -70,9 +75,6 @@ class Gaussian(Event):
     kind: ClassVar[str] = "gaussian"
     noise_multiplier: float
 
-    def __post_init__(self) -> None:
-        _check_noise(self.noise_multiplier)
-
 
 @dataclass(frozen=True)
 class PoissonSampled(Event):
@@ -81,10 +83,6 @@ class PoissonSampled(Event):
     kind: ClassVar[str] = "poisson-sampled"
     rate: float
     event: Event
-
-    def __post_init__(self) -> None:
-        _check_rate("rate", self.rate)
-        _check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -97,14 +95,12 @@ class FixedSizeSampled(Event):
     event: Event
 
     def __post_init__(self) -> None:
-        _check_count("population", self.population)
-        _check_count("sample", self.sample)
+        super().__post_init__()
         if self.sample > self.population:
             raise ValueError(
                 f"sample = {self.sample} exceeds population = {self.population}; draw at most "
                 "everyone"
             )
-        _check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -115,10 +111,6 @@ class RandomAllocated(Event):
     kind: ClassVar[str] = "random-allocated"
     rounds: int
     event: Event
-
-    def __post_init__(self) -> None:
-        _check_count("rounds", self.rounds)
-        _check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -138,14 +130,12 @@ class Rotated(Event):
     event: Event
 
     def __post_init__(self) -> None:
-        _check_count("rounds", self.rounds)
-        _check_count("bands", self.bands)
+        super().__post_init__()
         if self.bands > self.rounds:
             raise ValueError(
                 f"bands = {self.bands} exceeds rounds = {self.rounds}: a unit would enter twice "
                 "within the bands, whose cost no accountant knows; use at most as many bands"
             )
-        _check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -162,12 +152,6 @@ class TwoStage(Event):
     noise_multiplier: float
     steps: int
 
-    def __post_init__(self) -> None:
-        _check_rate("client_rate", self.client_rate)
-        _check_rate("record_rate", self.record_rate)
-        _check_noise(self.noise_multiplier)
-        _check_count("steps", self.steps)
-
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Event):
@@ -176,10 +160,6 @@ class DiscreteLaplace(Event):
 
     kind: ClassVar[str] = "discrete-laplace"
     epsilon: float
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise ValueError(f"epsilon = {self.epsilon} must be positive and finite")
 
 
 @dataclass(frozen=True)
@@ -192,12 +172,6 @@ class LaplaceL2(Event):
     radius: float | None
     """The fixed, public radius; None where it is the norm of the secret update."""
 
-    def __post_init__(self) -> None:
-        _check_count("n", self.n)
-        _check_noise(self.noise_multiplier)
-        if self.radius is not None and not (math.isfinite(self.radius) and self.radius > 0):
-            raise ValueError(f"radius = {self.radius} must be positive and finite, or None")
-
 
 @dataclass(frozen=True)
 class Composed(Event):
@@ -206,10 +180,6 @@ class Composed(Event):
     kind: ClassVar[str] = "composed"
     event: Event
     count: int
-
-    def __post_init__(self) -> None:
-        _check_event(self.event)
-        _check_count("count", self.count)
 
     def flattened(self) -> tuple[Event, int]:
         """What is composed, itself not a composition, and how often."""
@@ -264,29 +234,28 @@ def event_from_dict(values: Mapping[str, Any]) -> Event:
     return event(**given)
 
 
-def _check_noise(noise_multiplier: float) -> None:
-    if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
-        raise ValueError(
-            f"noise_multiplier = {noise_multiplier} must be positive and finite; a release "
-            "without noise is a NonPrivate event"
-        )
-
-
-def _check_rate(name: str, rate: float) -> None:
-    if not 0 < rate <= 1:
-        raise ValueError(
-            f"{name} = {rate} must lie above 0 and not above 1; what is never sampled is no event"
-        )
-
-
-def _check_count(name: str, count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"{name} = {count} must be a whole number, 1 or more")
-
-
-def _check_event(event: Event) -> None:
-    if not isinstance(event, Event):
-        raise TypeError(f"event must be an Event, not {type(event).__name__}")
+def _check(name: str, value: Any) -> None:
+    """Whether a field of an event may have this value; fields of one name are of one kind."""
+    match name:
+        case "event":
+            if not isinstance(value, Event):
+                raise TypeError(f"event must be an Event, not {type(value).__name__}")
+        case "rate" | "client_rate" | "record_rate":
+            if not 0 < value <= 1:
+                raise ValueError(
+                    f"{name} = {value} must lie above 0 and not above 1; what is never sampled is "
+                    "no event"
+                )
+        case "noise_multiplier" | "epsilon" | "radius":
+            adaptive = name == "radius" and value is None
+            if not (adaptive or (math.isfinite(value) and value > 0)):
+                raise ValueError(
+                    f"{name} = {value} must be positive and finite; a release without noise is a "
+                    "NonPrivate event"
+                )
+        case _:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} = {value} must be a whole number, 1 or more")
 
 
 ADJACENCIES: Mapping[Adjacency, str] = {

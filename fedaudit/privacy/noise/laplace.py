@@ -64,18 +64,11 @@ _ATTEMPT_WORDS = 4
 _SHORTENED = 1 - 2.0**-30
 
 
-def unit_laplace(source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike) -> Floats:
-    """Draws with epsilon = 1: float64 [..., n] over broadcast(seeds, round_, counters)."""
-    return unit_layers(source, sizes=(n,), round_=round_, counters=counters)
-
-
 def unit_layers(
     source: Source, *, sizes: Sequence[int], round_: ArrayLike, counters: ArrayLike
 ) -> Floats:
-    """The noise of `unit_laplace`, drawn separately for each of the layers, which have these sizes.
-
-    A single layer gets the noise of the whole vector.
-    """
+    """Draws with epsilon = 1 for each of the layers, which have these sizes, or for a whole vector
+    as the only one: float64 [..., n] over broadcast(seeds, round_, counters)."""
     noise = drawn_normals(
         source, purpose=Purpose.DIRECTION, n=sum(sizes), round_=round_, counters=counters
     )
@@ -159,19 +152,32 @@ def _marsaglia_tsang(
 class Sanitiser:
     """SanitizeUpdate for a stack of cells; every tensor float64 [cells, 1]."""
 
-    n: int
-    """Parameters of a vector with its own noise."""
-    noise_scale: Tensor
-    """nu / n: times the radius it is 1/epsilon."""
+    sizes: tuple[int, ...]
+    """Parameters of each part of a vector with its own noise and radius: of the whole vector alone,
+    or of each layer, end to end."""
+    noise_multiplier: Tensor
+    """nu: times a part's radius, over the part's size, it is 1/epsilon."""
     fixed_radius: Tensor | None
     """NaN in cells whose radius is adaptive; None where all are."""
     radius_floor: Tensor
     clip: Tensor | None
-    """Infinite in cells that do not clip; None where none does."""
+    """Bound on the norm of a whole update, before it is taken apart. Infinite in cells that do not
+    clip; None where none does."""
+    per_layer: bool = False
 
     @cached_property
-    def spacing(self) -> Tensor:
-        """Spacing of the grid of uploads: float64 [cells, 1, 1].
+    def slices(self) -> list[slice]:
+        """Where each part is in a vector."""
+        return layer_slices(self.sizes)
+
+    @cached_property
+    def scales(self) -> tuple[Tensor, ...]:
+        """nu / n of each part: times the radius it is 1/epsilon."""
+        return tuple(self.noise_multiplier / size for size in self.sizes)
+
+    @cached_property
+    def spacings(self) -> tuple[Tensor, ...]:
+        """Spacing of the grid of uploads in each part: float64 [cells, 1, 1].
 
         By the standard deviation of a component, which is sqrt(n + 1) / epsilon, at the fixed
         radius. An adaptive one follows from the update, and so would its grid: there it is the
@@ -180,27 +186,45 @@ class Sanitiser:
         radius = self.radius_floor
         if self.fixed_radius is not None:
             radius = torch.where(self.fixed_radius.isnan(), radius, self.fixed_radius)
-        return grid_spacing(radius * self.noise_scale * math.sqrt(self.n + 1))[..., None]
+        parts = zip(self.scales, self.sizes, strict=True)
+        return tuple(
+            grid_spacing(radius * scale * math.sqrt(size + 1))[..., None] for scale, size in parts
+        )
 
     def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> tuple[Tensor, Tensor]:
         """What leaves the clients, and the radius of each release.
 
         `start`, `updated`: float32, `unit_noise`: float64, all [cells, clients, n]: the hypothesis
-        a client chose, what it made of it, and noise with epsilon = 1. Returns the uploads,
-        float32, and the radii, float64 [cells, clients].
+        a client chose, what it made of it, and noise with epsilon = 1, from `unit_layers`. Returns
+        the uploads, float32, and the radii, float64 as of `shown`.
         """
-        norm = lengths_of_updates(start, updated)
-        radius, kept = self.radii(norm), kept_share(norm, self.clip)
-        return self.release(start, updated, unit_noise, radius=radius, kept=kept), radius
+        each = [lengths_of_updates(start[..., own], updated[..., own]) for own in self.slices]
+        lengths = torch.stack(each, dim=-1)
+        radii, kept = self.radii(lengths), kept_share(whole_norm(lengths), self.clip)
+        released = [
+            self.release(
+                start[..., own],
+                updated[..., own],
+                unit_noise[..., own],
+                part=part,
+                radius=radii[..., part],
+                kept=kept,
+            )
+            for part, own in enumerate(self.slices)
+        ]
+        # A whole vector, which can be long, is not copied.
+        uploads = torch.cat(released, dim=-1) if self.per_layer else released[0]
+        return uploads, self.shown(radii)
 
     def compiled(
         self, start: Tensor, updated: Tensor, unit_noise: Floats
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Do what a call does, by the compiled kernel, and say whether an upload is finite, bool
-        [cells, clients]; None where there is no kernel, or where vectors are too long for it."""
+        [cells, clients]; None where there is no kernel, or none for vectors as long or in parts."""
         library = kernels()
         cells, clients, n = updated.shape
-        if library is None or updated.device.type != "cpu" or n > SHORT:
+        unknown = self.per_layer or updated.device.type != "cpu" or n > SHORT
+        if library is None or unknown:
             return None
         # Vectors of noise are filled up to an even length: a view leaves out the last number.
         width = unit_noise.strides[1] // unit_noise.itemsize
@@ -221,23 +245,33 @@ class Sanitiser:
     def _numbers(self) -> tuple[Floats | bool | int, ...]:
         """The cells' own, for the kernel: the scale of noise, the fixed radius, which is NaN for an
         adaptive one, its floor, whether there is a clip, it and its shortened bound, the grid."""
-        fixed = self.fixed_radius
+        [scale], [spacing], fixed = self.scales, self.spacings, self.fixed_radius
         if fixed is None:
             fixed = torch.full_like(self.radius_floor, torch.nan)
-        lines = map(host_line, (self.noise_scale, fixed, self.radius_floor))
+        lines = map(host_line, (scale, fixed, self.radius_floor))
         if self.clip is None:
-            return *lines, False, 0, 0, host_line(self.spacing)
+            return *lines, False, 0, 0, host_line(spacing)
         clips = host_line(self.clip), host_line(self.clip * _SHORTENED)
-        return *lines, True, *clips, host_line(self.spacing)
+        return *lines, True, *clips, host_line(spacing)
 
-    def radii(self, norm: Tensor) -> Tensor:
-        """The radius of each release, float64 [cells, clients], from the norms of the updates."""
-        if self.clip is not None:
-            norm = torch.minimum(norm, self.clip)
-        radius = torch.maximum(norm, self.radius_floor)
+    def radii(self, lengths: Tensor) -> Tensor:
+        """The radius of each part's release, from the norms of the parts' updates before the clip:
+        both float64 [cells, clients, parts]. An adaptive one is the norm of the part, the whole
+        being clipped."""
+        if self.clip is not None and self.per_layer:
+            lengths = lengths * (self.clip / whole_norm(lengths)).clamp(max=1.0)[..., None]
+        elif self.clip is not None:
+            lengths = torch.minimum(lengths, self.clip[..., None])
+        radii = torch.maximum(lengths, self.radius_floor[..., None])
         if self.fixed_radius is not None:
-            radius = torch.where(self.fixed_radius.isnan(), radius, self.fixed_radius)
-        return radius
+            fixed = self.fixed_radius[..., None]
+            radii = torch.where(fixed.isnan(), radii, fixed)
+        return radii
+
+    def shown(self, radii: Tensor) -> Tensor:
+        """Radii [cells, clients, parts] as a ledger has them: without the last axis where the
+        vector is one part."""
+        return radii if self.per_layer else radii[..., 0]
 
     def release(
         self,
@@ -245,17 +279,18 @@ class Sanitiser:
         updated: Tensor,
         unit_noise: Tensor,
         *,
+        part: int,
         radius: Tensor,
         kept: Tensor | None,
     ) -> Tensor:
-        """The uploads, float32, from the radii of whole updates and what the clip keeps of them.
+        """The uploads of a part, float32, from its radii and what the clip keeps of whole updates.
 
-        `start`, `updated`, `unit_noise` may be parts of vectors.
+        `start`, `updated`, `unit_noise`: of the part alone.
         """
-        library = kernels()
+        library, scale, spacing = kernels(), radius * self.scales[part], self.spacings[part]
         if library is not None and updated.device.type == "cpu" and is_single(updated):
             share, uploads = 1.0 if kept is None else kept.item(), updated.clone()
-            numbers = (radius * self.noise_scale).item(), share, self.spacing.item()
+            numbers = scale.item(), share, spacing.item()
             call(library.fedaudit_release, start, unit_noise, updated.numel(), *numbers, uploads)
             return uploads
         update = updated - start
@@ -263,8 +298,8 @@ class Sanitiser:
             update = update * kept[..., None]
         # The start comes last: next to large parameters an update would be rounded while it is
         # still bare, and could be longer than the clip.
-        noised = (unit_noise * (radius * self.noise_scale)[..., None]).add_(update).add_(start)
-        return round_to_grid(noised, self.spacing).float()
+        noised = (unit_noise * scale[..., None]).add_(update).add_(start)
+        return round_to_grid(noised, spacing).float()
 
 
 def kept_share(norm: Tensor, clip: Tensor | None) -> Tensor | None:
@@ -301,51 +336,6 @@ def norms(vectors: Tensor) -> Tensor:
     return square_root(sum_of_squares(vectors.double()))
 
 
-@dataclass(frozen=True)
-class LayerSanitiser:
-    """SanitizeUpdate for a stack of cells, layer by layer."""
-
-    sizes: tuple[int, ...]
-    """Parameters of each layer; end to end they make up a vector."""
-    parts: tuple[Sanitiser, ...]
-    """The sanitiser of each layer; none of them clips."""
-    clip: Tensor | None
-    """Bound on the norm of the whole update, before it is taken apart: float64 [cells, 1], infinite
-    in cells that do not clip; None where none does."""
-
-    def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> tuple[Tensor, Tensor]:
-        """What leaves the clients, and the radius of each layer's release.
-
-        `start`, `updated`, `unit_noise`: [cells, clients, n] as for `Sanitiser`, the noise from
-        `unit_layers`. Returns the uploads, float32, and the radii, float64 [cells, clients,
-        layers]. An adaptive radius is the norm of the layer's own update, the whole being clipped.
-        """
-        slices = layer_slices(self.sizes)
-        lengths = torch.stack(
-            [lengths_of_updates(start[..., part], updated[..., part]) for part in slices], dim=-1
-        )
-        radii, kept = self.radii(lengths), kept_share(whole_norm(lengths), self.clip)
-        released = [
-            sanitise.release(
-                start[..., part],
-                updated[..., part],
-                unit_noise[..., part],
-                radius=radii[..., layer],
-                kept=kept,
-            )
-            for layer, (sanitise, part) in enumerate(zip(self.parts, slices, strict=True))
-        ]
-        return torch.cat(released, dim=-1), radii
-
-    def radii(self, lengths: Tensor) -> Tensor:
-        """The radius of each layer's release, from the norms of the layers' updates before the
-        clip: both float64 [cells, clients, layers]."""
-        if self.clip is not None:
-            lengths = lengths * (self.clip / whole_norm(lengths)).clamp(max=1.0)[..., None]
-        found = [sanitise.radii(lengths[..., layer]) for layer, sanitise in enumerate(self.parts)]
-        return torch.stack(found, dim=-1)
-
-
 def whole_norm(lengths: Tensor) -> Tensor:
-    """The norm of a vector [...] from those of its layers [..., layers]."""
+    """The norm of a vector [...] from those of its parts [..., parts]."""
     return square_root((lengths * lengths).sum(-1))

@@ -69,7 +69,7 @@ def test_a_new_key_is_found_and_unknown_ones_cause_no_flood(api: Api, issuer: Pr
 
 def test_groups_join_their_scopes_and_several_projects_ask_which(api, issuer):
     both = issuer.token(groups=["analysts", "auditors", "unknown"])
-    assert api.get("/v1/api-keys", key=both).json()["detail"] == "your groups lack the scope admin"
+    assert "your groups lack the scope admin" in api.get("/v1/api-keys", key=both).json()["detail"]
     assert api.post("/v1/experiments", key=both, json=SPEC).status_code == 202
     assert api.get("/v1/reports?sign_off=none", key=both).status_code == 200
     assert status(api, issuer.token(groups=None)) == 403

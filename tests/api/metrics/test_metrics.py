@@ -50,7 +50,7 @@ def test_units_experiments_and_the_outbox_are_counted(api_on_both: Api) -> None:
     with api.database.write() as session:
         units = UnitRepository(session)
         claim = units.claim(lost_id, worker="w", devices={"auto"}, lease_seconds=0)
-        assert units.take_back(lost_id).unit_id == claim.unit_id
+        assert units.take_back(lost_id).id == claim.id
         session.execute(
             update(Unit).where(Unit.id == late_id).values(available_at=seconds_from_now(-50))
         )

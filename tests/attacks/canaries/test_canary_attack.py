@@ -25,7 +25,7 @@ from benchmarks.canary_scenarios import (
 from fedaudit.attacks.attack import weigh
 from fedaudit.attacks.canaries.canary_attack import CanaryAudit, begin_audit, draw_companion
 from fedaudit.attacks.canaries.canary_bounds import NOT_MEASURED, PlannedBounds
-from fedaudit.privacy.noise.laplace import unit_laplace
+from fedaudit.privacy.noise.laplace import unit_layers
 from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.spec.attacks import CanariesSpec
 from tests.attacks.canaries.canary_cells import (
@@ -293,7 +293,7 @@ def test_one_release_has_no_sums() -> None:
 # -- canaries under metric privacy ----------------------------------------------------------------
 
 
-NOISE = "fedaudit.training.mechanisms.laplace_l2.unit_laplace"
+NOISE = "fedaudit.training.mechanisms.laplace_l2.unit_layers"
 FIXED = {"mechanism": "laplace-l2", "noise_multiplier": 2.0, "radius": 1.0}
 SMALL = {
     "model": {"kind": "linear", "intercept": False},
@@ -314,7 +314,7 @@ def test_halved_noise_is_found_in_few_dimensions() -> None:
     assert whole.metric.leakage_lower_bound is not None
     assert 0 < whole.metric.leakage_lower_bound <= whole.metric.leakage_claim
     assert whole.bounds == []
-    with patch(NOISE, lambda *given, **named: unit_laplace(*given, **named) / 2):
+    with patch(NOISE, lambda *given, **named: unit_layers(*given, **named) / 2):
         half = section_of(cell, 2000)
     assert "leakage" in half.alarm.claim
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.privacy.noise.gaussian import LocalGaussian
-from fedaudit.privacy.noise.laplace import LayerSanitiser
+from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, EntropySource
-from fedaudit.training.mechanisms import laplace_l2
 from fedaudit.training.mechanisms.gaussian import GaussianUploads, ServerNoise, TrustedServer
 from fedaudit.training.stacked.stack_state import StackState
 from tests.attacks.zoo.cells import central, fixed, layered, local, moving
@@ -153,16 +152,15 @@ def draw_no_noise_on_the_count(real: Any, self: Any, *given: Any) -> ServerNoise
 @violation(layered, "noise", "radius")
 def exchange_radii(patch: pytest.MonkeyPatch) -> None:
     """Layers have each other's radius."""
-    real = LayerSanitiser.radii
-    patch.setattr(LayerSanitiser, "radii", lambda *given: real(*given).flip(-1))
+    real = Sanitiser.radii
+    patch.setattr(Sanitiser, "radii", lambda *given: real(*given).flip(-1))
 
 
-@violation(layered, "noise", "noise added", at=(laplace_l2, "_layer_sanitiser"))
-def take_the_size_of_the_other_layer(
-    real: Any, privacy: Any, sizes: tuple[int, ...], device: torch.device
-) -> LayerSanitiser:
+@violation(layered, "noise", "noise added")
+def take_the_size_of_the_other_layer(patch: pytest.MonkeyPatch) -> None:
     """The rate of a layer's noise is made of the other layer's size."""
-    return replace(real(privacy, sizes[::-1], device), sizes=sizes)
+    wrong = property(lambda self: tuple(self.noise_multiplier / size for size in self.sizes[::-1]))
+    patch.setattr(Sanitiser, "scales", wrong)
 
 
 @violation(central, "noise", "noise of other seeds", at=(CounterSource, "__init__"))

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fedaudit.privacy.noise import laplace
 from fedaudit.privacy.noise.gaussian import LocalGaussian
-from fedaudit.privacy.noise.laplace import LayerSanitiser, Sanitiser, layer_slices, norms
+from fedaudit.privacy.noise.laplace import Sanitiser, norms
 from fedaudit.training.base.cohort import Draws
-from fedaudit.training.mechanisms.laplace_l2 import WholeVectorLaplace
+from fedaudit.training.mechanisms.laplace_l2 import LaplaceUploads
 from tests.attacks.zoo.cells import adaptive, fixed, in_turn, layered, local
 from tests.attacks.zoo.violations import violation
 
@@ -29,7 +29,7 @@ def halve_the_scale(
     return real(self, start, update, unit / 2, **given)
 
 
-@violation(fixed, "noise", "noise used once", at=(WholeVectorLaplace, "draw"))
+@violation(fixed, "noise", "noise used once", at=(LaplaceUploads, "draw"))
 def reuse_over_clients(
     real: Any, self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]
 ) -> Any:
@@ -64,26 +64,17 @@ def clip_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(laplace, "kept_share", lambda norm, clip: None)
 
 
-@violation(layered, "clip", "norm of an update", at=(LayerSanitiser, "__call__"))
+@violation(layered, "clip", "norm of an update", at=(Sanitiser, "__call__"))
 def clip_every_layer(
-    _: Any, self: LayerSanitiser, start: Tensor, updated: Tensor, unit: Tensor
+    _: Any, self: Sanitiser, start: Tensor, updated: Tensor, unit: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Every layer is clipped by itself, and the whole is what is accounted for."""
-    update, released = updated - start, []
-    slices = layer_slices(self.sizes)
-    lengths = torch.stack([norms(update[..., part]) for part in slices], dim=-1)
-    radii = self.radii(lengths)
-    for layer, (one, part) in enumerate(zip(self.parts, slices, strict=True)):
-        kept = laplace.kept_share(lengths[..., layer], self.clip)
-        released.append(
-            one.release(
-                start[..., part],
-                update[..., part],
-                unit[..., part],
-                radius=radii[..., layer],
-                kept=kept,
-            )
-        )
+    lengths = torch.stack([norms((updated - start)[..., own]) for own in self.slices], dim=-1)
+    radii, released = self.radii(lengths), []
+    for part, own in enumerate(self.slices):
+        kept = laplace.kept_share(lengths[..., part], self.clip)
+        piece = start[..., own], updated[..., own], unit[..., own]
+        released.append(self.release(*piece, part=part, radius=radii[..., part], kept=kept))
     return torch.cat(released, dim=-1), radii
 
 
@@ -114,8 +105,8 @@ def measure_the_wrong_vector(
     _: Any, self: Any, start: Tensor, updated: Tensor, unit: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The adaptive radius is the norm of the parameters, not of the update."""
-    radius = self.radii(norms(updated))
-    return self.release(start, updated - start, unit, radius=radius, kept=None), radius
+    radius = self.radii(norms(updated)[..., None])[..., 0]
+    return self.release(start, updated, unit, part=0, radius=radius, kept=None), radius
 
 
 @violation(lambda: local(clip=3.0), "noise", "noise added")
@@ -140,7 +131,7 @@ def cut_the_tails(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(training_gaussian, "unit_gaussian", unit)
 
 
-@violation(lambda: fixed(noise="release"), "noise", "secret noise", at=(WholeVectorLaplace, "draw"))
+@violation(lambda: fixed(noise="release"), "noise", "secret noise", at=(LaplaceUploads, "draw"))
 def take_secret_noise_from_the_seed(real: Any, self: Any, draws: Draws, *given: Any) -> Any:
     """Noise for a release follows from the seed."""
     return real(self, replace(draws, secret=False), *given)

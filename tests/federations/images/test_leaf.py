@@ -126,39 +126,34 @@ def changed(user: str, **changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"users": None}, "needs the lists users"),
-        ({"user_data": []}, "object user_data"),
-        ({"num_samples": {"a": 2, "b": 1}}, "needs the lists users and num_samples"),
-        ({"num_samples": [2]}, "2 users and 1 entries in num_samples"),
-        ({"num_samples": [3, 1]}, "gives user 'a' 2 images, and another number in num_samples"),
-        ({"num_samples": ["2", 1]}, "gives user 'a' 2 images"),
-        ({"users": ["a", "a"]}, "lists the user 'a' twice"),
-        ({"users": ["a", "c"]}, "no user_data for 'c'"),
-        ({"users": ["a"], "num_samples": [2]}, "user_data for 'b', not listed"),
-        ({"users": ["a", 7]}, "at users[1] no name"),
-        ({"users": ["a", ""]}, "at users[1] no name"),
-        ({"users": ["a", "b\u0000"]}, "at users[1] no name"),
-        ({"users": ["a", "b" * 201]}, "at users[1] no name"),
-        ({"user_data": {"a": [], "b": {}}}, "no lists x and y for the user 'a'"),
-        (changed("a", x=None), "no lists x and y for the user 'a'"),
+        ({"users": None}, "at 'users': "),
+        ({"user_data": []}, "at 'user_data': "),
+        ({"num_samples": ["2", 1]}, "at 'num_samples.0': "),
+        ({"num_samples": [2]}, "has user 'b' not once"),
+        ({"num_samples": [3, 1]}, "has user 'a' not once"),
+        ({"users": ["a", "a"]}, "has user 'a' not once"),
+        ({"users": ["a", "c"]}, "has user 'c' not once"),
+        ({"users": ["a"], "num_samples": [2]}, "has user 'b' not once"),
+        *(
+            ({"user_data": {name: {"x": [], "y": []}}}, f"at {says}")
+            for name, says in (("", "'user_data."), ("b\u0000", "'user"), ("b" * 201, "'user"))
+        ),
+        ({"user_data": {"a": [], "b": {}}}, "at 'user_data.a': "),
+        (changed("a", x=None), "at 'user_data.a.x': "),
         (changed("a", x=[[0] * 4]), "gives user 'a' 1 images in x and 2 labels in y"),
         (changed("a", x=[[0] * 4, [0] * 3]), "gives user 'a' at x[1] 3 numbers, and 4 at x[0]"),
         (changed("a", x=[[0] * 5] * 2), "user 'b' images of 4 numbers, and 'a' has images of 5"),
-        (changed("b", x=[[]]), "at x[0] 0 numbers"),
-        (changed("b", x=[7]), "at x[0] no list of numbers"),
-        (changed("b", x=[[0, 0, 0, "0.5"]]), "at x[0] no list of numbers"),
-        (changed("b", x=[[0, 0, 0, True]]), "at x[0] no list of numbers"),
-        (changed("b", x=[[0, 0, 0, None]]), "at x[0] no list of numbers"),
-        (changed("b", x=[[0, 0, 0, [1]]]), "at x[0] no list of numbers"),
-        (changed("a", x=[[0] * 4, [0, 0, 0, 1.5]]), "user 'a' at x[1] a number outside 0 to 1"),
-        (changed("b", x=[[0, 0, 0, -1]]), "at x[0] a number outside 0 to 1"),
-        (changed("b", x=[[0, 0, 0, 1e300]]), "at x[0] a number outside 0 to 1"),
+        (changed("b", x=[[]]), "at 'user_data.b.x.0': "),
+        (changed("b", x=[7]), "at 'user_data.b.x.0': "),
+        *(
+            (changed("b", x=[[0, 0, 0, other]]), "at 'user_data.b.x.0.3': ")
+            for other in ("0.5", True, None, [1], 1.5, -1, 1e300)
+        ),
         (changed("a", y=[0, 62]), "gives user 'a' at y[1] no whole number from 0 to 61"),
-        (changed("a", y=[-1, 0]), "at y[0] no whole number"),
-        (changed("a", y=[1.0, 0]), "at y[0] no whole number"),
-        (changed("a", y=["1", 0]), "at y[0] no whole number"),
-        (changed("a", y=[True, 0]), "at y[0] no whole number"),
-        (changed("a", y=[10**30, 0]), "at y[0] no whole number"),
+        *(
+            (changed("a", y=[other, 0]), "at 'user_data.a.y.0': ")
+            for other in (-1, 1.0, "1", True, 10**30)
+        ),
     ],
 )
 def test_faults_name_the_user_and_the_row(tmp_path, changes, says):
@@ -179,14 +174,14 @@ def test_fewer_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        pytest.param(b"", "no JSON at line 1", id="empty"),
-        pytest.param(b"[]", "no JSON object", id="list"),
-        pytest.param(b"x,y\n1,2\n", "no JSON at line 1", id="table"),
-        pytest.param(leaf(GOOD)[:-9], "no JSON at line 1", id="truncated"),
-        pytest.param(leaf(GOOD).replace(b"0.25", b"NaN"), "NaN and infinities", id="nan"),
-        pytest.param(leaf(GOOD).replace(b'"a"', b'"\xff"'), "no JSON", id="not UTF-8"),
-        pytest.param(leaf(GOOD).decode().encode("utf-16"), "no JSON", id="utf-16"),
-        pytest.param(b"[" * 100_000, "no JSON", id="deep"),
+        pytest.param(b"", "Invalid JSON: EOF", id="empty"),
+        pytest.param(b"[]", "at its beginning", id="list"),
+        pytest.param(b"x,y\n1,2\n", "Invalid JSON", id="table"),
+        pytest.param(leaf(GOOD)[:-9], "Invalid JSON", id="truncated"),
+        pytest.param(leaf(GOOD).replace(b"0.25", b"NaN"), "at 'user_data.a.x.0.3'", id="nan"),
+        pytest.param(leaf(GOOD).replace(b'"a"', b'"\xff"'), "Invalid JSON", id="not UTF-8"),
+        pytest.param(leaf(GOOD).decode().encode("utf-16"), "Invalid JSON", id="utf-16"),
+        pytest.param(b"[" * 100_000, "Invalid JSON", id="deep"),
         pytest.param(gzip.compress(leaf(GOOD))[:-20], "gzip file", id="damaged gzip"),
     ],
 )
@@ -204,7 +199,7 @@ def test_a_fault_in_a_shard_names_the_shard(tmp_path: Path) -> None:
     content = zipped({"0.json": leaf(GOOD), "1.json": leaf(wide)})
     assert "('1.json') gives user 'c' images of 9 numbers" in refuse(tmp_path, content)
     content = zipped({"0.json": leaf(GOOD), "1.json": b"{"})
-    assert "('1.json') is no JSON" in refuse(tmp_path, content)
+    assert "('1.json') is not as LEAF writes it" in refuse(tmp_path, content)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +207,7 @@ def test_a_fault_in_a_shard_names_the_shard(tmp_path: Path) -> None:
     [
         ({"../0.json": leaf(GOOD)}, "'../0.json', a path that leads out"),
         ({"0.json": leaf(GOOD), "README.md": b""}, "holds 'README.md', and only .json"),
-        ({"0.json": zipped({"2.json": leaf(GOOD)})}, "('0.json') is no JSON"),
+        ({"0.json": zipped({"2.json": leaf(GOOD)})}, "('0.json') is not as LEAF"),
         ({"data/": b""}, "without a .json file"),
     ],
 )

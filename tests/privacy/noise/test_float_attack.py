@@ -23,16 +23,10 @@ from fedaudit.privacy.noise.gaussian import (
     clip_to_norm,
     unit_gaussian,
 )
-from fedaudit.privacy.noise.laplace import (
-    LayerSanitiser,
-    Sanitiser,
-    kept_share,
-    norms,
-    unit_laplace,
-)
+from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, norms
 from fedaudit.randomness import EntropySource
 from fedaudit.training.base.record_steps import RecordSteps, Sgd, SiloRecords
-from tests.privacy.layered_noise import column
+from tests.privacy.layered_noise import column, layer_sanitiser, unit_laplace
 
 Floats = NDArray[np.float64]
 Release = Callable[[Tensor], Tensor]
@@ -129,8 +123,8 @@ def refute_nothing(upload: Callable[..., Tensor], n: int, draw: Callable[..., Fl
 @pytest.mark.parametrize(("n", "nu"), [(2, 5.0), (11, 3.0), (11, 30.0), (61, 5.0), (1000, 100.0)])
 def test_laplace_uploads_refute_no_guess(n: int, nu: float, clip: float | None) -> None:
     sanitise = Sanitiser(
-        n=n,
-        noise_scale=column(nu / n),
+        sizes=(n,),
+        noise_multiplier=column(nu),
         fixed_radius=column(0.5),
         radius_floor=column(1e-6),
         clip=None if clip is None else column(clip),
@@ -140,17 +134,7 @@ def test_laplace_uploads_refute_no_guess(n: int, nu: float, clip: float | None) 
 
 def test_laplace_uploads_layer_by_layer_refute_no_guess() -> None:
     sizes, n = (1, 10, 50), 61
-    parts = [
-        Sanitiser(
-            n=size,
-            noise_scale=column(5 / size),
-            fixed_radius=column(0.5),
-            radius_floor=column(1e-6),
-            clip=None,
-        )
-        for size in sizes
-    ]
-    sanitise = LayerSanitiser(sizes, tuple(parts), clip=column(0.125))
+    sanitise = layer_sanitiser(sizes, nu=5.0, radius=0.5, clip=0.125)
     refute_nothing(lambda *given: sanitise(*given)[0], n, unit_laplace)
 
 
@@ -273,7 +257,7 @@ def test_large_parameters_do_not_let_an_update_pass_its_clip(mechanism: str, n: 
             apply = gaussian
         case "laplace-l2":
             scale = 0.125
-            apply = Sanitiser(n, one * 0.5, one * 0.25, one * 1e-6, clip=column(CLIP))
+            apply = Sanitiser((n,), one * 0.5 * n, one * 0.25, one * 1e-6, clip=column(CLIP))
     start, up = centres(n, negative=False)
     _, down = centres(n, negative=True)
     uploads, _ = apply(start, up, torch.full_like(start, 0.3, dtype=torch.float64))

@@ -55,14 +55,14 @@ def test_what_is_not_finite_stays_so(broken: float) -> None:
 def test_an_adaptive_radius_does_not_move_the_grid() -> None:
     """Which would disclose the norm of the update to within a factor of two."""
     sanitise = Sanitiser(
-        n=3, noise_scale=column(0.5), fixed_radius=None, radius_floor=column(0.25), clip=None
+        (3,), noise_multiplier=column(1.5), fixed_radius=None, radius_floor=column(0.25), clip=None
     )
-    assert sanitise.spacing.item() == spacing_of(0.25 * 0.5 * 2)
+    assert sanitise.spacings[0].item() == spacing_of(0.25 * 0.5 * 2)
     noise = torch.from_numpy(np.random.default_rng(1).normal(size=(1, 50, 3)))
     start = torch.zeros(1, 50, 3)
     for length in (0.0, 1.0, 100.0):
         uploads, _ = sanitise(start, start + length, noise)
-        cells = uploads.double() / sanitise.spacing
+        cells = uploads.double() / sanitise.spacings[0]
         assert torch.equal(cells, cells.round())
 
 

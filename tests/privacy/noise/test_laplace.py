@@ -21,11 +21,10 @@ from fedaudit.privacy.noise.laplace import (
     _squared_length,
     squared_distances,
     unit_gamma,
-    unit_laplace,
 )
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
 from tests.native_fallback import fallback_only
-from tests.privacy.layered_noise import column
+from tests.privacy.layered_noise import column, unit_laplace
 
 FALSE_ALARM = 1e-6
 CNN_PARAMETERS = 1_206_590
@@ -196,7 +195,9 @@ def outputs(updated: NDArray[np.float32], *, shrink: float, seed: int) -> Draws:
     n, draws = len(updated), 400_000
     noise = unit_laplace(CounterSource(seed), n=n, round_=1, counters=np.arange(draws))
     one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser(n=n, noise_scale=one, fixed_radius=one, radius_floor=one, clip=None)
+    sanitise = Sanitiser(
+        (n,), noise_multiplier=one * n, fixed_radius=one, radius_floor=one, clip=None
+    )
     uploads, _ = sanitise(
         torch.zeros(1, draws, n),
         torch.from_numpy(updated).expand(1, draws, n),
@@ -285,8 +286,8 @@ def test_a_release_of_one_client_is_that_of_several(
     radius: float | None, clip: float | None, n: int
 ) -> None:
     sanitise = Sanitiser(
-        n=n,
-        noise_scale=column(0.5 / n),
+        sizes=(n,),
+        noise_multiplier=column(0.5),
         fixed_radius=None if radius is None else column(radius),
         radius_floor=column(1e-6),
         clip=None if clip is None else column(clip),
@@ -307,7 +308,7 @@ def test_a_release_of_one_client_is_that_of_several(
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_an_update_that_is_not_finite_does_not_become_so(clip: float | None) -> None:
     one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser(3, one, None, one, None if clip is None else one * clip)
+    sanitise = Sanitiser((3,), one, None, one, None if clip is None else one * clip)
     for broken in (np.nan, np.inf):
         updated = torch.tensor([[[1.0, broken, 2.0]]])
         upload, _ = sanitise(torch.zeros(1, 1, 3), updated, torch.ones(1, 1, 3).double())

@@ -17,8 +17,8 @@ def sanitiser(
     clip: float | None = None,
 ) -> Sanitiser:  # fmt: skip
     return Sanitiser(
-        n=n,
-        noise_scale=column(nu / n),
+        sizes=(n,),
+        noise_multiplier=column(nu),
         fixed_radius=None if radius is None else column(radius),
         radius_floor=column(floor),
         clip=None if clip is None else column(clip),
@@ -78,8 +78,8 @@ def test_settings_may_differ_from_cell_to_cell() -> None:
         return torch.tensor(values, dtype=torch.float64)[:, None]
 
     stacked = Sanitiser(
-        n=2,
-        noise_scale=column(0.5, 1.0, 2.0),
+        sizes=(2,),
+        noise_multiplier=column(1.0, 2.0, 4.0),
         fixed_radius=column(math.nan, 2.0, math.nan),
         radius_floor=column(1e-6, 1e-6, 7.0),
         clip=column(math.inf, math.inf, 1.0),
@@ -106,7 +106,7 @@ def test_before_noise_no_upload_is_farther_than_the_clip(update, clip, radius):
     updated = torch.tensor(update)[None, None]
     sanitise = sanitiser(n=n, clip=clip, radius=radius)
     uploads, radii = sanitise(start, updated, torch.zeros(1, 1, n).double())
-    cell = float(sanitise.spacing) / 2 * math.sqrt(n)
+    cell = float(sanitise.spacings[0]) / 2 * math.sqrt(n)
     assert norms(uploads).item() <= clip * (1 + 1e-6) + cell
     if radius is None:
         assert 1e-6 <= radii.item() <= max(clip, 1e-6)

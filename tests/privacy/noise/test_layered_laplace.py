@@ -12,14 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.noise.laplace import (
-    LayerSanitiser,
-    Sanitiser,
-    layer_slices,
-    norms,
-    unit_laplace,
-    unit_layers,
-)
+from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, norms, unit_layers
 from fedaudit.randomness import CounterSource, EntropySource
 from tests.privacy.layered_noise import (
     BROKEN,
@@ -53,14 +46,6 @@ def test_secret_noise_of_layers_looks_right_and_is_never_the_same() -> None:
     one, other = (unit_layers(source, sizes=SIZES, round_=1, counters=1) for _ in range(2))
     assert one.shape == other.shape == (1, sum(SIZES))
     assert not np.isin(one, other).any()
-
-
-@pytest.mark.parametrize("n", [1, 2, 16, 17, 1000])
-def test_a_single_layer_gets_the_noise_of_the_whole_vector(n: int) -> None:
-    counters = np.arange(50)
-    whole = unit_laplace(CounterSource(1), n=n, round_=3, counters=counters)
-    layer = unit_layers(CounterSource(1), sizes=(n,), round_=3, counters=counters)
-    assert layer.tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -145,31 +130,25 @@ def test_a_release_of_one_client_is_that_of_several(radius, clip, sizes):
     torch.testing.assert_close(upload, expected[:, :1], rtol=1e-5, atol=1e-6)
 
 
-def test_one_layer_is_sanitised_as_a_whole_vector_is() -> None:
-    update = an_update()
-    n = update.shape[-1]
-    noise = torch.from_numpy(unit_laplace(CounterSource(1), n=n, round_=1, counters=[[7]]))
-    layers = layer_sanitiser((n,))
-    [whole] = layers.parts
-    start = torch.ones_like(update)
-    upload, radius = whole(start, start + update, noise)
-    layered, radii = layers(start, start + update, noise)
-    assert torch.equal(layered, upload)
-    assert torch.equal(radii[..., 0], radius)
-
-
 def test_settings_may_differ_from_cell_to_cell() -> None:
     def columns(*values: float) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.float64)[:, None]
 
-    part = Sanitiser(1, columns(1.0, 2.0), columns(math.nan, 3.0), columns(1e-6, 1e-6), None)
-    stacked = LayerSanitiser((2, 1), (part, part), clip=columns(math.inf, 2.5))
+    stacked = Sanitiser(
+        (2, 1),
+        noise_multiplier=columns(2.0, 4.0),
+        fixed_radius=columns(math.nan, 3.0),
+        radius_floor=columns(1e-6, 1e-6),
+        clip=columns(math.inf, 2.5),
+        per_layer=True,
+    )
     update = torch.tensor([[[3.0, 4.0, 12.0]]])
     uploads, radii = stacked(torch.zeros(2, 1, 3), update.expand(2, 1, 3), torch.ones(2, 1, 3))
     assert radii[:, 0].tolist() == [[5.0, 12.0], [3.0, 3.0]]
-    assert uploads[0, 0].tolist() == [8.0, 9.0, 24.0]
-    # A standard deviation is 6 * 2^(1/2): half a cell of its grid is 2^-9.
-    torch.testing.assert_close(uploads[1], update[0] * (2.5 / 13) + 6, rtol=0, atol=2.0**-9)
+    assert uploads[0, 0].tolist() == [8.0, 9.0, 36.0]
+    # A standard deviation is 12 * 2^(1/2) at most: half a cell of its grid is 2^-8.
+    noised = update[0] * (2.5 / 13) + torch.tensor([6.0, 6.0, 12.0])
+    torch.testing.assert_close(uploads[1], noised, rtol=0, atol=2.0**-8)
 
 
 def test_no_two_layers_or_clients_share_a_norm() -> None:

@@ -98,8 +98,8 @@ def test_sanitised_updates(seed: int, n: int, clip: float | None, radius: float 
         return torch.tensor(values, dtype=torch.float64)[:, None]
 
     sanitise = Sanitiser(
-        n=n,
-        noise_scale=column(0.5 / n, 3.0 / n),
+        sizes=(n,),
+        noise_multiplier=column(0.5, 3.0),
         fixed_radius=None if radius is None else column(radius, np.nan),
         radius_floor=column(1e-3, 0.3),
         clip=None if clip is None else column(clip, np.inf),

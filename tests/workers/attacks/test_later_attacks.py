@@ -11,7 +11,7 @@ from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
-from models.values import ReclaimedUnit
+from models.tables.experiments import Unit
 from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.people.keys import key_of
@@ -178,7 +178,7 @@ def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(api, lo
     lost = ask(api, ended, ATTACK).json()["id"]
     with api.database.write() as session:
         [row] = LaterAttacksRepository(session, api.project_id).list(ended)[1:]
-        taken = ReclaimedUnit(row.unit_id, row.project_id, "cpu", "failed", 3, "worker lost")
+        taken = Unit(id=row.unit_id, project_id=row.project_id, last_error="worker lost")
         fail_unit(session, taken)
     found = later_of(api, ended, lost)
     assert (found["status"], found["status_reason"]) == ("failed", "worker-lost")
