@@ -12,16 +12,21 @@ from api.routers.ledger_reports import (
     report_of,
     verify_ledger_report,
 )
-from api.routers.ledgers import get_ledger, ledger_rounds
+from api.routers.ledgers import find_ledger, get_ledger
 from api.services.report_pages import page_response
+from fedaudit.privacy.declared.figures import contradictions
 from fedaudit.reports.declared.declared_report import declared_next
 from fedaudit.reports.page.html import Link, render_declared, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.spec.declared_ledgers import MAX_ROUND
+from models.clock import utc_now
+from models.repositories import DeclaredPartRepository
+from models.repositories.declared_ledgers import REFUSED, RELEASED, USED
+from models.tables.ledger import DeclaredReservation
 
 router = APIRouter(prefix="/ledgers/{ledger_id}")
 
-_ROUNDS_ON_A_PAGE = 100
+_ON_A_PAGE = 100
 
 
 @router.get("")
@@ -30,20 +35,42 @@ def ledger_page(
     visit: ExperimentsVisit,
     below: Annotated[int | None, Query(ge=1, le=MAX_ROUND + 1)] = None,
 ) -> HTMLResponse:
-    """What was declared, and its totals."""
-    rounds = ledger_rounds(visit, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
-    ledger = get_ledger(ledger_id, visit)
+    """What was declared, and its totals, with the newest rounds `below` one."""
+    with visit.reading() as session:
+        row = find_ledger(session, visit.caller, ledger_id)
+        state = visit.resources.ledgers.get(session, visit.project_id, ledger_id)
+        parts = DeclaredPartRepository(session, visit.project_id)
+        rounds = parts.newest_rounds(row.id, below=below, limit=_ON_A_PAGE + 1)
+        reservations = parts.reservations(row.id)
+    assert state is not None
     report = report_of(visit, ledger_id).document if visit.may("reports:read") else {}
+    refused = {one.round: one.refused for one in reservations}
+    became = [(one, _became(one, last_round=row.last_round)) for one in reversed(reservations)]
+    unanswered = [(one, end) for one, end in became if end is not None]
     return visit.page(
         "ledger.html",
-        ledger=ledger,
-        found=rounds,
+        ledger=get_ledger(ledger_id, visit),
+        rounds=[(one, refused.get(one.round, 0)) for one in rounds[:_ON_A_PAGE]],
+        older=rounds[_ON_A_PAGE - 1].round if len(rounds) > _ON_A_PAGE else None,
+        reservations=unanswered[:_ON_A_PAGE],
+        more_reservations=max(0, len(unanswered) - _ON_A_PAGE),
+        reserved_any=bool(reservations),
+        contradictions=contradictions(state.terms, state.histories, state.drawn),
         below=below,
         answer=report.get("answer"),
         tests=report.get("tests"),
         next_step=declared_next(report) if report else "",
         pictures=report_pictures(report) if report.get("ledger", {}).get("rounds") else [],
     )
+
+
+def _became(one: DeclaredReservation, *, last_round: int) -> str | None:
+    """What became of a reservation without a round; None where its round was declared.
+    `unanswered`: the round may have run."""
+    ends = {USED: None, REFUSED: "refused", RELEASED: "given-back"}
+    if one.state in ends:
+        return ends[one.state]
+    return "unanswered" if one.expires_at <= utc_now() or one.round < last_round else "held"
 
 
 @router.get("/report")

@@ -1,9 +1,6 @@
 """Ledgers of trainings that run elsewhere: opened, listed, and shown with their rounds."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Literal
 
@@ -33,7 +30,7 @@ from api.services.tables import Form, LedgerTable, export, ledger_table
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, LedgerReader
 from fedaudit.ledger.encoding import genesis
-from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions
+from fedaudit.privacy.declared.figures import UNBOUNDED
 from fedaudit.reports.declared.declared_sections import declared_privacy
 from fedaudit.reports.declared.ledger_material import gaps_of
 from fedaudit.spec.canonical import canonical_json
@@ -46,8 +43,7 @@ from models.repositories import (
     DeclaredPartRepository,
     FederationRepository,
 )
-from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
-from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.tables.ledger import DeclaredLedger
 
 router = Router(prefix="/ledgers", tags=["ledgers"])
 
@@ -267,60 +263,3 @@ def epsilon_bodies(
             reason=reason or (UNBOUNDED if value is None else None),
         )
     ]
-
-
-Became = Literal["held", "unanswered", "given-back", "refused"]
-"""What became of a reservation without a round; `unanswered`: the round may have run."""
-
-
-@dataclass(frozen=True)
-class LedgerRounds:
-    """Some of a ledger's rounds, and its reservations, newest first."""
-
-    rounds: Sequence[tuple[DeclaredRoundRow, int]]
-    """Each with the number of clients that its reservation refused."""
-    older: int | None
-    """Below which round the next ones are; None where these are the last."""
-    reservations: Sequence[tuple[DeclaredReservation, Became]]
-    """Those without a round."""
-    reserved: bool
-    """Whether any round was."""
-    more_reservations: int
-    """How many older ones are left out."""
-    contradictions: Sequence[str]
-    """Where what was declared contradicts itself."""
-
-
-def ledger_rounds(call: Call, ledger_id: str, *, below: int | None, limit: int) -> LedgerRounds:
-    """The newest rounds with numbers `below` one. Raises ProblemError without such a ledger."""
-    with call.reading() as session:
-        row = find_ledger(session, call.caller, ledger_id)
-        state = call.resources.ledgers.get(session, call.project_id, ledger_id)
-        parts = DeclaredPartRepository(session, call.project_id)
-        rows = parts.newest_rounds(row.id, below=below, limit=limit + 1)
-        reservations = parts.reservations(row.id)
-    refused = {one.round: one.refused for one in reservations}
-    now = utc_now()
-    unanswered = [
-        (one, _became(one, now=now, last_round=row.last_round))
-        for one in reversed(reservations)
-        if one.state in (OPEN, RELEASED, REFUSED)
-    ]
-    return LedgerRounds(
-        rounds=[(one, refused.get(one.round, 0)) for one in rows[:limit]],
-        older=rows[limit - 1].round if len(rows) > limit else None,
-        reservations=unanswered[:limit],
-        reserved=bool(reservations),
-        more_reservations=max(0, len(unanswered) - limit),
-        contradictions=()
-        if state is None
-        else contradictions(state.terms, state.histories, state.drawn),
-    )
-
-
-def _became(one: DeclaredReservation, *, now: datetime, last_round: int) -> Became:
-    if one.state == REFUSED:
-        return "refused"
-    if one.state == RELEASED:
-        return "given-back"
-    return "unanswered" if one.expires_at <= now or one.round < last_round else "held"
