@@ -10,9 +10,9 @@ from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
 from api.http.problems import ProblemError
-from api.pages import spec_fields as fields
+from api.pages import experiment_form as fields
+from api.pages.experiment_form import DOCUMENT, MODE, Sheet, blank, build
 from api.pages.spec_preview import as_yaml, preview, profile_defaults
-from api.pages.spec_sheet import DOCUMENT, MODE, Sheet, blank, build
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
 from api.services.admission import parse_inherited

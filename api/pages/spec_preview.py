@@ -6,8 +6,7 @@ from typing import Any, Literal, assert_never
 
 import yaml
 
-from api.pages import spec_fields as fields
-from api.pages.spec_sheet import LABELS, text_of
+from api.pages import experiment_form as fields
 from api.pages.wording import cost, plural, small_number
 from api.services.submission import Trial
 from fedaudit.number_text import at_most
@@ -210,7 +209,7 @@ def profile_defaults(row: Federation, found: ProposedExperiment) -> ProfileDefau
     typed = {fields.SOURCE: row.id, fields.MECHANISM: found.spec["privacy"]["mechanism"]}
     for one in fields.FIELDS:
         if one.pointer in stated or one.pointer.startswith(_PROPOSED):
-            typed[one.pointer] = text_of(one, stated.get(one.pointer))
+            typed[one.pointer] = fields.text_of(one, stated.get(one.pointer))
     notes = [_labelled(one) for one in found.reasons]
     if found.needs:
         notes.insert(0, f"No useful model is expected: {found.needs}.")
@@ -227,7 +226,7 @@ _PROPOSED = ("/training/local/", "/privacy/noise_multiplier")
 
 
 def _labelled(one: Reason) -> str:
-    label = LABELS.get(one.pointer, one.pointer.rpartition("/")[2].replace("_", " "))
+    label = fields.LABELS.get(one.pointer, one.pointer.rpartition("/")[2].replace("_", " "))
     return f"{label}: {one.reason}."
 
 

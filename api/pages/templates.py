@@ -14,8 +14,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope as RequestScope
 
 from api.pages import wording
+from api.pages.experiment_form import CHOICE_RULES, choice_rules
 from api.pages.session import CSRF_FIELD, Visitor
-from api.pages.spec_fields import CHOICE_RULES, choice_rules
 from fedaudit import __version__
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.unit_key import unit_key_words

@@ -196,7 +196,7 @@ def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> N
 
 
 @contextmanager
-def whole_file(out: Path | None, *, option: str = "--out") -> Iterator[IO[bytes]]:
+def whole_file(out: Path | None) -> Iterator[IO[bytes]]:
     """Where to write bytes: standard output where no file is named. A file appears whole or not at
     all; a link, a device or a pipe is written through. Raises CommandError where it cannot be
     written."""
@@ -212,7 +212,7 @@ def whole_file(out: Path | None, *, option: str = "--out") -> Iterator[IO[bytes]
         if not is_special:
             os.replace(aside, out)
     except OSError as error:
-        raise usage_error(f"{option}: cannot write {out}: {error.strerror}") from None
+        raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
     finally:
         if not is_special:
             aside.unlink(missing_ok=True)

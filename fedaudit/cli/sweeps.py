@@ -1,7 +1,7 @@
 """The command `sweep`, and the commands under `sweeps`: many experiments as one."""
 
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
 from typing import Annotated, Any, cast
@@ -30,7 +30,6 @@ from fedaudit.sweeps.sweep_table import (
     figure_words,
     leading_figures,
     measured_figures,
-    short_names,
     value_words,
     varied_fields,
 )
@@ -57,7 +56,7 @@ def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
             _item(f"{field}: {', '.join(dict.fromkeys(map(value_words, taken)))}")
         return
     numbers = [str(number) for number in range(1, len(cells) + 1)]
-    values = _values(cells, taken=("cell",)) or {"values": ["the base as it is"] * len(cells)}
+    values = _values(cells) or {"values": ["the base as it is"] * len(cells)}
     _print({"cell": numbers, **values})
 
 
@@ -80,7 +79,7 @@ def show_table(table: Json) -> None:
     shown = leading_figures(found, measured)
     columns: dict[str, Cells] = {
         "row": [str(number) for number in range(1, len(rows) + 1)],
-        **_values([row["values"] for row in rows], taken=found["figures"]),
+        **_values([row["values"] for row in rows]),
         "seeds": [
             f"{row['succeeded']} of {row['seeds']}"
             + (f"\n{row['degenerate']} degenerate" if row["degenerate"] else "")
@@ -100,11 +99,11 @@ def show_table(table: Json) -> None:
         _item(f"{left_out} more figures: fedaudit api GET sweeps/ID/table.csv")
 
 
-def _values(rows: Sequence[Mapping[str, Any]], *, taken: Collection[str] = ()) -> dict[str, Cells]:
-    fields = varied_fields(rows)
-    names = short_names(list(fields), taken=taken)
-    cells = [[escape(value_words(value)) for value in values] for values in fields.values()]
-    return dict(zip(names, cells, strict=True))
+def _values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Cells]:
+    return {
+        path: [escape(value_words(value)) for value in values]
+        for path, values in varied_fields(rows).items()
+    }
 
 
 def _figure(row: sweep_table.SweepRow, name: str) -> str:

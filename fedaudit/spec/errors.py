@@ -42,16 +42,20 @@ def raise_errors(faults: list[FieldError]) -> None:
         raise InvalidInputError(faults)
 
 
-def listed(names: tuple[str, ...] | list[str], *, most: int = 20) -> str:
+_MOST_LISTED = 20
+
+
+def listed(names: tuple[str, ...] | list[str]) -> str:
     """Names for a message: quoted, and truncated where there are many."""
-    shown = ", ".join(repr(name) for name in names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
+    shown = ", ".join(repr(name) for name in names[:_MOST_LISTED])
+    more = len(names) - _MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown or "none"
 
 
-def listed_values(values: Sequence[str], *, most: int = 20) -> str:
+def listed_values(values: Sequence[str]) -> str:
     """Values of cells for a message; where there are many, none: they may be names or measurements
     of people, which no profile shows either."""
-    return listed(tuple(values)) if len(values) <= most else "values too many to be named"
+    return listed(tuple(values)) if len(values) <= _MOST_LISTED else "values too many to be named"
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

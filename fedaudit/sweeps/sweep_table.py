@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -274,17 +274,6 @@ def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 def value_words(value: Any) -> str:
     """Write a value as a spec does: `k-means`, `3`, `null`."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def short_names(paths: Sequence[str], *, taken: Collection[str] = ()) -> list[str]:
-    """`noise_multiplier` for `privacy.noise_multiplier`, unless another path ends so, or the name
-    is taken."""
-    ends = [path.rpartition(".")[2] for path in paths]
-    # The place of an item in a list says nothing by itself.
-    return [
-        path if ends.count(end) > 1 or end in taken or end.isdigit() else end
-        for path, end in zip(paths, ends, strict=True)
-    ]
 
 
 _LEADING = (*_COSTS, *_UTILITIES, *_GAPS)

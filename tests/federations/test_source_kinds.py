@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from api.pages import spec_fields as fields
+from api.pages import experiment_form as fields
 from fedaudit.federations.load import file_kind, source_kind
 from fedaudit.federations.source_kind import FileKind
 from fedaudit.spec.federation import (

@@ -16,7 +16,6 @@ from fedaudit.sweeps.sweep_table import (
     CellFigures,
     as_csv,
     as_markdown,
-    short_names,
     spread,
     sweep_table,
     value_words,
@@ -153,13 +152,6 @@ def test_an_object_is_a_column_for_each_of_its_fields() -> None:
 def test_values_are_shown_as_a_spec_has_them() -> None:
     assert [*map(value_words, ("k-means", None, True, 0.5, ["a"], ABSENT))] == [
         *("k-means", "null", "true", "0.5", '["a"]', "")
-    ]
-
-
-def test_names_are_short_and_distinct() -> None:
-    paths = ["a.local.step_size", "a.method.step_size", "b.rounds", "gates.0", "b.seed"]
-    assert short_names(paths, taken=["rounds"]) == [
-        *("a.local.step_size", "a.method.step_size", "b.rounds", "gates.0", "seed")
     ]
 
 

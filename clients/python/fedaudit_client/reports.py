@@ -151,20 +151,13 @@ class ReportCalls(Calls):
                 yield from (json_value(line, address) for line in reader.read(chunk) if line)
 
     @call
-    def privacy_ledger(
-        self,
-        experiment_id: str,
-        *,
-        client: str | None = None,
-        round_from: int | None = None,
-        round_to: int | None = None,
-    ) -> Request[ExportedTable]:
+    def privacy_ledger(self, /, experiment_id: str, **filters: Any) -> Request[ExportedTable]:
         """Who spent what in which round: `.to_arrow()`, `.to_pandas()`, `.parquet`.
 
+        The filters are the service's query parameters: `client`, `round_from`, `round_to`.
         Confidential: it names clients. The whole table is held in memory.
         """
-        asked = {"client": client, "round_from": round_from, "round_to": round_to}
-        return _whole(experiment_id, "ledger", asked)
+        return _whole(experiment_id, "ledger", filters)
 
     @call
     def rounds(self, experiment_id: str) -> Request[ExportedTable]:

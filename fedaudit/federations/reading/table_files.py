@@ -338,11 +338,11 @@ class TableFile:
         columns = {name: table.column(place) for place, name in enumerate(wanted)}
         return TableRows(self.source, columns, np.arange(1, rows + 1, dtype=np.int64))
 
-    def batches(self, names: Sequence[str], *, at_once: int | None = None) -> Iterator[TableRows]:
-        """The rows of some of the columns, about `at_once` bytes (8 MiB) at a time."""
+    def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
+        """The rows of some of the columns, about 8 MiB at a time."""
         wanted = list(dict.fromkeys(names))
         first = 1
-        for table in _together(self._batches(wanted), at_once or _TOGETHER):
+        for table in _together(self._batches(wanted)):
             numbers = np.arange(first, first + table.num_rows, dtype=np.int64)
             first += table.num_rows
             yield TableRows(self.source, dict(zip(wanted, table.columns, strict=True)), numbers)
@@ -407,14 +407,14 @@ class TableFile:
             )
 
 
-def _together(batches: Iterator[Any], at_once: int) -> Iterator[Any]:
+def _together(batches: Iterator[Any]) -> Iterator[Any]:
     """Merges several batches into one table, because work per table should cover many rows."""
     waiting: list[Any] = []
     size = 0
     for batch in batches:
         waiting.append(batch)
         size += batch.nbytes
-        if size >= at_once:
+        if size >= _TOGETHER:
             yield pa.Table.from_batches(waiting)
             waiting, size = [], 0
     if waiting:

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from api.pages import spec_sheet as sheet
+from api.pages import experiment_form as sheet
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.parse import parse_spec
 from tests.api.pages.browser import signed_in, text_of

@@ -2,8 +2,7 @@
 
 import re
 
-from api.pages import spec_fields as fields
-from api.pages import spec_sheet as sheet
+from api.pages import experiment_form as fields
 from tests.api.pages.browser import signed_in
 from tests.api.pages.test_new_experiment import NEW, text_of
 from tests.api.service import Api
@@ -26,7 +25,7 @@ def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_unchanged(ap
     [name] = re.findall('<input[^>]*name="/name"[^>]*>', answer.text)
     assert 'value="incomes"' in name
     # The button gives the same to whoever chooses the data in the form, and keeps the rest.
-    chosen = {**sheet.blank(), fields.SOURCE: registered["id"], "/training/rounds": "3"}
+    chosen = {**fields.blank(), fields.SOURCE: registered["id"], "/training/rounds": "3"}
     filled = browser.post(NEW, {**chosen, "action": "defaults"})
     assert filled.status_code == 200
     form = {

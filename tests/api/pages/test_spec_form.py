@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from api.pages import spec_sheet as sheet
-from api.pages.spec_fields import Field, choice_rules
-from api.pages.spec_sheet import MISSING, Sheet, build, text_of, value_of
+from api.pages import experiment_form as sheet
+from api.pages.experiment_form import MISSING, Field, Sheet, build, choice_rules, text_of, value_of
 from fedaudit.spec.models import DEFAULT_SERVER, ServerAdam
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import with_registration
@@ -168,7 +167,7 @@ def test_faults_are_beside_their_fields() -> None:
     ],
 )
 def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
-    field = Field("/x", "x", kind)
+    field = Field(label="x", pointer="/x", kind=kind)
     assert value_of(field, typed) == value
     assert value_of(field, text_of(field, value)) == value
     assert value_of(field, text_of(field, None)) is (False if kind == "switch" else MISSING)
@@ -176,7 +175,7 @@ def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
 
 def test_what_cannot_be_read_is_left_to_the_spec_to_refuse() -> None:
     for typed in ("9" * 5000, "[1", "*a"):
-        assert value_of(Field("/x", "x", "value"), typed) == typed
+        assert value_of(Field(label="x", pointer="/x"), typed) == typed
 
 
 def test_optimisers_of_clients_and_of_the_server_are_asked_for() -> None:
