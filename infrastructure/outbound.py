@@ -1,15 +1,12 @@
 """Requests to URLs that users name: which addresses are allowed, and connections to checked
-addresses only. A name is resolved once, at the connection, and each of its addresses is checked
-(`CheckedBackend`)."""
+addresses only. A name is resolved once, for the connection, and each of its addresses is checked.
+"""
 
+import asyncio
 import socket
-import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from time import monotonic
-from typing import Any
 
-import httpcore
 import httpx
 
 MAX_URL_CHARACTERS = 2000
@@ -123,127 +120,71 @@ def post(
     """Send a POST request once, without redirects or proxy; returns the answer's status. `seconds`
     bounds everything after the name look-up. Raises UnansweredError, AddressRefusedError."""
     parsed = check_url(url, allow_private=allow_private)
-    backend = CheckedBackend(allow_private=allow_private, seconds=seconds, resolve=resolve)
-    target = httpcore.URL(
-        scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path
-    )
-    sent = [(b"Host", parsed.netloc), *((k.encode(), v.encode()) for k, v in headers.items())]
-    timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
+    host, port = parsed.raw_host.decode("ascii"), parsed.port or _PORTS[parsed.scheme]
     try:
-        with (
-            httpcore.ConnectionPool(ssl_context=_trusted(parsed), network_backend=backend) as pool,
-            pool.stream(
-                "POST", target, headers=sent, content=body, extensions={"timeout": timeouts}
-            ) as answer,
-        ):
-            _drop(answer.iter_stream())
-            return answer.status
-    except httpcore.TimeoutException:
+        addresses = list((resolve or _resolve)(host, port))[:_MAX_ADDRESSES]
+    except (OSError, UnicodeError) as error:
+        raise UnansweredError(f"the name {host} was not resolved: {error}") from None
+    for address in addresses:
+        # One that is refused among others is how a name would be made to change its mind.
+        check_address(address, allow_private=allow_private)
+    sent = {"Host": parsed.netloc.decode("ascii"), **headers}
+    try:
+        return asyncio.run(_posted(parsed, addresses, headers=sent, body=body, seconds=seconds))
+    except (TimeoutError, httpx.TimeoutException):
         raise UnansweredError(f"no whole answer within {seconds:g} s") from None
-    except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
-        raise UnansweredError(f"{type(error).__name__}: {error}") from None
+    except (httpx.HTTPError, OSError) as error:
+        reason: BaseException = error
+        # The libraries around it say no more than that it failed.
+        while (inner := reason.__cause__ or reason.__context__) is not None:
+            reason = inner
+        raise UnansweredError(f"{type(reason).__name__}: {reason}") from None
 
 
-class CheckedBackend(httpcore.NetworkBackend):
-    """Opens connections to checked addresses alone, all of them within `seconds` from now on."""
-
-    def __init__(
-        self, *, allow_private: bool, seconds: float, resolve: Resolve | None = None
-    ) -> None:
-        self._allow_private = allow_private
-        self._seconds = seconds
-        self._resolve = resolve or _resolve
-        self._sockets = httpcore.SyncBackend()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        """Raises AddressRefusedError where any address of the host is refused."""
-        try:
-            found = list(self._resolve(host, port))[:_MAX_ADDRESSES]
-        except (OSError, UnicodeError) as error:
-            raise httpcore.ConnectError(f"the name {host} was not resolved: {error}") from None
-        if not found:
-            raise httpcore.ConnectError(f"the name {host} has no address")
-        for address in found:
-            # One that is refused among others is how a name would be made to change its mind.
-            check_address(address, allow_private=self._allow_private)
-        deadline = monotonic() + self._seconds
-        failure: Exception | None = None
-        for address in found:
+async def _posted(
+    url: httpx.URL,
+    addresses: Sequence[str],
+    *,
+    headers: dict[str, str],
+    body: bytes,
+    seconds: float,
+) -> int:
+    """The status from the first address that takes a connection. One deadline for all of it: a peer
+    that sends a byte now and then does not move it."""
+    failure: httpx.TransportError = httpx.ConnectError("the name has no address")
+    # The usual authorities, and those of SSL_CERT_FILE; none are read where none are asked.
+    verify = httpx.create_ssl_context() if url.scheme == "https" else False
+    timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
+    # The certificate is that of the name, whichever of its addresses is called.
+    named = {"sni_hostname": url.raw_host.decode("ascii")}
+    async with (
+        asyncio.timeout(seconds),
+        httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False) as client,
+    ):
+        for address in addresses:
+            place = url.copy_with(host=address)
+            request = client.build_request(
+                "POST", place, headers=headers, content=body, extensions=named
+            )
             try:
-                stream = self._sockets.connect_tcp(
-                    address,
-                    port,
-                    timeout=_left(deadline, _CONNECT_SECONDS),
-                    local_address=local_address,
-                    socket_options=socket_options,
-                )
-                return _TimedStream(stream, deadline)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                answer = await client.send(request, stream=True)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
-        assert failure is not None
-        raise failure
+                continue
+            # Read to some length, so that its sender sees it taken; nothing of it is kept.
+            read = 0
+            async for piece in answer.aiter_raw():
+                read += len(piece)
+                if read >= _MAX_ANSWER_BYTES:
+                    break
+            await answer.aclose()
+            return answer.status_code
+    raise failure
 
 
-class _TimedStream(httpcore.NetworkStream):
-    """A stream with one deadline: a peer that sends a byte now and then does not move it."""
-
-    def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
-        self._stream = stream
-        self._deadline = deadline
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        # In small pieces: so little of an answer is wanted that a whole buffer would be too much.
-        piece = min(max_bytes, _MAX_ANSWER_BYTES)
-        return self._stream.read(piece, _left(self._deadline, timeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, _left(self._deadline, timeout))
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore.NetworkStream:
-        left = _left(self._deadline, timeout)
-        stream = self._stream.start_tls(ssl_context, server_hostname, left)
-        return _TimedStream(stream, self._deadline)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-def _left(deadline: float, timeout: float | None) -> float:
-    left = deadline - monotonic()
-    if left <= 0:
-        raise httpcore.ReadTimeout
-    return left if timeout is None else min(left, timeout)
+_PORTS = {"http": 80, "https": 443}
 
 
 def _resolve(host: str, port: int) -> list[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
-
-
-def _trusted(url: httpx.URL) -> ssl.SSLContext | None:
-    """The usual authorities, and those of SSL_CERT_FILE; none are read where none are asked."""
-    return httpx.create_ssl_context() if url.scheme == "https" else None
-
-
-def _drop(pieces: Iterable[bytes]) -> None:
-    """Read the beginning of an answer, so that its sender sees it taken; nothing of it is kept."""
-    read = 0
-    for piece in pieces:
-        read += len(piece)
-        if read >= _MAX_ANSWER_BYTES:
-            return

@@ -225,5 +225,5 @@ def _storage_failure(_request: Request, error: StorageError) -> ProblemError:
 def _bug(request: Request, error: Exception) -> ProblemError:
     instance = instance_of(request.scope)
     log.error("request failed", path=request.url.path, instance=instance, exc_info=error)
-    detail = "an unexpected error; the service's log has it under `instance`"
+    detail = f"an unexpected error; the service's log has it under {instance}"
     return ProblemError(500, "internal-error", detail)

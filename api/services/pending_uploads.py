@@ -26,6 +26,7 @@ from fedaudit.spec.registration import Registration
 from fedaudit.stored import CostFigure
 from models.clock import seconds_from_now
 from models.repositories import PendingUploadRepository
+from models.repositories.budgets.counting import counts_report
 from models.tables.federations import Federation, PendingUpload
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
         raise conflict("the federation is not ready; register its file, and wait for its profile")
     if why := profile.get("reasons", {}).get("classes"):
         raise conflict(f"nothing can be proposed for the target's classes: {why}")
-    budgets = budgets_of(call, row.id)
+    reports, budgets = list[BudgetBody](), list[BudgetBody]()
+    for one in budgets_of(call, row.id):
+        (reports if counts_report(one.observer) else budgets).append(one)
+    book = "simulation" if row.simulation == "allowed" else "release"
     return propose_experiment(
         DeclaredFacts(
             federation_id=row.id,
@@ -54,6 +58,7 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
             may_simulate=row.simulation == "allowed",
             epsilon_left=_left(budgets, "epsilon"),
             leakage_left=_left(budgets, "leakage"),
+            bounds_reports=any(one.total is not None and one.book == book for one in reports),
         ),
         aim,
     )

@@ -9,7 +9,6 @@ from typing import assert_never
 
 from fedaudit.spec import models as named
 from fedaudit.spec.models import (
-    FEMNIST_IMAGE,
     ActivationName,
     CnnFemnist,
     Layers,
@@ -24,21 +23,6 @@ from fedaudit.spec.models import (
     Values,
     values_between,
 )
-
-_CNN_UNITS = 128
-_CNN_LAYERS: tuple[LayerSpec, ...] = (
-    named.Convolution(kind="convolution", filters=32, size=3),
-    named.Activation(kind="relu"),
-    named.Convolution(kind="convolution", filters=64, size=3),
-    # The pool before its ReLU: the maximum is the same, and leaves a quarter for ReLU.
-    named.Pooling(kind="max-pooling", size=2),
-    named.Activation(kind="relu"),
-    named.Flatten(kind="flatten"),
-    named.Dense(kind="dense", units=_CNN_UNITS),
-    named.Activation(kind="relu"),
-)
-"""The layers of `cnn-femnist` before its outputs."""
-
 
 # -- operations -----------------------------------------------------------------------------------
 
@@ -277,13 +261,11 @@ def network_shape(model: ModelSpec, *, features: int, classes: int) -> NetworkSh
                 f"`{model.kind}` takes {Maps(*model.image).words}, and rows have {features} numbers"
             )
     match model:
-        case CnnFemnist():
-            return LayeredShape(Maps(*FEMNIST_IMAGE), _CNN_LAYERS, outputs)
         case Mlp():
             return DenseShape((features, *model.hidden, outputs), intercept=model.intercept)
         case Linear() | Logistic():
             return DenseShape((features, outputs), intercept=model.intercept)
-        case Layers():
+        case CnnFemnist() | Layers():
             given = Rows(features) if isinstance(model.given, Rows) else model.given
             return LayeredShape(given, tuple(model.layers), outputs)
         case _:
@@ -300,16 +282,13 @@ def are_layers_of(model: ModelSpec, sizes: Sequence[int]) -> bool:
     if not sizes or min(sizes) < 1:
         return False
     match model:
-        case CnnFemnist():
-            height, width, channels = FEMNIST_IMAGE
-            features, outputs = height * width * channels, sizes[-1] // (_CNN_UNITS + 1)
         case Mlp():
             outputs = sizes[-1] // (model.hidden[-1] + model.intercept)
             features = sizes[0] // model.hidden[0] - model.intercept
         case Linear() | Logistic():
             # A single layer may be split into inputs and outputs in many ways; one output is one.
             outputs, features = 1, sizes[0] - model.intercept
-        case Layers():
+        case CnnFemnist() | Layers():
             between = values_between(model.layers, model.given)
             features, outputs = between[0].numbers, sizes[-1] // (between[-1].numbers + 1)
             if not features:  # rows: the length follows from the first dense layer

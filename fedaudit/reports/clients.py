@@ -6,7 +6,6 @@ of the ledger, which names clients too, so they are kept apart from the report.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, assert_never
 
 import numpy as np
@@ -71,24 +70,17 @@ def client_columns(
         if remaining is not None:
             every["remaining"] = _of_trained(np.maximum(0.0, remaining - paid), trains)
     own = _accuracies(material, scores, decide)
-    reasons: dict[str, int] = {}
-    numbers: list[int | None] = []
-
-    @cache
-    def number(accuracy: str | None, *, trained: bool) -> int | None:
-        stated = list(common) if trained else [NOT_TRAINED]
-        if accuracy is not None:
-            stated.insert(not trained, accuracy)
-        text = _BETWEEN.join(stated)
-        return reasons.setdefault(text, len(reasons)) if text else None
-
+    stated = []
     for client, trained in enumerate(trains.tolist()):
+        said = list(common) if trained else [NOT_TRAINED]
         accuracy = own.get(client, TRAINED if trained else _HELD_OUT)
         if isinstance(accuracy, str):
-            numbers.append(number(accuracy, trained=trained))
+            said.insert(not trained, accuracy)
         else:
             every["accuracy"][client], every["accuracy_interval"][client] = accuracy
-            numbers.append(number(None, trained=trained))
+        stated.append(_BETWEEN.join(said))
+    reasons = {text: place for place, text in enumerate(dict.fromkeys(filter(None, stated)))}
+    numbers = [reasons.get(text) for text in stated]
     figure = None if found is None else material.inputs.cost_kind
     columns = {**every, "reason": numbers, "reasons": list(reasons), "figure": figure}
     if mechanism.facts.subject_kind != "client":

@@ -33,6 +33,8 @@ class DeclaredFacts:
     epsilon_left: float | None = None
     """The smallest remainder of an epsilon's totals; None where none is set."""
     leakage_left: float | None = None
+    bounds_reports: bool = False
+    """Whether a total bounds what reports of such runs reveal of the people held out."""
 
     @property
     def source(self) -> Mapping[str, Any]:

@@ -32,10 +32,11 @@ from fedaudit.privacy.planning.cost_projection import (
     noise_ratio,
 )
 from fedaudit.runs.declared_facts import DeclaredFacts, nearest_power_of_two
+from fedaudit.spec.disclosure import spec_faults
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import Linear, Logistic
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.registration import EVERY_NUMBER, with_registration
+from fedaudit.spec.registration import EVERY_NUMBER, parse_registration, with_registration
 from fedaudit.utility import MIN_CLIENTS
 
 ProposedUnit = Literal["client", "record"]
@@ -498,13 +499,13 @@ def _least_noise(draft: _Draft, epsilon: float) -> float:
 def _needs(draft: _Draft, ratio: float) -> str | None:
     """What would make the proposal useful; None where that is expected."""
     facts, clients = draft.facts, draft.training_clients
+    if lacking := _refused(draft) or _undeclared(draft):
+        return lacking
     least = _ROWS_A_FEATURE * facts.features
     if facts.rows < least:
         return (
             f"{facts.features} features need about {least} rows, and there are about {facts.rows}"
         )
-    if undeclared := _undeclared(draft):
-        return undeclared
     by_client = draft.unit == "client"
     if draft.aim.private and by_client and clients < _LEAST_CLIENTS:
         return (
@@ -531,6 +532,22 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
         figure = "an epsilon"
     at_least = f"{figure} of about {at_most(cost, digits=2)}"
     return f"{stated} are about {math.ceil(more)} {of_what}, or {at_least}"
+
+
+def _refused(draft: _Draft) -> str | None:
+    """Why submission refuses the spec whatever it learns; None where it does not."""
+    facts = draft.facts
+    has_total = facts.epsilon_left is not None or facts.leakage_left is not None
+    if not draft.aim.private and (has_total or not facts.may_simulate):
+        return "the federation has a total or forbids simulation, and so refuses runs without noise"
+    if facts.bounds_reports:
+        return (
+            "the federation has a total against readers of reports, and so refuses runs without "
+            "`fairness.noise`: set it, and what it may cost"
+        )
+    known = parse_registration(facts.registration)
+    faults = spec_faults(facts.policy, draft.parsed(), registration=known)
+    return f"submission refuses {faults[0].pointer}: {faults[0].message}" if faults else None
 
 
 def _undeclared(draft: _Draft) -> str | None:

@@ -467,9 +467,7 @@ def _layer_kinds(model: ModelSpec) -> list[str]:
             return ["dense"]
         case Mlp():
             return ["dense", "relu", "dense"]
-        case CnnFemnist():
-            return ["convolution", "relu", "max-pooling", "flatten", "dense"]
-        case Layers():
+        case CnnFemnist() | Layers():
             return [*(layer.kind for layer in model.layers), "dense"]
         case _:
             assert_never(model)

@@ -1,7 +1,7 @@
 """What one declared round released, in the trainer's words."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, ClassVar, Literal, assert_never
 
 from pydantic import Field
 from pydantic_core import PydanticCustomError
@@ -61,6 +61,7 @@ class LaplaceRelease(SpecPart):
     """Each participant's upload with noise of metric privacy."""
 
     kind: Literal["laplace-l2"]
+    steps: ClassVar[int] = 1
     n: Parameters
     """Released parameters."""
     noise_multiplier: NoiseMultiplier
@@ -75,6 +76,7 @@ class DistanceRelease(SpecPart):
     heuristic, as it follows from their models, and counted as if there were none."""
 
     kind: Literal["gaussian-distance"]
+    steps: ClassVar[int] = 1
     noise_multiplier: NoiseMultiplier
     """The standard deviation of the noise over the clip, at a distance of 1."""
 
@@ -83,6 +85,7 @@ class UnprotectedRelease(SpecPart):
     """Updates without any noise."""
 
     kind: Literal["none"]
+    steps: ClassVar[int] = 1
 
 
 AnyRelease = (

@@ -402,6 +402,19 @@ class CnnFemnist(Model):
     output = "either"
     has_hidden_layers = True
     image: ClassVar[tuple[int, int, int]] = FEMNIST_IMAGE
+    given: ClassVar[Values] = Maps(*FEMNIST_IMAGE)
+    layers: ClassVar[Sequence[LayerSpec]] = (
+        Convolution(kind="convolution", filters=32, size=3),
+        Activation(kind="relu"),
+        Convolution(kind="convolution", filters=64, size=3),
+        # The pool before its ReLU: the maximum is the same, and leaves a quarter for ReLU.
+        Pooling(kind="max-pooling", size=2),
+        Activation(kind="relu"),
+        Flatten(kind="flatten"),
+        Dense(kind="dense", units=128),
+        Activation(kind="relu"),
+    )
+    """Those before the outputs."""
     kind: Literal["cnn-femnist"]
     intercept: Literal[True] = True
     start: UniformUnlessNamed = "uniform"

@@ -68,7 +68,7 @@ def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
         [sent] = deliver(api, dispatcher, made)
         assert (sent["state"], sent["status_code"]) == ("waiting", None)
         [listed] = call("GET", f"{id_}/deliveries")["items"]
-        assert "Connection refused" in listed["error"]
+        assert "ConnectionRefused" in listed["error"]
         with shown_receiver(rotated["secret"], port) as receiver:
             call("POST", f"{id_}/deliveries/{sent['id']}/redeliver")
             [sent] = deliver(api, dispatcher, made)

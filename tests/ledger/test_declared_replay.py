@@ -11,7 +11,7 @@ from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.declared import ChargedEntries, Replay, declared_entries, state_hash
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.rows import row_of
-from fedaudit.privacy.declared.histories import Histories, charge_of, steps_of
+from fedaudit.privacy.declared.histories import Histories, charge_of
 from fedaudit.spec.declared_ledgers import EVERYONE, DeclaredRound, LedgerTerms
 from fedaudit.stored import LedgerRow
 
@@ -47,7 +47,7 @@ def _entered(
     one = DeclaredRound.model_validate(
         {"round": number, "event": event, "participants": names[:-1], "failures": names[-1:]}
     )
-    charge, steps = charge_of(_TERMS, one.event), steps_of(one.event)
+    charge, steps = charge_of(_TERMS, one.event), one.event.steps
     participants = histories.enter([] if charge.everyone else one.participants)
     failures = histories.enter([] if charge.everyone else one.failures)
     histories.charge(charge, np.concatenate([participants, failures]), steps=steps)

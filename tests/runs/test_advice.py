@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from fedaudit.cli.run import run_locally
-from fedaudit.judgement import OF_OUTCOME
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.reports.verdict.advice import better_model
 from fedaudit.spec.parse import parse_spec
+from fedaudit.utility import OF_OUTCOME
 
 Json = dict[str, Any]
 FEATURES = [f"x{place}" for place in range(8)]

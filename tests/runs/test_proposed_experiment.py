@@ -184,6 +184,23 @@ def test_policies_floors_and_budgets_bind() -> None:
     assert figure(found) <= 0.5
 
 
+@pytest.mark.parametrize(
+    ("known", "private", "why"),
+    [
+        ({"may_simulate": False}, False, "refuses runs without noise"),
+        ({"epsilon_left": 2.0}, False, "refuses runs without noise"),
+        ({"bounds_reports": True}, True, "`fairness.noise`"),
+        ({"policy": DisclosurePolicy(sensitive=[])}, True, "/fairness/sensitive/0"),
+        ({}, False, None),
+    ],
+)
+def test_what_submission_would_refuse_is_not_expected_to_be_useful(known, private, why):
+    shape = replace(facts(scale=RANGE), **known)
+    shape = replace(shape, registration={**shape.registration, "fairness": {"sensitive": ["sex"]}})
+    found = propose_experiment(shape, ProposalAim(private=private)).needs
+    assert found is why if why is None else why in found
+
+
 def test_clients_of_very_different_size_are_measured_by_rows_and_averaged_after_each_step() -> None:
     uneven = facts(clients=40, rows=800, scale=RANGE, median_rows=50, most_rows=29_000)
     for unit in ("client", "record"):

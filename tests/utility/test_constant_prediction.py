@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
 
-from fedaudit.judgement import Gained, judge_model
 from fedaudit.utility import (
+    Gained,
     LossShape,
     MeasuredRows,
     best_constant,
     compare_with_constant,
     judge_comparison,
+    judge_model,
 )
 
 

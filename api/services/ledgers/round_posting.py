@@ -9,7 +9,7 @@ Nothing is decided beforehand, and a body with faults is refused under the lock.
 import hashlib
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -43,14 +43,11 @@ from fedaudit.privacy.declared.histories import (
     largest_leakage,
     over_budget,
     renyi_epsilons,
-    steps_of,
 )
 from fedaudit.spec.declared_ledgers import (
     AnyRelease,
     DeclaredEvent,
     DeclaredRound,
-    DistanceRelease,
-    LaplaceRelease,
     LedgerTerms,
     UnprotectedRelease,
 )
@@ -104,7 +101,7 @@ def charge_event(
     """Charge a round to these clients, or to everyone; returns the places of the clients."""
     charge = charge_of(terms, event)
     places = histories.enter(() if charge.everyone else names)
-    histories.charge(charge, places, steps=steps_of(event))
+    histories.charge(charge, places, steps=event.steps)
     return places
 
 
@@ -159,7 +156,7 @@ class ChargedRounds:
     def _add(self, one: DeclaredRound, *, last: bool) -> ChargedRound:
         """The `last` of a request says who was drawn so far, so that a long request hashes them
         once."""
-        charge, steps = charge_of(self.terms, one.event), steps_of(one.event)
+        charge, steps = charge_of(self.terms, one.event), one.event.steps
         if charge.everyone:
             # The subjects must not show who was drawn.
             self.has_drawn = True
@@ -298,30 +295,9 @@ def _append(
     """Chain and store rounds that were charged to the ledger as it is; the state afterwards, and
     the rows of the rounds. `reservations`: whatever was reserved behind the ledger's last round."""
     before, histories = charged.before, charged.histories
-    owner = {"ledger_id": row.id, "project_id": row.project_id}
     parts = DeclaredPartRepository(session, row.project_id)
     reserved = {one.round: one for one in reservations}
-    canaries = _CanariesSoFar(parts, row)
-    written: list[LedgerRow] = []
-    rounds: list[dict[str, Any]] = []
-    head, last_round = before.head, before.last_round
-    for one in charged.rounds:
-        number = one.declared.round
-        covered = [held for at, held in reserved.items() if last_round < at <= number]
-        stored = {
-            **owner,
-            **one.fields,
-            "declared_at": now,
-            "reserved": _as_reserved(one.declared, charged.terms, reserved.get(number), now=now),
-            "reservations": reservations_hash(covered, charged.secret),
-            "canaries": canaries.after(one.declared),
-        }
-        declaration = declaration_of(DeclaredRoundRow(**stored), charged.secret)
-        for entry, digest in one.entries:
-            head = link(head, digest, entry.clusters, declaration=declaration)
-            written.append(row_of(entry, digest=digest, link=head, declaration=declaration))
-        rounds.append({**stored, "head": head.hex()})
-        last_round = number
+    rounds, written, alarm_round = _chained(charged, parts, row, reserved, now=now)
     LedgerRepository(session).insert(row.id, row.project_id, written)
     parts.add_rounds(rounds)
     used = [one["round"] for one in rounds if holds(reserved.get(one["round"]), now)]
@@ -333,8 +309,8 @@ def _append(
         drawn=charged.drawn,
         releases=charged.releases,
         entries=before.entries + len(written),
-        head=head,
-        last_round=last_round,
+        head=written[-1].link,
+        last_round=written[-1].round,
         rounds=before.rounds + len(rounds),
         encoder=charged.encoder,
         secret=charged.secret,
@@ -342,10 +318,10 @@ def _append(
     moved = ("rounds", "last_round", "entries", "head", "releases", "secret")
     changes: dict[str, Any] = {name: getattr(after, name) for name in moved}
     changes |= {"declared_at": now, **charged.costs}
-    if canaries.alarm_round is not None and row.alarm_round is None:
-        changes["alarm_round"] = canaries.alarm_round
+    if alarm_round is not None and row.alarm_round is None:
+        changes["alarm_round"] = alarm_round
         announcements = AnnouncementRepository(session, row.project_id)
-        announcements.ledger_contradicted(row.id, round_=canaries.alarm_round)
+        announcements.ledger_contradicted(row.id, round_=alarm_round)
     if len(histories.names) > len(before.histories.names):
         changes["names"] = histories.names
     if charged.has_drawn:
@@ -354,30 +330,47 @@ def _append(
     return after, {one["round"]: DeclaredRoundRow(**one) for one in rounds}
 
 
-class _CanariesSoFar:
-    """What canaries show, round after round of one request."""
-
-    def __init__(self, parts: DeclaredPartRepository, row: DeclaredLedger) -> None:
-        self._parts, self._ledger_id = parts, row.id
-        self._found: CanaryEvidence | None = None
-        self.alarm_round: int | None = None
-
-    def after(self, one: DeclaredRound) -> dict[str, Any] | None:
-        """The evidence with this round; None where the round has no canaries."""
-        if one.canaries is None:
-            return None
-        if isinstance(one.event, LaplaceRelease | DistanceRelease | UnprotectedRelease):
-            raise TypeError("`DeclaredRound` takes canaries of Gaussian noise alone")
-        if self._found is None:
-            self._found = CanaryEvidence.of(self._parts.canaries(self._ledger_id))
-        self._found = self._found.after(
-            one.canaries,
-            round_=one.round,
-            multiplier=one.event.noise_multiplier,
-            steps=one.event.steps,
-        )
-        self.alarm_round = self._found.alarm_round
-        return self._found.as_dict()
+def _chained(
+    charged: ChargedRounds,
+    parts: DeclaredPartRepository,
+    row: DeclaredLedger,
+    reserved: Mapping[int, DeclaredReservation],
+    *,
+    now: datetime,
+) -> tuple[list[dict[str, Any]], list[LedgerRow], int | None]:
+    """The rounds and their entries as they are stored, in their places in the chain, and the round
+    of an alarm of their canaries."""
+    written: list[LedgerRow] = []
+    rounds: list[dict[str, Any]] = []
+    head, last_round = charged.before.head, charged.before.last_round
+    evidence: CanaryEvidence | None = None
+    for one in charged.rounds:
+        declared, number, shown = one.declared, one.declared.round, None
+        covered = [held for at, held in reserved.items() if last_round < at <= number]
+        if declared.canaries is not None and not isinstance(declared.event, UnprotectedRelease):
+            evidence = (evidence or CanaryEvidence.of(parts.canaries(row.id))).after(
+                declared.canaries,
+                round_=number,
+                multiplier=declared.event.noise_multiplier,
+                steps=declared.event.steps,
+            )
+            shown = evidence.as_dict()
+        stored = {
+            "ledger_id": row.id,
+            "project_id": row.project_id,
+            **one.fields,
+            "declared_at": now,
+            "reserved": _as_reserved(declared, charged.terms, reserved.get(number), now=now),
+            "reservations": reservations_hash(covered, charged.secret),
+            "canaries": shown,
+        }
+        declaration = declaration_of(DeclaredRoundRow(**stored), charged.secret)
+        for entry, digest in one.entries:
+            head = link(head, digest, entry.clusters, declaration=declaration)
+            written.append(row_of(entry, digest=digest, link=head, declaration=declaration))
+        rounds.append({**stored, "head": head.hex()})
+        last_round = number
+    return rounds, written, None if evidence is None else evidence.alarm_round
 
 
 def _as_reserved(

@@ -89,17 +89,6 @@ def charge_of(terms: LedgerTerms, release: AnyRelease) -> Charge:
             assert_never(release)
 
 
-def steps_of(release: AnyRelease) -> int:
-    """How often a round composes its event."""
-    match release:
-        case GaussianRelease() | PoissonRelease() | FixedSizeRelease():
-            return release.steps
-        case LaplaceRelease() | DistanceRelease() | UnprotectedRelease():
-            return 1
-        case _:
-            assert_never(release)
-
-
 def refusal(terms: LedgerTerms, release: AnyRelease) -> tuple[str, str] | None:
     """The field of an event that its ledger cannot count, and why; None where it can."""
     other = "kind", f"the ledger's mechanism is {terms.mechanism}; open another ledger"

@@ -20,7 +20,7 @@ API.
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import fairlearn
 import numpy as np
@@ -32,7 +32,7 @@ from fairlearn.metrics._disaggregated_result import DisaggregatedResult
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 
-from fedaudit.arrays import Floats, Ints, finite
+from fedaudit.arrays import Ints, finite
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
@@ -162,25 +162,25 @@ class SecondFigures:
 
     def _gap(self, rates: tuple[str, ...]) -> tuple[float | None, float | None]:
         """The worst difference and the worst ratio of some rates; None where one is undefined."""
-        names, values = list(rates), self._by_group[list(rates)]
-        reference = self._section["reference_group"]
-        if len(values) < 2 or values.isna().to_numpy().any():
+        names, missing = list(rates), self._by_group.isna()
+        if len(missing) < 2 or missing[names].to_numpy().any() or self._spreads is None:
             return None, None
-        if reference is None:
-            differences, ratios = (spread[names].to_numpy() for spread in self._spreads)
-        else:
-            place = [group["value"] for group in self._section["groups"]].index(reference)
-            if place not in values.index:
-                return None, None
-            differences, ratios = _against(values.to_numpy(), values.loc[place].to_numpy())
+        differences, ratios = (spread[names].to_numpy() for spread in self._spreads)
         # A ratio of 0/0 is NaN and remains NaN.
         return finite(np.max(differences)), finite(np.min(ratios))
 
     @cached_property
-    def _spreads(self) -> "tuple[pd.Series[float], pd.Series[float]]":
-        """Fairlearn's difference and ratio between groups, by rate."""
-        found = DisaggregatedResult(overall=self._by_group.mean(), by_group=self._by_group)
-        method = "between_groups"
+    def _spreads(self) -> "tuple[pd.Series[float], pd.Series[float]] | None":
+        """Fairlearn's difference and ratio by rate: between groups, or to the reference group in
+        the place of everyone; None where that group is hidden."""
+        reference, overall = self._section["reference_group"], self._by_group.mean()
+        method: Literal["between_groups", "to_overall"] = "between_groups"
+        if reference is not None:
+            place = [group["value"] for group in self._section["groups"]].index(reference)
+            if place not in self._by_group.index:
+                return None
+            overall, method = self._by_group.loc[place], "to_overall"
+        found = DisaggregatedResult(overall=overall, by_group=self._by_group)
         return found.difference(None, method=method), found.ratio(None, method=method)
 
 
@@ -214,12 +214,3 @@ def _check_definitions(labels: Mapping[str, Labels]) -> None:
             raise FiguresDisagreeError(
                 f"{name} of all rows is not what Fairlearn {fairlearn.__version__} computes for it"
             )
-
-
-def _against(rates: Floats, base: Floats) -> tuple[Floats, Floats]:
-    """The largest distance of rates [groups, rates] to base [rates], and the smallest lower over
-    higher: [rates] each. Two rates of 0 have no ratio."""
-    high, low = np.maximum(rates, base), np.minimum(rates, base)
-    with np.errstate(invalid="ignore"):
-        ratios = np.where(high > 0, low / high, np.inf).min(axis=0)
-    return np.abs(rates - base).max(axis=0), np.where(np.isinf(ratios), np.nan, ratios)

@@ -20,7 +20,6 @@ from fedaudit.fairness.noised_counts import (
     share_difference_bounds,
     without_dust,
 )
-from fedaudit.judgement import Gained, Judgement, judge_model
 from fedaudit.reports.sections.fairness import (
     NO_GAINS,
     NO_GROUP_INTERVALS,
@@ -32,6 +31,7 @@ from fedaudit.reports.sections.fairness import (
 )
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.spec.metrics import COUNTS, RATES, SCORE_METRICS
+from fedaudit.utility import Gained, Judgement, judge_model
 
 WITHHELD = (
     "fairness.noise protects the held-out people, and this would be computed from their data "

@@ -13,12 +13,11 @@ from fedaudit.fairness.noised_counts import (
     step_of,
 )
 from fedaudit.fairness.ranking import METHOD, TOO_FEW
-from fedaudit.judgement import NEARLY_CONSTANT
 from fedaudit.reports.sections.fairness import no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.noised_counts import NOISED_OUTCOMES, WITHHELD, NoisedGain
 from fedaudit.reports.sections.part import IntervalSection, Part, Share, Shown
-from fedaudit.utility import NO_INTERVALS, ConstantComparison
+from fedaudit.utility import NEARLY_CONSTANT, NO_INTERVALS, ConstantComparison
 
 _EVEN = "nothing says that one error is worse than the other: see accuracy_over_baseline"
 _JUDGED_AT = 0.95

@@ -17,7 +17,6 @@ from fedaudit.fairness.noised_counts import (
     step_of,
     without_dust,
 )
-from fedaudit.judgement import Judgement
 from fedaudit.reports.checks import Check, check, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.fairness import interval_section
@@ -38,6 +37,7 @@ from fedaudit.utility import (
     MIN_CLIENTS,
     NO_INTERVALS,
     ConstantComparison,
+    Judgement,
     judge_comparison,
     over_constant,
 )

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any
 
 from fedaudit.federations.split import validation_clients
-from fedaudit.judgement import OF_OUTCOME
 from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -40,7 +39,7 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import FixedCohort
-from fedaudit.utility import MIN_CLIENTS
+from fedaudit.utility import MIN_CLIENTS, OF_OUTCOME
 
 PROPOSAL = "`fedaudit propose` drafts a whole experiment for a cost that is asked for."
 _REACH = 3.0

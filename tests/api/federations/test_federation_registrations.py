@@ -150,6 +150,14 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     of_budget = api.post(at, json={}).json()
     assert of_budget["projection"]["leakage_worst_case"] <= 5.0
     assert of_budget["spec"]["privacy"]["mechanism"] == "laplace-l2"
+    of_reports = {"figure": "epsilon", "observer": "report", "delta": 1e-6, "total": 0.0}
+    of_reports |= {"book": "simulation", "adjacency": "add-or-remove-one"}
+    for setting in ({**total, "total": None}, of_reports):
+        assert api.request("PUT", f"/v1/federations/{id_}/budget", json=setting).status_code == 200
+    # It is about others than those who train, and refuses exact figures.
+    found = api.post(at, json={}).json()
+    assert found["spec"]["privacy"]["target"] == {"epsilon": 3.0}
+    assert "`fairness.noise`" in found["needs"]
 
 
 # -- federations and the budgets on their data ----------------------------------------------------

@@ -67,6 +67,8 @@ def test_an_unexpected_failure_reveals_nothing_but_where_to_look(api, monkeypatc
     problem = _is_problem(response, 500, "internal-error")
     assert "secret" not in response.text
     assert problem["instance"].startswith("urn:uuid:")
+    # A command shows the detail alone.
+    assert problem["instance"] in problem["detail"]
     [failure] = [entry for entry in logged if entry["event"] == "request failed"]
     assert failure["instance"] == problem["instance"]
     assert "secret detail" in str(failure["exc_info"])

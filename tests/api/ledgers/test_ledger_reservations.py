@@ -237,7 +237,7 @@ def test_loss_distributions_are_composed_before_the_lock(api, monkeypatch, modul
     noise = 2.1 if module is posting else 2.2
     event = {**POISSON, "noise_multiplier": noise}
     ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
-    locked, exact, misses = module.locked, histories.exact_epsilon, []
+    locked, exact, misses = module.locked, histories.epsilon_of_events, []
     exact.cache_clear()
 
     def locking(*options: Any) -> Any:

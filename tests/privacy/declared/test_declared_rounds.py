@@ -18,14 +18,7 @@ from fedaudit.privacy.declared.figures import (
     read_reservation,
     read_rounds,
 )
-from fedaudit.privacy.declared.histories import (
-    MAX_CELLS,
-    Charge,
-    Histories,
-    charge_of,
-    loss_cells,
-    steps_of,
-)
+from fedaudit.privacy.declared.histories import MAX_CELLS, Charge, Histories, charge_of, loss_cells
 from fedaudit.spec.declared_ledgers import GaussianRelease, LedgerTerms, PoissonRelease
 from fedaudit.spec.errors import InvalidInputError
 from tests.api.ledgers.trainings import LOCAL
@@ -52,7 +45,7 @@ def _alarms(
         release = PoissonRelease(
             kind="poisson-gaussian", rate=own, noise_multiplier=1.0, steps=taken
         )
-        histories.charge(charge_of(terms, release), NOBODY, steps=steps_of(release))
+        histories.charge(charge_of(terms, release), NOBODY, steps=release.steps)
         came = draw.random(population) < named * (1 - (1 - own) ** taken)
         drawn.add(map(str, np.flatnonzero(came)))
         alarms += bool(contradictions(terms, histories, drawn))

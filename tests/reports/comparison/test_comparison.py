@@ -360,7 +360,6 @@ def test_a_cost_is_the_best_only_in_force_and_of_the_same_meaning(material):
     known = documents(material)
     released = known["fixed"]
     released["spec"]["privacy"]["noise"] = "release"
-    released["spec"]["privacy"]["noise"] = "release"
     cheap, dear = variant(released, "cheap"), variant(released, "dear")
     dear["privacy"]["leakage_max"] *= 2
     assert best_of(compare([dear, cheap, variant(known["nothing"], "none")]), "leakage_max") == [
