@@ -239,8 +239,8 @@ def text_of(field: Field, value: Any) -> str:
 
 
 def build(typed: Mapping[str, str]) -> dict[str, Any]:
-    """The document of a spec that the typed texts describe, by the names of the form's  It
-    leaves to the registration of the chosen federation what it does not say."""
+    """The document of a spec that the typed texts describe, by the names of the form's fields.
+    It leaves to the registration of the chosen federation what it does not say."""
     chosen = typed.get(SOURCE, "")
     made_up = chosen in SUGGESTED_GROUPS
     value: dict[str, Any] = {"federation": {"source" if made_up else "id": chosen}}
@@ -343,7 +343,7 @@ class Sheet:
 
     @property
     def by_document(self) -> bool:
-        """Whether the pasted spec counts, and not the"""
+        """Whether the pasted spec counts, and not the fields."""
         return self.typed.get(MODE) == DOCUMENT
 
     def placed(self, errors: Sequence[FieldError]) -> list[Fault]:
