@@ -28,7 +28,6 @@ from fedaudit.attacks.membership.membership_attack import (
     beside_claim,
     claimed_rates,
     finite_scores,
-    likelihood_ratios,
     observe,
 )
 from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows
@@ -47,15 +46,15 @@ def attack_client_inference(
     cell = attacked.run.cell
     source = source_of(cell)
     rows = choose_rows(cell, source, models=spec.shadows or 1, share=spec.shadow_share)
-    seen, shadows = observe(attacked, rows, source, shadows=spec.shadows, progress=progress)
+    seen, ratios = observe(attacked, rows, source, shadows=spec.shadows, progress=progress)
     clients = _Clients.of(rows)
-    if shadows is None:
+    if ratios is None:
         loss = clients.means(seen.loss)
         announced = loss[clients.took_part & np.isfinite(loss)]
         # Without any finite loss there is no mean, and no client is said to have taken part.
         scores = (announced.mean() if len(announced) else 0.0) - loss
     else:
-        scores = clients.means(likelihood_ratios(seen.statistic, shadows))
+        scores = clients.means(ratios)
     scores = finite_scores(scores)
     section = _section(spec, attacked, clients, scores)
     names = attacked.run.federation.client_names

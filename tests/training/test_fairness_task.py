@@ -72,9 +72,10 @@ def test_two_hypotheses_come_near_the_perfect_model(seed: int) -> None:
 def perfect_counts(one: Cell) -> NDArray[np.int64]:
     """Counts of predictions by what generated the data."""
     data: Federation = one.federation
-    slopes = data.truth.thetas[data.truth.component]
-    predictions = np.einsum("rf,rf->r", data.side_by_side, slopes[data.client_of])
-    predictions += data.truth.intercepts[data.truth.component][data.client_of]
+    group = np.repeat([0, 1], one.spec.federation.clients_per_group)[data.client_of]
+    slopes = np.array([[5, 6], [4, -4.5]])[group]
+    predictions = np.einsum("rf,rf->r", data.side_by_side, slopes)
+    predictions += np.array([0.5, 15.5])[group]  # half of what is uniform
     counter = GroupCounter([data], one.spec.fairness)
     together = np.zeros(data.rows, dtype=np.int64)
     return counter.count_rows(

@@ -136,30 +136,15 @@ def _statistic(outputs: Tensor, target: Tensor, classes: int) -> Tensor:
     return outputs.gather(0, own)[0] - others.logsumexp(0)
 
 
-@dataclass(frozen=True, eq=False)
-class ShadowObservations:
-    """What was seen of the attacked rows under the shadow runs."""
-
-    trained: Bools
-    """[shadows, rows]: whether the shadow run trained on the row."""
-    statistic: Floats
-    """[shadows, rows]: as in `Observations`."""
-
-
 def observe_shadows(
-    cells: Sequence[Cell],
-    trained: Bools,
-    rows: AttackedRows,
-    *,
-    device: str,
-    progress: Callable[[float], None],
-) -> ShadowObservations:
+    cells: Sequence[Cell], rows: AttackedRows, *, device: str, progress: Callable[[float], None]
+) -> Floats:
     """Trains the cells, as one stack if memory allows, and evaluates the rows under each.
 
-    `trained` [shadows, rows]: the rows that each trains on. `progress` gets the share that is done.
+    Returns the statistic of each row, [shadows, rows]. `progress` gets the share that is done.
     """
     observer = RowObserver(cells[0], rows, prepared_device(device))
-    statistic = np.zeros(trained.shape)
+    statistic = np.zeros((len(cells), len(rows)))
     together = 1 if stands_alone(cells[0]) else cells_at_once(cells[0], memory_bytes=STACK_BYTES)
     for first in range(0, len(cells), together):
         part = cells[first : first + together]
@@ -170,7 +155,7 @@ def observe_shadows(
         for place, hypotheses in enumerate(_train(part, device=device, progress=report)):
             statistic[first + place] = observer.observe(hypotheses).statistic
             report(0.9 + 0.1 * (place + 1) / len(part))
-    return ShadowObservations(trained, statistic)
+    return statistic
 
 
 def _train(
@@ -189,11 +174,15 @@ def _train(
     return [state.best_hypotheses for state in states]
 
 
-def likelihood_ratios(target: Floats, shadows: ShadowObservations) -> Floats:
+def likelihood_ratios(target: Floats, *, shadows: Floats, trained: Bools) -> Floats:
     """The score of each row, larger for likelier members: the logarithm of the ratio of densities
-    with the row and without it, [rows]. `target` [rows]: statistics under the attacked run."""
-    with_it = _log_density(target, shadows.statistic, shadows.trained)
-    return with_it - _log_density(target, shadows.statistic, ~shadows.trained)
+    with the row and without it, [rows].
+
+    `target` [rows]: statistics under the attacked run, and `shadows` [shadows, rows] under the
+    shadow runs, of which those that `trained` [shadows, rows] says trained on the row.
+    """
+    with_it = _log_density(target, shadows, trained)
+    return with_it - _log_density(target, shadows, ~trained)
 
 
 def _log_density(target: Floats, statistic: Floats, of: Bools) -> Floats:
@@ -227,10 +216,8 @@ def attack_membership(
     cell = attacked.run.cell
     source = source_of(cell)
     rows = choose_rows(cell, source, models=spec.shadows or 1)
-    seen, shadows = observe(attacked, rows, source, shadows=spec.shadows, progress=progress)
-    scores = finite_scores(
-        -seen.loss if shadows is None else likelihood_ratios(seen.statistic, shadows)
-    )
+    seen, ratios = observe(attacked, rows, source, shadows=spec.shadows, progress=progress)
+    scores = finite_scores(-seen.loss if ratios is None else ratios)
     found = found_members(scores, rows)
     progress(0.95)
     section = _section(spec, attacked, rows, scores, found)
@@ -246,22 +233,19 @@ def observe(
     *,
     shadows: int | None,
     progress: Progress,
-) -> tuple[Observations, ShadowObservations | None]:
-    """What is seen of the rows under the attacked run, and under so many shadow runs; None for
-    none."""
+) -> tuple[Observations, Floats | None]:
+    """What is seen of the rows under the attacked run, and their likelihood ratios over so many
+    shadow runs; None for none."""
     cell = attacked.run.cell
     observer = RowObserver(cell, rows, torch.device(attacked.device))
     seen = observer.observe(attacked.result.hypotheses)
     if shadows is None:
         return seen, None
     cells, trained = draw_shadows(cell, rows, source, shadows=shadows)
-    return seen, observe_shadows(
-        cells,
-        trained,
-        rows,
-        device=attacked.device,
-        progress=lambda done: progress(_TRAINED * done),
+    statistic = observe_shadows(
+        cells, rows, device=attacked.device, progress=lambda done: progress(_TRAINED * done)
     )
+    return seen, likelihood_ratios(seen.statistic, shadows=statistic, trained=trained)
 
 
 def finite_scores(scores: Floats) -> Floats:

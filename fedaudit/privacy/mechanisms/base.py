@@ -115,8 +115,6 @@ class MechanismFacts:
     cost_kinds: tuple[CostKind, ...]
     """How its cost may be counted; which way applies may depend on the spec."""
     noise_origin: NoiseOrigin
-    participation_is_visible: bool
-    """Whether the server sees which clients took part, which the guarantee does not cover."""
     unbounded: str | None
     """Why nothing bounds what a release reveals; None where noise always bounds it."""
     unbounded_release: str | None
@@ -417,7 +415,6 @@ class NoPrivacyMechanism(PrivacyMechanism):
             statement="No noise is added.",
             noised="nothing",
         ),
-        participation_is_visible=False,
         unbounded=NO_MECHANISM,
         unbounded_release="without noise",
     )

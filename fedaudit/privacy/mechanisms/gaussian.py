@@ -231,7 +231,6 @@ class GaussianCentralMechanism(_GaussianMechanism):
         observers=("final_model",),
         cost_kinds=("epsilon",),
         noise_origin=BY_SERVER,
-        participation_is_visible=False,
         unbounded=None,
         unbounded_release=None,
     )
@@ -362,7 +361,6 @@ class GaussianLocalMechanism(_GaussianMechanism):
         observers=("server",),
         cost_kinds=("epsilon",),
         noise_origin=EACH_CLIENT,
-        participation_is_visible=True,
         unbounded=None,
         unbounded_release=None,
     )
@@ -432,7 +430,6 @@ class GaussianDistanceMechanism(PrivacyMechanism):
         observers=("final_model",),
         cost_kinds=("unbounded",),
         noise_origin=BY_SERVER,
-        participation_is_visible=False,
         unbounded=_WHY,
         unbounded_release="in a sum with noise that no theorem bounds",
     )

@@ -95,7 +95,6 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         observers=("server",),
         cost_kinds=("leakage",),
         noise_origin=EACH_CLIENT,
-        participation_is_visible=True,
         unbounded=None,
         unbounded_release=None,
     )

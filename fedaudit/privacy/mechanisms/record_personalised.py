@@ -105,7 +105,6 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             statement="Each client adds noise, and is trusted with its own records.",
             noised="a noised step of a client",
         ),
-        participation_is_visible=False,
         unbounded=NO_NOISE,
         unbounded_release="without noise",
     )

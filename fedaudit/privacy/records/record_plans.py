@@ -191,15 +191,14 @@ def personalised_plan(
     )
 
 
-def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> tuple[Ints, Ints]:
-    """The order at which each record stays longest, and the number of rounds it stays.
+def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> Ints:
+    """For how many rounds each record stays, 0 .. `run.rounds`: [records].
 
-    `budgets`, `rates`: [records]. Returns the orders and rounds, 0 .. `run.rounds`, of a filter
-    that charges every round the divergence of the record's rate. Both follow from public numbers
-    and the record's own budget.
+    `budgets`, `rates`: [records]. A filter charges every round the divergence of the record's rate,
+    at the order at which the record stays longest, which follows from public numbers and its own
+    budget.
     """
-    best_order = np.full(len(budgets), TWO_STAGE_ORDERS[0], dtype=np.int64)
-    best_rounds = np.full(len(budgets), -1, dtype=np.int64)
+    longest = np.zeros(len(budgets), dtype=np.int64)
     distinct, position = np.unique(rates, return_inverse=True)
     for order in TWO_STAGE_ORDERS:
         cost = run.divergence(distinct, order)[position]
@@ -207,11 +206,8 @@ def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> tuple[I
         limit = np.maximum((budgets - added_epsilon(order, run.delta)) * _ROUNDING, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             lasts = np.where(cost > 0, np.floor(limit / cost * _ROUNDING), np.inf)
-        rounds = np.minimum(lasts, run.rounds).astype(np.int64)
-        longer = rounds > best_rounds
-        best_order[longer] = order
-        best_rounds[longer] = rounds[longer]
-    return best_order, best_rounds
+        longest = np.maximum(longest, np.minimum(lasts, run.rounds).astype(np.int64))
+    return longest
 
 
 Baseline = Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"]
@@ -270,7 +266,7 @@ def baseline_plan(
             pass  # nothing is added
         case "filter":
             runs = (calibrated_run(settings.epsilon_max, settings),) * len(client_rates)
-            _, rounds = longest_lasting(budgets, rates, runs[0])
+            rounds = longest_lasting(budgets, rates, runs[0])
         case "uniform" | "strong-for-all" | "dropout":
             target, pointer = _target(baseline, budgets, uniform_epsilon)
             runs = tuple(

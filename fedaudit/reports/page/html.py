@@ -31,19 +31,14 @@ from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.report import section_rows
 from fedaudit.reports.sections.guarantee import guarantee_words
-from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
-from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows
+from fedaudit.reports.sections.outcome_words import for_readers
+from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, figure_rows
 from fedaudit.reports.sections.ranking import RankingFigures, misplaced_threshold
 from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
 
 _HERE = Path(__file__).parent
-_OUTCOMES: dict[GateOutcome, str] = {
-    "pass": "pass",
-    "fail": "fail",
-    "insufficient_evidence": "insufficient evidence",
-}
 
 
 @dataclass(frozen=True)
@@ -209,10 +204,8 @@ def page_environment() -> Environment:
     environment.filters["guarantee_words"] = guarantee_words
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(
-        outcomes=_OUTCOMES,
         costs=COSTS,
         endings=ENDING_WORDS,
-        favourable_words=favourable_words,
         figure_rows=figure_rows,
         answer_of=answer_of,
         answer_words=ANSWER_WORDS,

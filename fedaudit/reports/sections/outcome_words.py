@@ -89,13 +89,6 @@ _SOURCE: TypeAdapter[Any] = TypeAdapter(FederationSpec)
 _UNNAMED_POSITIVE = "the positive class"
 
 
-def favourable_words(report: Mapping[str, Any], *, attribute: str) -> str | None:
-    """The outcome that rates by this attribute count, as `not re-arrested (two_year_recid = 0)`.
-    Rules of several groups are separated by semicolons. None where no outcome is favourable."""
-    found: str | None = _section_of(report, attribute).get("favourable")
-    return found
-
-
 def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str:
     """A group in a sentence: `male`, or `SEX 1` for a code without a label."""
     labels = labels_of_spec(value_at(report, "spec"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, WIDE, gap_size, gap_words
-from fedaudit.reports.sections.outcome_words import favourable_words, group_words
+from fedaudit.reports.sections.outcome_words import group_words
 from fedaudit.reports.sections.part import AnswerReason, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
@@ -241,7 +241,7 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
     attribute = section["attribute"]
     worse, better = pair.names(report, attribute)
     low, high = (_percent(one[pair.rate]) for one in (pair.worse, pair.better))
-    favourable = favourable_words(report, attribute=attribute)
+    favourable = section.get("favourable")
     outcome = f"The favourable outcome is {favourable or 'not stated'}."
     of, predicted = _counted(pair.rate, favourable)
     # More true positives and more selected are better for people; of outcomes that are given to

@@ -53,21 +53,13 @@ class GroupCounter:
         self._declared = bool(rules[0].ops)
         self._members = _members(rules[0], len(federations[0].classes))
         self._groups = [len(federations[0].attribute(name).values) for name in self.attributes]
-        nowhere = np.array(self._groups, dtype=np.int16)[:, np.newaxis] * 4
         self._places = np.concatenate(
-            [
-                *(np.stack([_places(*pair, name) for name in self.attributes]) for pair in pairs),
-                nowhere,
-            ],
-            axis=1,
+            [np.stack([_places(*pair, name) for name in self.attributes]) for pair in pairs], axis=1
         )
-        """int16 [attributes, rows + 1]: group * 4 + truth * 2; groups * 4 of a row that is not
-        scored, and of padding, which is the last."""
+        """int16 [attributes, rows]: group * 4 + truth * 2; groups * 4 of a row that is not
+        scored."""
         if self._declared:
-            self._bounds = np.concatenate(
-                [*(_bounds(*pair) for pair in pairs), np.zeros((2, 1))], axis=1
-            )
-        self._kept: _Kept | None = None
+            self._bounds = np.concatenate([_bounds(*pair) for pair in pairs], axis=1)
 
     @property
     def counts_rows(self) -> bool:
@@ -97,9 +89,12 @@ class GroupCounter:
             compiled = self._compiled(line(predictions, np.float32), line(columns, np.int64))
             if compiled is not None:
                 return compiled
-        taken = self._taken(columns, predictions.shape[-1])
-        slot = np.arange(cells)[:, np.newaxis, np.newaxis]
-        return self._count(predictions, taken, slot, slots=cells, scored=scored)
+        number = np.arange(predictions.shape[-1])
+        within = number < self._counts[columns][..., np.newaxis]
+        place = (self._first[columns][..., np.newaxis] + number)[within]
+        own = None if scored is None else scored[within]
+        slot = np.nonzero(within)[0]
+        return self.count_rows(predictions[within], place, slot, slots=cells, scored=own)
 
     def count_clients(
         self, predictions: NDArray[np.generic], places: "RowPlaces", *, scored: Bools | None
@@ -125,8 +120,16 @@ class GroupCounter:
         """
         if not self.counts_rows:
             return self.nothing(slots)
-        taken = _Taken(self._places[:, place], self._bounds[:, place])
-        return self._count(predictions, taken, slot, slots=slots, scored=scored)
+        favourable = self._favourable(predictions, self._bounds[:, place])
+        counts: dict[str, Ints] = {}
+        for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
+            places = self._places[position, place]
+            if scored is not None:
+                places = np.where(scored, places, np.int16(groups * 4))
+            cells = groups * 4 + 2  # the last two: rows that are not scored
+            at = slot * cells + places + favourable
+            counts[name] = _given(np.bincount(at, minlength=slots * cells), slots, groups)
+        return counts
 
     def nothing(self, slots: int) -> dict[str, Ints]:
         """What `count` returns where no row is counted."""
@@ -134,28 +137,6 @@ class GroupCounter:
             return {}
         sizes = zip(self.attributes, self._groups, strict=True)
         return {name: np.zeros((slots, size, 4), dtype=np.int64) for name, size in sizes}
-
-    def _count(
-        self,
-        predictions: NDArray[np.generic],
-        taken: "_Taken",
-        slot: Ints,
-        *,
-        slots: int,
-        scored: Bools | None,
-    ) -> dict[str, Ints]:
-        favourable = self._favourable(predictions, taken.bounds)
-        counts: dict[str, Ints] = {}
-        for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
-            places = taken.places[position]
-            if scored is not None:
-                places = np.where(scored, places, np.int16(groups * 4))
-            cells = groups * 4 + 2  # the last two: rows that are not scored
-            place = slot * cells + places
-            place += favourable
-            found = np.bincount(place.ravel(order="K"), minlength=slots * cells)
-            counts[name] = _given(found, slots, groups)
-        return counts
 
     def _compiled(self, predictions: Floats32, columns: Ints) -> dict[str, Ints] | None:
         """Do what `count` does by the compiled kernel; None without it."""
@@ -193,24 +174,6 @@ class GroupCounter:
         right: Bools = predictions == self._target[place]
         return right
 
-    def _taken(self, columns: Ints, rows: int) -> "_Taken":
-        """The tables of the clients at columns; cached, because the next call often asks for
-        them."""
-        if len(columns) > 1 and (columns == columns[0]).all():
-            columns = columns[:1]
-        kept = self._kept
-        if kept is None or kept.rows != rows or not np.array_equal(kept.columns, columns):
-            number = np.arange(rows)[:, np.newaxis, np.newaxis]
-            index = np.where(number < self._counts[columns], self._first[columns] + number, -1)
-            # In the order of predictions in memory, row by row: arithmetic between
-            # arrays that lie alike takes them from end to end.
-            taken = _Taken(
-                np.moveaxis(self._places.take(index, axis=1, mode="wrap"), 1, -1),
-                np.moveaxis(self._bounds.take(index, axis=1, mode="wrap"), 1, -1),
-            )
-            kept = self._kept = _Kept(columns.copy(), rows, taken)
-        return kept.taken
-
     def _favourable(self, predictions: NDArray[np.generic], bounds: Floats) -> Bools:
         factor, bound = bounds
         if self._members is not None:
@@ -241,24 +204,6 @@ class RowPlaces(NamedTuple):
         """Which of these rows each client has."""
         ends = np.searchsorted(self.client, np.arange(self.clients), side="right").tolist()
         return [slice(first, end) for first, end in zip([0, *ends[:-1]], ends, strict=True)]
-
-
-class _Taken(NamedTuple):
-    """The tables of some rows: [rows], or [1 or cells, clients, rows] with padding."""
-
-    places: Ints16
-    """[attributes, ...]"""
-    bounds: Floats
-    """[2, ...]"""
-
-
-class _Kept(NamedTuple):
-    """The tables of some clients, shared by all cells or separate for each."""
-
-    columns: Ints
-    """[1 or cells, clients]"""
-    rows: int
-    taken: _Taken
 
 
 def _places(federation: Federation, rules: OutcomeRules, attribute: str) -> Ints16:

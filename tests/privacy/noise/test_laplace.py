@@ -24,7 +24,7 @@ from fedaudit.privacy.noise.laplace import (
 )
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
 from tests.native_fallback import fallback_only
-from tests.privacy.layered_noise import column, unit_laplace
+from tests.privacy.layered_noise import unit_laplace
 
 FALSE_ALARM = 1e-6
 CNN_PARAMETERS = 1_206_590
@@ -269,50 +269,6 @@ def _distance(one: list[float], other: list[float]) -> float:
 
 
 PART = 1 << 16
-
-
-PRIVACY = {
-    "adaptive": (None, None),
-    "fixed": (2.5, None),
-    "clipped": (None, 0.75),
-    "clipped and fixed": (2.5, 0.75),
-    "a clip that is not reached": (None, 1e6),
-}
-
-
-@pytest.mark.parametrize(("radius", "clip"), PRIVACY.values(), ids=PRIVACY)
-@pytest.mark.parametrize("n", [3, 1000, 2 * PART + 5])
-def test_a_release_of_one_client_is_that_of_several(
-    radius: float | None, clip: float | None, n: int
-) -> None:
-    sanitise = Sanitiser(
-        sizes=(n,),
-        noise_multiplier=column(0.5),
-        fixed_radius=None if radius is None else column(radius),
-        radius_floor=column(1e-6),
-        clip=None if clip is None else column(clip),
-    )
-    random = np.random.default_rng(n)
-    start, updated = (random.normal(size=n).astype(np.float32) for _ in range(2))
-    noise = random.normal(size=n)
-    one = [torch.from_numpy(x)[None, None] for x in (start, updated, noise)]
-    expected, radii = sanitise(*(torch.cat([x, x], dim=1) for x in one))
-    upload, radius = sanitise(*one)
-    torch.testing.assert_close(radius, radii[:, :1], rtol=1e-12, atol=0)
-    torch.testing.assert_close(upload, expected[:, :1], rtol=1e-6, atol=1e-7)
-    with fallback_only():
-        same, _ = sanitise(*one)
-    assert torch.equal(same, upload)
-
-
-@pytest.mark.parametrize("clip", [None, 0.5])
-def test_an_update_that_is_not_finite_does_not_become_so(clip: float | None) -> None:
-    one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser((3,), one, None, one, None if clip is None else one * clip)
-    for broken in (np.nan, np.inf):
-        updated = torch.tensor([[[1.0, broken, 2.0]]])
-        upload, _ = sanitise(torch.zeros(1, 1, 3), updated, torch.ones(1, 1, 3).double())
-        assert not torch.isfinite(upload).all()
 
 
 def test_distances_are_those_in_double_precision() -> None:

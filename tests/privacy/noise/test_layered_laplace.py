@@ -5,6 +5,7 @@ mechanism is caught with a power of at least `POWER` = 0.999, by the bound of `l
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, norms, unit_layers
 from fedaudit.randomness import CounterSource, EntropySource
+from tests.native_fallback import fallback_only
 from tests.privacy.layered_noise import (
     BROKEN,
     NORMS,
@@ -113,13 +115,16 @@ PRIVACY = {
     "fixed": (2.5, None),
     "clipped": (None, 0.75),
     "clipped and fixed": (2.5, 0.75),
+    "a clip that is not reached": (None, 1e6),
 }
 
 
 @pytest.mark.parametrize(("radius", "clip"), PRIVACY.values(), ids=PRIVACY)
-@pytest.mark.parametrize("sizes", [SIZES, (7, 2 * PART + 5, 11)])
+@pytest.mark.parametrize("sizes", [(3,), (1000,), (2 * PART + 5,), SIZES, (7, 2 * PART + 5, 11)])
 def test_a_release_of_one_client_is_that_of_several(radius, clip, sizes):
-    sanitise = layer_sanitiser(sizes, radius=radius, clip=clip)
+    """Of a whole vector as well, and without kernels to the last bit."""
+    layers = layer_sanitiser(sizes, radius=radius, clip=clip)
+    sanitise = replace(layers, per_layer=len(sizes) > 1)
     random, n = np.random.default_rng(1), sum(sizes)
     start, updated = (random.normal(size=n).astype(np.float32) for _ in range(2))
     noise = random.normal(size=n)
@@ -128,6 +133,9 @@ def test_a_release_of_one_client_is_that_of_several(radius, clip, sizes):
     upload, found = sanitise(*one)
     torch.testing.assert_close(found, radii[:, :1], rtol=1e-6, atol=0)
     torch.testing.assert_close(upload, expected[:, :1], rtol=1e-5, atol=1e-6)
+    with fallback_only():
+        same, _ = sanitise(*one)
+    assert torch.equal(same, upload)
 
 
 def test_settings_may_differ_from_cell_to_cell() -> None:

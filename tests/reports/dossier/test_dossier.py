@@ -56,7 +56,7 @@ def later_alarm(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def evidence(report: dict[str, Any], **more: Any) -> Evidence:
-    return Evidence(ID, report["spec"], (), report, (), [KEY.public], **more)
+    return Evidence(ID, report["spec"], report, [KEY.public], **more)
 
 
 def figure(report: dict[str, Any], label: str) -> dict[str, Any]:
