@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from api.pages.wording import place_words
 from fedaudit.privacy.mechanisms import registry as mechanisms
 from fedaudit.spec.base import UPLOADED, InForm, SpecPart
 from fedaudit.spec.errors import FieldError, InvalidInputError
@@ -297,6 +298,12 @@ class Fault:
         """What the form calls the field; None where it has no field of this name."""
         return LABELS.get(self.place or "")
 
+    @property
+    def inside(self) -> str:
+        """Where in the text of the field, for readers; empty where it is the whole text."""
+        place = self.place or self.pointer
+        return place_words(self.pointer[len(place) :]) if _is_within(self.pointer, place) else ""
+
 
 def _place(pointer: str, names: Sequence[str]) -> str | None:
     """The field itself; else the nearest one around it; else the first within; else its section."""
@@ -339,7 +346,8 @@ class Sheet:
 
     def wrong(self, name: str) -> list[str]:
         """What is wrong with a field."""
-        return [fault.message for fault in self.faults if fault.place == name]
+        own = [fault for fault in self.faults if fault.place == name]
+        return [f"{one.inside}: {one.message}" if one.inside else one.message for one in own]
 
     @property
     def by_document(self) -> bool:
