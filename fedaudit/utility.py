@@ -165,11 +165,16 @@ _SHRINKS = 0.01
 
 def _smallest(rows: MeasuredRows, weights: Floats, start: Floats) -> Floats:
     """The constants [k] with the smallest mean of the clients' root mean squares, which count by
-    their `weights` [clients]: by iteratively reweighted least squares. A root is below its tangent
-    in the sum of squares, whose minimum is a weighted mean. Something is added to the sums, less at
-    each step: otherwise a constant that equals all rows of a client would never change again."""
+    their `weights` [clients]. Where clients have rows of several hypotheses, by iteratively
+    reweighted least squares: a root is below its tangent in the sum of squares, whose minimum is a
+    weighted mean. Something is added to the sums, less at each step: otherwise a constant that
+    equals all rows of a client would never change again."""
     # A root mean square is this much of the root of the sum.
     scale: Floats = weights / np.sqrt(np.bincount(rows.client, minlength=rows.clients))
+    own = np.zeros(rows.clients, dtype=np.int64)
+    own[rows.client] = rows.hypothesis
+    if (own[rows.client] == rows.hypothesis).all():
+        return _lowest(rows, scale, own, kinds=len(start))
     found, before, added = start, math.inf, float(np.ptp(rows.target)) ** 2
     for _ in range(_STEPS):
         squares = _sums(rows, (rows.target - found[rows.hypothesis]) ** 2)
@@ -181,6 +186,25 @@ def _smallest(rows: MeasuredRows, weights: Floats, start: Floats) -> Floats:
         of_each = np.maximum(_added(rows.hypothesis, pull), _TINY)
         found = _added(rows.hypothesis, pull * rows.target) / of_each
     return found
+
+
+_HALVINGS = 60
+
+
+def _lowest(rows: MeasuredRows, scale: Floats, own: Ints, *, kinds: int) -> Floats:
+    """The same where all rows of a client are of its `own` hypothesis [clients]: the loss is then
+    convex in each constant by itself, and the place where its slope changes sign is bisected."""
+    size = _added(rows.client)
+    mean = _sums(rows, rows.target) / size
+    spread = _sums(rows, (rows.target - mean[rows.client]) ** 2)
+    low, high = np.full(kinds, mean.min()), np.full(kinds, mean.max())
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        gap = middle[own] - mean
+        pull = scale * size / np.sqrt(np.maximum(spread + size * gap**2, _TINY))
+        falls = _added(own, pull * gap, kinds=kinds) < 0
+        low, high = np.where(falls, middle, low), np.where(falls, high, middle)
+    return (low + high) / 2
 
 
 NORMAL_95 = 1.959964

@@ -126,6 +126,13 @@ def test_no_other_number_of_a_hypothesis_has_a_smaller_mean_of_root_means(
         assert best <= validation_loss(shape, rows, changed) + 1e-6
 
 
+def test_the_median_of_clients_with_one_row_is_found_where_outcomes_are_nearly_even():
+    rows = rows_of(range(100_000), np.arange(100_000) < 49_900)
+    shape = LossShape(row="squared", classes=0, root_mean=True, by_client=True)
+    values = best_constant(rows, shape).values
+    assert validation_loss(shape, rows, values) == pytest.approx(0.499, abs=1e-12)
+
+
 @pytest.mark.parametrize("classes", [0, 3])
 def test_every_client_of_a_large_federation_has_a_constant_of_its_own(classes):
     client = np.repeat(np.arange(100_000), 3)
