@@ -48,7 +48,8 @@ class Heartbeat:
         self._beaten = now
         try:
             with self._one_at_a_time:
-                if self._file is None:
+                # One whose file was removed makes another.
+                if self._file is None or not os.fstat(self._file).st_nlink:
                     self._file = self._locked_file()
                 os.utime(self._file)
         except OSError as error:

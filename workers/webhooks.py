@@ -71,7 +71,9 @@ class WebhookDispatcher:
         self._stopping.set()
         self._changed.set()
         deadline = monotonic() + _STOP_SECONDS
-        for thread in (self._loop, *self._sending):
+        # First what begins the others.
+        self._loop.join(_STOP_SECONDS)
+        for thread in self._sending:
             thread.join(max(0.0, deadline - monotonic()))
 
     def _run(self) -> None:

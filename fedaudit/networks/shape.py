@@ -132,7 +132,8 @@ class _Shape(ABC):
     @property
     @abstractmethod
     def activations(self) -> int:
-        """Numbers that layers and pools give for one row."""
+        """About how many numbers are kept of one row. How many rows are computed at once follows
+        from it, and so do the last bits of what is trained."""
 
     @cached_property
     def layers(self) -> tuple[Layer | Convolution, ...]:
@@ -187,6 +188,9 @@ class LayeredShape(_Shape):
     """What the first operation takes; of rows, how many numbers."""
     named: tuple[LayerSpec, ...]
     outputs: int
+    counts_every_value: bool = True
+    """Whether `activations` has what the network takes, and what every layer gives; else what those
+    give that are computed apart."""
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -208,9 +212,11 @@ class LayeredShape(_Shape):
 
     @property
     def activations(self) -> int:
-        pairs = zip(self.named, self._values[1:], strict=True)
         counted = (named.Dense, named.Convolution, named.Pooling)
-        return sum(one.numbers for layer, one in pairs if isinstance(layer, counted)) + self.outputs
+        pairs = zip((None, *self.named), self._values, strict=True)
+        every = self.counts_every_value
+        numbers = (one.numbers for layer, one in pairs if every or isinstance(layer, counted))
+        return sum(numbers) + self.outputs
 
     @property
     def _values(self) -> list[Values]:
@@ -267,7 +273,8 @@ def network_shape(model: ModelSpec, *, features: int, classes: int) -> NetworkSh
             return DenseShape((features, outputs), intercept=model.intercept)
         case CnnFemnist() | Layers():
             given = Rows(features) if isinstance(model.given, Rows) else model.given
-            return LayeredShape(given, tuple(model.layers), outputs)
+            every = isinstance(model, Layers)  # as ever: another count gives another ledger
+            return LayeredShape(given, tuple(model.layers), outputs, counts_every_value=every)
         case _:
             assert_never(model)
 

@@ -35,7 +35,7 @@ Row = TypeVar("Row", bound=Base)
 
 
 _AS_IT_IS = {"populate_existing": True}
-_PAST_OBJECTS = {"synchronize_session": False}
+_PAST_OBJECTS = {"synchronize_session": False, **_AS_IT_IS}
 _GATHERED = "fedaudit.gathered"
 """Where a session keeps what `gathered_writes` has gathered."""
 

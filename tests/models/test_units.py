@@ -106,6 +106,20 @@ def test_lost_units_wait_again_and_then_fail(database: Database) -> None:
     assert _unit(database, unit_id).last_error == "worker lost in each of 3 attempts"
 
 
+def test_a_claim_has_its_own_fence_where_the_unit_was_read_before(database: Database) -> None:
+    unit_id = _waiting(database)
+
+    def claim_read(units: UnitRepository) -> Unit | None:
+        read = units.get(unit_id)
+        assert read is not None
+        found = units.claim(unit_id, worker="w", devices=_CPU, lease_seconds=30)
+        assert found is read
+        return found
+
+    claim = _in_units(database, claim_read)
+    assert (claim.fence, claim.attempts, claim.state) == (1, 1, "leased")
+
+
 def test_units_that_were_never_published_come_first(database: Database) -> None:
     earlier, never = _waiting(database), _waiting(database)
     ago = {"available_at": seconds_from_now(-90), "published_at": seconds_from_now(-60)}

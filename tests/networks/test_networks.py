@@ -27,6 +27,7 @@ from fedaudit.reproducible import fixed_order_sum
 from fedaudit.spec.models import (
     CnnFemnist,
     LayerError,
+    Layers,
     LayerSpec,
     Linear,
     Logistic,
@@ -372,6 +373,14 @@ def test_a_layer_is_its_weights_and_its_bias(model, features, classes, sizes) ->
     moved = (sizes[0] - 1, *sizes[1:-1], sizes[-1] + 1) if len(sizes) > 1 else (0,)
     for other in (moved, (*sizes, 5), sizes[:-1], (), (-1,)):
         assert not are_layers_of(model, other)
+
+
+def test_as_many_rows_are_computed_at_once_as_ever() -> None:
+    # Another number of rows gives other last bits, and a ledger of adaptive radii another hash.
+    named = [layer.model_dump() for layer in CNN.layers]
+    same = Layers.model_validate({"kind": "layers", "input": [28, 28, 1], "layers": named})
+    for model, numbers in ((CNN, 67902), (same, 108878)):
+        assert network_shape(model, features=784, classes=62).activations == numbers
 
 
 def test_the_layers_cover_the_vector_once() -> None:

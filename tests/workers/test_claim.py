@@ -187,6 +187,11 @@ def test_a_beating_worker_is_well_until_it_ends(settings: Settings, heartbeat: H
     assert unwell(settings) == _NOBODY
     heartbeat.beat()
     assert unwell(settings) is None
+    # One that lost its file makes another.
+    [sign] = files(settings)
+    sign.unlink()
+    heartbeat.beat()
+    assert unwell(settings) is None
     heartbeat.end()
     assert unwell(settings) == _NOBODY
 
