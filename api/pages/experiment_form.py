@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from api.pages.wording import place_words
 from fedaudit.privacy.mechanisms import registry as mechanisms
 from fedaudit.spec.base import UPLOADED, InForm, SpecPart
 from fedaudit.spec.errors import FieldError, InvalidInputError
@@ -239,8 +240,8 @@ def text_of(field: Field, value: Any) -> str:
 
 
 def build(typed: Mapping[str, str]) -> dict[str, Any]:
-    """The document of a spec that the typed texts describe, by the names of the form's  It
-    leaves to the registration of the chosen federation what it does not say."""
+    """The document of a spec that the typed texts describe, by the names of the form's fields.
+    It leaves to the registration of the chosen federation what it does not say."""
     chosen = typed.get(SOURCE, "")
     made_up = chosen in SUGGESTED_GROUPS
     value: dict[str, Any] = {"federation": {"source" if made_up else "id": chosen}}
@@ -297,6 +298,12 @@ class Fault:
         """What the form calls the field; None where it has no field of this name."""
         return LABELS.get(self.place or "")
 
+    @property
+    def inside(self) -> str:
+        """Where in the text of the field, for readers; empty where it is the whole text."""
+        place = self.place or self.pointer
+        return place_words(self.pointer[len(place) :]) if _is_within(self.pointer, place) else ""
+
 
 def _place(pointer: str, names: Sequence[str]) -> str | None:
     """The field itself; else the nearest one around it; else the first within; else its section."""
@@ -339,11 +346,12 @@ class Sheet:
 
     def wrong(self, name: str) -> list[str]:
         """What is wrong with a field."""
-        return [fault.message for fault in self.faults if fault.place == name]
+        own = [fault for fault in self.faults if fault.place == name]
+        return [f"{one.inside}: {one.message}" if one.inside else one.message for one in own]
 
     @property
     def by_document(self) -> bool:
-        """Whether the pasted spec counts, and not the"""
+        """Whether the pasted spec counts, and not the fields."""
         return self.typed.get(MODE) == DOCUMENT
 
     def placed(self, errors: Sequence[FieldError]) -> list[Fault]:

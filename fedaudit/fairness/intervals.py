@@ -388,7 +388,7 @@ def gap_interval(
     """The range of the widest gap that the pairs' intervals allow; `otherwise`: why there is none.
     `pairs` [groups, groups]: the pairs compared, in both directions."""
     found = np.concatenate([_LOWER_ENDS[kind](one)[pairs] for one in rates])
-    if not len(found) or np.isnan(found).any():
+    if not len(found) or not np.isfinite(found).all():
         return Interval(None, None, otherwise)
     least, most = float(found.min()), float(found.max())
     match kind:

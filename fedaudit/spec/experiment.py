@@ -112,8 +112,9 @@ class ExperimentSpec(SpecPart):
         Field(max_length=100),
         InForm(
             "Gates",
-            hint="Conditions on the report, as in {figure: epsilon_max, op: le, value: 3}; commas "
-            "between several. Further fields, such as attribute, as in a spec.",
+            hint="Conditions on the report, as in {figure: epsilon_max, op: le, value: 3}, "
+            "{figure: equalized_odds_difference, attribute: sex, op: le, value: 0.1}: le is at "
+            "most, ge at least. A name that is no figure gets a list of all.",
         ),
     ] = []
     device: Device = "auto"

@@ -190,8 +190,9 @@ class Groups(SpecPart):
         Favourable | None,
         InForm(
             "Favourable outcome",
-            hint="As in {op: ge, value: 50}, in the target's own units, or a list with the group "
-            "of each rule. Empty: as registered, or a classifier's positive class.",
+            hint="As in {op: ge, value: 50}, in the target's own units (ge: at least, le: at "
+            "most), as in {op: in, value: [A, B]}, or a list with the group of each rule. Empty: "
+            "as registered, or a classifier's positive class.",
         ),
     ] = None
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""

@@ -377,6 +377,12 @@ def test_a_reference_group_takes_the_place_of_the_extremes_of_scores():
         score_figures(scores, reference=3)
 
 
+def test_losses_of_two_clients_that_say_nothing_have_no_interval():
+    scores = GroupScores(np.ones((2, 2), np.int64), None, np.array([[0, 0.5], [9, 0.9]]))
+    found = score_intervals(scores, disclosed_scores(scores), root_mean=False, level=0.999)
+    assert found["loss_difference"] == Interval(None, None, NOT_ESTIMABLE)
+
+
 def test_losses_that_are_all_alike_have_no_interval():
     rows = np.full((9, 2), 20)
     scores = GroupScores(rows, None, rows * 0.5)

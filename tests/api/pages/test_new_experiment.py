@@ -133,7 +133,7 @@ def test_the_preview_states_costs_for_their_observer_and_warns_of_noise_that_dro
 
 
 def test_faults_are_beside_their_fields_and_what_was_typed_stays(api: Api) -> None:
-    wrong = {"/training/rounds": "nine", "/name": "", "/tags": "kept <b>, b"}
+    wrong = {"/training/rounds": "nine", "/name": "", "/tags": "kept <b>, b", "/gates": "{op: le}"}
     answer = signed_in(api).post(NEW, typed(**wrong))
     assert answer.status_code == 422
     assert 'value="kept &lt;b&gt;, b"' in answer.text
@@ -144,6 +144,9 @@ def test_faults_are_beside_their_fields_and_what_was_typed_stays(api: Api) -> No
     assert 'aria-describedby="field-training-rounds-fault"' in field[0]
     assert "must be a whole number" in field[0]
     assert '<a href="#field-name">' in answer.text
+    # What a field lacks that holds several is named, at the top and beside it.
+    assert "Gates › 1 › figure : is required" in text_of(answer)
+    assert "1 › figure: is required" in text_of(answer)
 
 
 def test_a_double_click_submits_once(api: Api) -> None:
