@@ -46,7 +46,9 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
     reports, budgets = list[BudgetBody](), list[BudgetBody]()
     for one in budgets_of(call, row.id):
         (reports if counts_report(one.observer) else budgets).append(one)
-    book = "simulation" if row.simulation == "allowed" else "release"
+    # A run without noise is in both books.
+    other = "release" if row.simulation == "allowed" else "simulation"
+    books = {"simulation", "release"} - ({other} if aim.private else set())
     return propose_experiment(
         DeclaredFacts(
             federation_id=row.id,
@@ -58,7 +60,7 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
             may_simulate=row.simulation == "allowed",
             epsilon_left=_left(budgets, "epsilon"),
             leakage_left=_left(budgets, "leakage"),
-            bounds_reports=any(one.total is not None and one.book == book for one in reports),
+            bounds_reports=any(one.total is not None and one.book in books for one in reports),
         ),
         aim,
     )

@@ -151,9 +151,17 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     assert of_budget["projection"]["leakage_worst_case"] <= 5.0
     assert of_budget["spec"]["privacy"]["mechanism"] == "laplace-l2"
     of_reports = {"figure": "epsilon", "observer": "report", "delta": 1e-6, "total": 0.0}
-    of_reports |= {"book": "simulation", "adjacency": "add-or-remove-one"}
+    of_reports |= {"book": "release", "adjacency": "add-or-remove-one"}
+    budget = f"/v1/federations/{id_}/budget"
     for setting in ({**total, "total": None}, of_reports):
-        assert api.request("PUT", f"/v1/federations/{id_}/budget", json=setting).status_code == 200
+        assert api.request("PUT", budget, json=setting).status_code == 200
+    assert "`fairness.noise`" not in str(api.post(at, json={}).json()["needs"])
+    # Without noise a run is in both books, and submission refuses it.
+    found = api.post(at, json={"privacy": "none"}).json()
+    assert "`fairness.noise`" in found["needs"]
+    assert api.post("/v1/experiments", json=found["spec"]).status_code == 409
+    of_reports["book"] = "simulation"
+    assert api.request("PUT", budget, json=of_reports).status_code == 200
     # It is about others than those who train, and refuses exact figures.
     found = api.post(at, json={}).json()
     assert found["spec"]["privacy"]["target"] == {"epsilon": 3.0}
