@@ -199,12 +199,12 @@ def _lowest(rows: MeasuredRows, scale: Floats, own: Ints, *, kinds: int) -> Floa
     spread = _sums(rows, (rows.target - mean[rows.client]) ** 2)
     low, high = np.full(kinds, mean.min()), np.full(kinds, mean.max())
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2
+        middle: Floats = (low + high) / 2
         gap = middle[own] - mean
         pull = scale * size / np.sqrt(np.maximum(spread + size * gap**2, _TINY))
         falls = _added(own, pull * gap, kinds=kinds) < 0
         low, high = np.where(falls, middle, low), np.where(falls, high, middle)
-    return (low + high) / 2
+    return middle
 
 
 NORMAL_95 = 1.959964
