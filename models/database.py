@@ -17,6 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session, sessionmaker
 
 from models.arrays import from_json, register_arrays, to_json
+from models.copied_rows import copy_rows
 
 Dialect = Literal["sqlite", "postgresql"]
 AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
@@ -135,6 +136,7 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
     event.listen(engine, "checkout", _refuse_ended)
     # Of the dialect: a connection with its own listener searches all others as well.
     event.listen(engine, "do_execute", _choose_form)
+    event.listen(engine, "do_executemany", copy_rows)
     event.listen(engine, "handle_error", _map_timeout_to_operational_error, retval=True)
     return engine
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from sqlalchemy import (
     ColumnElement,
     Executable,
-    Insert,
     Result,
     Select,
     Table,
@@ -27,6 +26,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.dml import ReturningInsert
 
+from models.copied_rows import insert_rows
 from models.tables.base import Base
 from models.tables.experiments import Experiment
 from models.values import Cursor, Item, Page
@@ -55,7 +55,10 @@ def gathered_writes(session: Session) -> Iterator[None]:
 
 
 def _write_rows(session: Session, into: Executable | Table, rows: Sequence[dict[str, Any]]) -> None:
-    session.connection().execute(_insert(into) if isinstance(into, Table) else into, rows)
+    if isinstance(into, Table):
+        insert_rows(session.connection(), into, rows)
+    else:
+        session.connection().execute(into, rows)
 
 
 class Repository:
@@ -275,12 +278,6 @@ def rows_of(
 def table_of(table: type[Base]) -> Table:
     """The Core table behind a mapped class."""
     return cast(Table, inspect(table).local_table)
-
-
-@cache
-def _insert(table: Table) -> Insert:
-    """Kept: to build a statement costs more than to send it."""
-    return table.insert()
 
 
 def _insert_on(table: type[Base], dialect: str) -> postgresql.Insert | sqlite.Insert:
