@@ -122,7 +122,8 @@ def test_a_log_stays_small_while_its_process_writes(started, tmp_path, monkeypat
         "for number in range(40):\n"
         "    for _ in range(100): print(f'{number:04} ' + 'x' * 195, flush=False)\n"
         "    sys.stdout.flush(); time.sleep(0.05)\n"
-        "print('the last line', flush=True); time.sleep(600)\n"
+        # Again and again: lines of the moment in which a log is cut are lost.
+        "while True: print('the last line', flush=True); time.sleep(0.1)\n"
     )
     running = started(service(flood))
     log = tmp_path / "logs" / "child.log"

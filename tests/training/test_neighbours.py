@@ -14,6 +14,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.privacy.records.record_use import drawn_budgets
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.records import record_use_of, training_records, validation_rows
@@ -51,8 +52,10 @@ def counted(data: Federation, place: NDArray[np.int64], *more: list[float]) -> C
 
 
 def validated_on(spec: ExperimentSpec, data: Federation) -> Counter[Record]:
-    found = validation_rows(spec, data)
-    return counted(data, found.place)
+    try:
+        return counted(data, validation_rows(spec, data).place)
+    except InvalidInputError:
+        return Counter()  # coins may hold out none of a few rows
 
 
 def others_changed(more: Counter[Record], fewer: Counter[Record]) -> int:
