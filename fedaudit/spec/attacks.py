@@ -86,7 +86,7 @@ class CanariesSpec(AttackPart):
 
     question = "Canaries: is the noise as large as claimed?"
     needs_hypotheses = False
-    tells_of_people = False  # what clients sent is taken off before anything is looked at
+    tells_of_people = False  # what clients sent is taken off before anything is examined
     kind: Literal["canaries"] = "canaries"
     unit: CanaryUnit
     """Whose presence the coins decide; it has to be the unit of the guarantee that is tested."""

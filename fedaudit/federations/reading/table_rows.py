@@ -223,7 +223,7 @@ _FILE = "rows.arrow"
 def gathered_rows(parts: Iterable[TableRows], folder: Path) -> TableRows:
     """All rows of a table's parts, of which there is at least one, with the same columns.
 
-    More than 16 MiB lie in a file of the folder, mapped, which has no name any more: their columns
+    More than 16 MiB are in a mapped file of the folder, which has no name any more: their columns
     take no memory that the system could not take back. Raises OSError where the disk is full.
     """
     path = folder / _FILE

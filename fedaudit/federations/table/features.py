@@ -264,7 +264,7 @@ def read_features(
     folder: Path | None,
     progress: Callable[[], None],
 ) -> Features:
-    """The features in the order of the rows, or of the clients where they are large: these lie in a
+    """The features in the order of the rows, or of the clients where they are large: these are in a
     mapped file of the folder. Without a folder the cells are checked, in the same order and parts,
     and none is kept. Raises InvalidInputError naming column and row."""
     large = is_large(rows=len(rows), features=columns.width)

@@ -220,7 +220,7 @@ def epsilon_of_events(
     equal blocks only.
     """
     if not 0 < delta < 1:
-        raise ValueError(f"delta = {delta} must lie between 0 and 1")
+        raise ValueError(f"delta = {delta} must be between 0 and 1")
     counts: dict[Event, int] = {}
     for event, count in composed:
         if count:

@@ -243,8 +243,7 @@ def _check(name: str, value: Any) -> None:
         case "rate" | "client_rate" | "record_rate":
             if not 0 < value <= 1:
                 raise ValueError(
-                    f"{name} = {value} must lie above 0 and not above 1; what is never sampled is "
-                    "no event"
+                    f"{name} = {value} must be above 0 and at most 1; a rate of 0 is not an event"
                 )
         case "noise_multiplier" | "epsilon" | "radius":
             adaptive = name == "radius" and value is None

@@ -113,7 +113,7 @@ class TwoStageRun:
         if self.rounds < 1:
             raise ValueError(f"rounds = {self.rounds} must be 1 or more")
         if not 0 < self.delta < 1:
-            raise ValueError(f"delta = {self.delta} must lie between 0 and 1")
+            raise ValueError(f"delta = {self.delta} must be between 0 and 1")
 
     def event(self, record_rate: float) -> TwoStage:
         """One round for a record of this rate."""
@@ -156,7 +156,7 @@ class TwoStageRun:
         adds, exceeds the best epsilon, no later order can improve it and the rate is done.
         """
         if not ((rates >= 0) & (rates <= 1)).all():
-            raise ValueError("rates must lie between 0 and 1")
+            raise ValueError("rates must be between 0 and 1")
         best = np.full(len(rates), np.inf)
         added = added_epsilon(TWO_STAGE_ORDERS, self.delta)
         least = np.minimum.accumulate(added[::-1])[::-1]

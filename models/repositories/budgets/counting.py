@@ -419,7 +419,7 @@ def why_uncounted(budget: Budget, costs: Sequence[Cost]) -> Gap | None:
 
 
 def first_uncounted(totals: Sequence[Budget], costs: Sequence[Cost]) -> tuple[Budget, Gap] | None:
-    """The first total that does not count the costs, whoever their clients are, and why; None where
+    """The first total that does not count the costs, of any clients, and why; None where
     all do. Such a total has to refuse them, or a change of mechanism, radius or clip would be the
     way around it. Of leakages one total of the same radius and clip is enough."""
     found = [(one, why_uncounted(one, costs)) for one in totals]
