@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
@@ -40,6 +41,7 @@ from models.repositories import (
     CheckpointRepository,
     EventRepository,
     ExperimentRepository,
+    LedgerRepository,
     ReportListRepository,
     ReportRepository,
     RunLogRepository,
@@ -48,7 +50,7 @@ from models.repositories import (
 from models.values import FinalFigures, ReportIndex
 from models.vocabulary import ENDED
 from workers.claim_signing import signed_claims
-from workers.flush import DatabaseSink, RunningExperiment
+from workers.flush import RunningExperiment
 from workers.lost_rounds import charge_interrupted_rounds
 from workers.proof.signing import sign_as_stored, sign_checkpoint, use_claims_key
 
@@ -95,7 +97,7 @@ def report_of(
         material = report_material(
             experiment.run,
             result,
-            DatabaseSink(session, experiment.id, experiment.project_id),
+            partial(LedgerRepository(session).of_round, experiment.id),
             device=device,
             backend=backend,
             key_id=key.key_id,

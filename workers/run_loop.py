@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.carried_out import carry_out
+from fedaudit.attacks.played_runs import FollowedRuns, record_played
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
@@ -22,8 +23,8 @@ from fedaudit.training.engine import backend
 from fedaudit.training.stack import Stack
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
-from workers.attacks.attacked_experiment import AttacksCancelledError, FollowedRuns, LeasedAttacks
-from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError
+from workers.attacks.attacked_experiment import AttacksCancelledError, LeasedAttacks
+from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError, go_on
 from workers.context import WorkerContext
 from workers.finish import (
     FinishedReport,
@@ -72,7 +73,9 @@ class RunLoop:
             checkpoints=[experiment.checkpoint for experiment in experiments],
         )
         runs = [experiment.run for experiment in experiments]
-        self._audits = FollowedRuns(runs, self._stack, context=context, lease=lease)
+        self._audits = FollowedRuns(
+            runs, self._stack, device=context.device, progress=lambda _: go_on(context, lease)
+        )
         self._held: dict[int, FinalResult] = {}
         """Ended runs whose reports speak of those beside them, which go on."""
         self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
@@ -205,10 +208,9 @@ class RunLoop:
         diverged = {position for position in ended if has_diverged(results[position].stopped_by)}
         blocks: dict[int, Played] = {}
         for position, rounds in records.items():
-            experiment, over = self._experiments[position], position in ended
-            block = record_block(experiment.run, rounds, last=over, reported=over)
+            experiment = self._experiments[position]
+            block = record_played(experiment.run, self._stack, position, rounds)
             blocks[position] = Played(experiment, block, self._stack.checkpoint(position))
-            experiment.run.ledger.check_totals(self._stack.releases(position))
             self._lease.progressed()
 
         due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
