@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
+from fedaudit.attacks.attack_files import packed
 from fedaudit.attacks.carried_out import carry_out
 from fedaudit.attacks.played_runs import FollowedRuns, record_played
 from fedaudit.privacy.accounting.accountant import composed_epsilon
@@ -21,20 +22,13 @@ from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds, has_diverged
 from fedaudit.training.engine import backend
 from fedaudit.training.stack import Stack
+from infrastructure.storage import attack_files_key, model_key, record_table_key
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
 from workers.attacks.attacked_experiment import AttacksCancelledError, LeasedAttacks
 from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError, go_on
 from workers.context import WorkerContext
-from workers.finish import (
-    FinishedReport,
-    end_without_report,
-    report_of,
-    store_attack_files,
-    store_model,
-    store_records,
-    succeed,
-)
+from workers.finish import DIVERGED, FinishedReport, report_of, sign_end, store_file, succeed
 from workers.flush import Pace, Played, RunningExperiment, store_blocks
 from workers.proof.signing import CheckpointClock, sign_checkpoint
 
@@ -222,7 +216,7 @@ class RunLoop:
             for position in over:
                 # Stored with the last rounds: a resumed run could not know that this one had ended.
                 self._store_end(
-                    session, position, status="failed", reason="diverged", detail=_DIVERGED
+                    session, position, status="failed", reason=DIVERGED, detail=_DIVERGED
                 )
             # Last: who holds a log's lock waits for no row.
             self._sign(session, [position for position in due if position not in over])
@@ -267,14 +261,15 @@ class RunLoop:
             self._end(position, status="failed", reason="figures-disagree", detail=str(error))
             return
         # Before the end is published, so that readers of it find these files.
+        store = partial(store_file, self._context.storage, progressed=self._lease.progressed)
+        owner = experiment.project_id, experiment.id
         if not isinstance(report.material.model, str):
-            store_model(self._context.storage, experiment, report.material.model)
+            store(model_key(*owner), [report.material.model.data])
         if attacks:
-            store_attack_files(self._context.storage, experiment.project_id, experiment.id, attacks)
+            store(attack_files_key(*owner), [packed(one.files for one in attacks)])
         if result.records is not None:
-            store_records(
-                self._context.storage, experiment, result.records, progressed=self._lease.progressed
-            )
+            names = experiment.run.federation.client_names
+            store(record_table_key(*owner), result.records.csv(names))
         while not self._writer.write(
             partial(succeed, experiment=experiment, report=report, key=key)
         ):
@@ -341,16 +336,17 @@ class RunLoop:
         detail: str | None = None,
     ) -> None:
         experiment = self._experiments[position]
-        end_without_report(
-            session,
-            experiment.id,
-            experiment.project_id,
-            status=status,
-            reason=reason,
-            key=self._context.signing_key,
-            checkpoint=experiment.ledger_checkpoint(status),
-            detail=None if detail is None else detail[:DETAIL_CHARACTERS],
-        )
+        experiments = ExperimentRepository(session, experiment.project_id)
+        shown = detail and detail[:DETAIL_CHARACTERS]
+        if experiments.conclude(experiment.id, status=status, reason=reason, detail=shown):
+            sign_end(
+                session,
+                experiment.id,
+                experiment.project_id,
+                key=self._context.signing_key,
+                checkpoint=experiment.ledger_checkpoint(status),
+                diverged=reason == DIVERGED,
+            )
 
 
 def _subjects_a_round(run: Run) -> int:
