@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from operator import eq
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Select, bindparam, func, select, update
+from sqlalchemy import Column, ColumnElement, bindparam, func, select, update
 
 from fedaudit.privacy.leakage import leakage
 from models.clock import utc_now
@@ -15,11 +17,11 @@ from models.repositories.budgets.budgets import SUMS, Budgets
 from models.repositories.budgets.counting import REPORT, counts_report
 from models.repositories.experiment_parts import EventRepository
 from models.repositories.ledger import LedgerRepository
-from models.repositories.reports import has_epsilon
+from models.repositories.reports import OF_EXPERIMENTS, Condition, filtered, has_epsilon
 from models.repositories.units import UnitRepository
 from models.repositories.webhooks import AnnouncementRepository
 from models.tables.experiments import Experiment, ExperimentTag
-from models.values import Cursor, ExperimentFilters, FinalFigures, Page
+from models.values import Bound, Cursor, FinalFigures, Page
 from models.vocabulary import ENDED, OPEN
 
 _BY_ID = select(Experiment).where(
@@ -69,15 +71,17 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     def list(
         self,
-        filters: ExperimentFilters | None = None,
+        filters: Mapping[str, Any] | None = None,
         *,
+        bounds: Sequence[Bound] = (),
         cursor: Cursor | None = None,
         limit: int = 50,
         sort: str = "-created_at",
     ) -> Page[Experiment]:
-        """One page; `cursor`: the previous page's `next_cursor`, same sort. Raises ValueError for
-        an unknown sort or bound."""
-        statement = _filtered(self._select(Experiment), filters or ExperimentFilters())
+        """One page; `filters`: of `FILTERS`, all of which must hold; `cursor`: the previous page's
+        `next_cursor`, same sort. Raises ValueError for an unknown sort or bound."""
+        statement = filtered(self._select(Experiment), filters or {}, _CONDITIONS)
+        statement = statement.where(*(_within(*bound) for bound in bounds))
         column, descending = _sort_column(sort)
         names = ("id",) if column is _columns.id else (column.key, "id")
         paged = ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
@@ -265,28 +269,21 @@ SORT_KEYS = ("created_at", "name", "started_at", "finished_at", *FIGURES)
 """What a list may be sorted by; with a minus in front, downwards."""
 
 
-def _filtered(statement: Select[Experiment], filters: ExperimentFilters) -> Select[Experiment]:
-    """The statement with every filter that is set. Raises ValueError for an unknown bound."""
-    for name in ("status", "name", "federation_id", "mechanism", "delta"):
-        value = getattr(filters, name)
-        if value is not None:
-            statement = statement.where(getattr(Experiment, name) == value)
-    if filters.tag is not None:
-        tagged = select(ExperimentTag.experiment_id).where(
-            ExperimentTag.project_id == Experiment.project_id, ExperimentTag.tag == filters.tag
-        )
-        statement = statement.where(Experiment.id.in_(tagged))
-    if filters.created_after is not None:
-        statement = statement.where(Experiment.created_at >= filters.created_after)
-    if filters.created_before is not None:
-        statement = statement.where(Experiment.created_at <= filters.created_before)
-    if filters.alarm is not None:
-        raised = func.coalesce(Experiment.alarms, 0) > 0
-        statement = statement.where(raised if filters.alarm else ~raised)
-    if filters.adjacency is not None:
-        counted = has_epsilon(table_of(Experiment).c.id, adjacency=filters.adjacency)
-        statement = statement.where(counted)
-    return statement.where(*(_within(*bound) for bound in filters.bounds))
+def _has_alarm(raised: bool) -> ColumnElement[bool]:
+    """Whether some attack raised an alarm; False also where none was made."""
+    some = func.coalesce(Experiment.alarms, 0) > 0
+    return some if raised else ~some
+
+
+_CONDITIONS: dict[str, Condition] = {
+    **OF_EXPERIMENTS,
+    "status": partial(eq, _columns.status),
+    "delta": partial(eq, _columns.delta),
+    "adjacency": lambda adjacency: has_epsilon(_columns.id, adjacency=adjacency),
+    "alarm": _has_alarm,
+}
+FILTERS = tuple(_CONDITIONS)
+"""What a list may be filtered by, beside bounds."""
 
 
 def _within(figure: str, side: str, bound: float) -> ColumnElement[bool]:
