@@ -130,11 +130,6 @@ class AuditedRows:
         found: Bools = self.rules.label(self.federation.raw_target)
         return found
 
-    def predicts_favourable(self, predicted: Ints) -> Bools:
-        """Whether these predicted classes [rows] are."""
-        found: Bools = self.rules.label(predicted.astype(np.float64))
-        return found
-
     @cached_property
     def truth(self) -> Ints:
         """The true class."""
