@@ -98,8 +98,7 @@ def gap_readings(experiment: Experiment, live: LiveFigures) -> Gaps:
     }
     return {
         name: [
-            _gap(name, metric, *found.get(name, {}).get(metric, (none, "")))
-            for metric in ROUND_METRICS
+            _gap(metric, *found.get(name, {}).get(metric, (none, ""))) for metric in ROUND_METRICS
         ]
         for name in experiment.attributes
     }
@@ -125,23 +124,20 @@ def _of_round(
     """A figure of a round. `terms`: what a cost rests on, None for other figures; `missing`: why
     there is none where the round does not say."""
     if row is None or getattr(row, name) is None:
-        return _row(name, label, NONE, missing if row is None else row.reasons.get(name, missing))
+        why = missing if row is None else row.reasons.get(name, missing)
+        return FigureRow(label, NONE, why, name)
     value = getattr(row, name)
     if terms is None:
-        return _row(name, label, figure(value), f"in round {row.round}")
-    return _row(name, label, cost(value), terms)
+        return FigureRow(label, figure(value), f"in round {row.round}", name)
+    return FigureRow(label, cost(value), terms, name)
 
 
-def _gap(attribute: str, metric: str, found: Mapping[str, Any], remark: str) -> FigureRow:
+def _gap(metric: str, found: Mapping[str, Any], remark: str) -> FigureRow:
     """A gap with its remark, or with the reason why it has no value."""
-    name, label, value = f"{attribute} {metric}", metric.replace("_", " "), found["value"]
+    label, value = metric.replace("_", " "), found["value"]
     if value is None:
-        return _row(name, label, NONE, found["reason"] or "")
-    return _row(name, label, figure(value), remark)
-
-
-def _row(name: str, label: str, value: str, note: str) -> FigureRow:
-    return FigureRow(name=name, label=label, value=value, constant="", note=note)
+        return FigureRow(label, NONE, found["reason"] or "")
+    return FigureRow(label, figure(value), remark)
 
 
 def _final_gap(section: Mapping[str, Any], metric: str) -> FigureRow:
@@ -149,7 +145,7 @@ def _final_gap(section: Mapping[str, Any], metric: str) -> FigureRow:
     interval, remark = found["interval"], ""
     if interval is not None:
         remark = f"{interval_text(interval)} ({figure(100 * interval['level'])} %)"
-    return _gap(section["attribute"], metric, found, remark)
+    return _gap(metric, found, remark)
 
 
 def why_ended(reason: str | None) -> tuple[str, str]:
@@ -280,7 +276,7 @@ def _figures(
     # A round may be validated on a sample, and the last is seldom the best.
     final = {one.name: one for one in section_rows(report)["utility"]}
     # A figure that is missing for the same reason as one before it has no row.
-    missing = {name: _row(name, "", NONE, "") for name in report["utility"]}
+    missing = {name: FigureRow("", NONE, name=name) for name in report["utility"]}
     found = {**missing, **final}
     return [replace(found.get(one.name, one), label=one.label) for one in newest], {
         one["attribute"]: [_final_gap(one, metric) for metric in ROUND_METRICS]
