@@ -132,11 +132,10 @@ async def _take(visit: Visit, upload_id: str) -> None:
     def accept(word: bytes, _name: str) -> None:
         check_word(visit.visitor, word.decode("utf-8", "replace"))
 
-    incoming = IncomingFile(
-        visit.resources, visit.project_id, upload_id, text=CSRF_FIELD, accept=accept
-    )
-    async with received(visit.request, incoming):
-        await run_sync(keep_upload, visit, await run_sync(incoming.finish), upload_id)
+    content_type = visit.request.headers["content-type"]
+    incoming = IncomingFile(visit, upload_id, content_type, text=CSRF_FIELD, accept=accept)
+    async with received(visit.request, incoming) as sent:
+        await run_sync(keep_upload, visit, sent, upload_id)
 
 
 def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTMLResponse:

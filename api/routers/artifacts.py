@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import Query, Request, Response
-from starlette.requests import ClientDisconnect
 
-from api.http.bodies import broke_off, media_type
+from api.http.bodies import media_type, read_body
 from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.openapi import BINARY, Router, located, problems
 from api.schemas.base import PageQuery, of_row
@@ -65,17 +64,7 @@ async def upload_artifact(
     if media_type(request) != _BINARY:
         message = f"send the file as it is, with the header Content-Type: {_BINARY}"
         raise ProblemError(415, "unsupported-media-type", message)
-    largest = call.resources.settings.max_artifact_bytes
-    data = bytearray()
-    try:
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > largest:
-                detail = f"the file is larger than {largest} bytes (FEDAUDIT_MAX_ARTIFACT_BYTES)"
-                raise ProblemError(413, "payload-too-large", detail)
-    except ClientDisconnect:
-        raise broke_off() from None
-    body, new = await run_sync(partial(_store, call, bytes(data), name=name))
+    body, new = await run_sync(partial(_store, call, await read_body(request), name=name))
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/artifacts/{body.id}"
     return body

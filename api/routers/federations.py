@@ -110,11 +110,9 @@ async def _upload(request: Request, call: Call, idempotency_key: str | None) -> 
     def accept(text: bytes, name: str) -> Registration:
         return parse_uploaded(decode_json(text), file_name=name)
 
-    incoming = IncomingFile(
-        call.resources, call.project_id, new_id(), text="registration", accept=accept
-    )
-    async with received(request, incoming):
-        sent = await run_sync(incoming.finish)
+    content_type = request.headers["content-type"]
+    incoming = IncomingFile(call, new_id(), content_type, text="registration", accept=accept)
+    async with received(request, incoming) as sent:
         return await run_sync(register_upload, call, incoming.accepted, sent, idempotency_key)
 
 
