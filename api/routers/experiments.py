@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 
 from api.http.answers import SmallInteger, json_answer, sorted_key_type
 from api.http.bodies import JsonBody
-from api.openapi import Router, located, problems, query_parameters, request_body
+from api.openapi import Router, located, problems, request_body
 from api.schemas.base import UtcTime
 from api.schemas.experiments import (
     BudgetRoom,
@@ -86,10 +86,9 @@ async def submit_experiment(
     return await call.run(answer)
 
 
-@router.get("", response_model=ExperimentPage, openapi_extra=query_parameters(ExperimentParameters))
+@router.get("", response_model=ExperimentPage)
 def list_experiments(
-    call: ExperimentsReader,
-    parameters: Annotated[ExperimentParameters, Depends(ExperimentParameters.of_query)],
+    call: ExperimentsReader, parameters: Annotated[ExperimentParameters, Query()]
 ) -> Response:
     """The project's experiments, newest first unless sorted otherwise."""
     return json_answer(experiment_page(call, parameters))
