@@ -15,13 +15,11 @@ from starlette.responses import JSONResponse
 from api.http.answers import SmallInteger, json_answer, sorted_key_type
 from api.http.bodies import JsonBody
 from api.openapi import Router, located, problems, request_body
-from api.schemas.base import UtcTime
+from api.schemas.base import UtcTime, of_row
 from api.schemas.experiments import (
-    BudgetRoom,
     ExperimentBody,
     ExperimentPage,
     ExperimentParameters,
-    ProjectionBody,
     SubmissionParameters,
     SubmittedBody,
     ValidationBody,
@@ -67,14 +65,13 @@ async def submit_experiment(
     def validate() -> JSONResponse:
         plans = plan_seeds(call, parse_inherited(call, value))
         planned, trial = plans[0], try_admission(call, plans)
-        found = ValidationBody(
+        found = of_row(
+            ValidationBody,
+            planned,
             spec=planned.spec.model_dump(mode="json"),
             spec_hash=spec_hash(planned.spec),
-            parameters=planned.parameters,
             clients=planned.federation.clients,
-            training_clients=planned.training_clients,
-            projection=ProjectionBody(**vars(planned.projection)),
-            budget=BudgetRoom(has_room=trial.refusal is None, detail=trial.refusal),
+            budget={"has_room": trial.refusal is None, "detail": trial.refusal},
             warnings=trial.warnings,
         )
         return JSONResponse(found.model_dump(mode="json"))

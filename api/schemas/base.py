@@ -28,9 +28,11 @@ _Shown = TypeVar("_Shown", bound=BaseModel)
 
 
 def of_row(body: type[_Shown], row: object, **made: Any) -> _Shown:
-    """The body of a stored row: fields of the same name are its own, others are made."""
+    """The body of a stored row, or of what was computed: fields of the same name are its own, and
+    so are those of its parts; others are made."""
     stored = (name for name in body.model_fields if name not in made)
-    return body.model_validate({name: getattr(row, name) for name in stored} | made)
+    fields = {name: getattr(row, name) for name in stored} | made
+    return body.model_validate(fields, from_attributes=True)
 
 
 Item = TypeVar("Item")
