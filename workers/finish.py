@@ -48,7 +48,8 @@ from models.repositories import (
 from models.values import FinalFigures, ReportIndex
 from models.vocabulary import ENDED
 from workers.claim_signing import signed_claims
-from workers.flush import DatabaseSink, RunningExperiment, charge_interrupted_rounds
+from workers.flush import DatabaseSink, RunningExperiment
+from workers.lost_rounds import charge_interrupted_rounds
 from workers.proof.signing import sign_as_stored, sign_checkpoint, use_claims_key
 
 if TYPE_CHECKING:  # profiling loads no torch

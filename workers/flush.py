@@ -16,22 +16,17 @@ from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.encoding import genesis
-from fedaudit.ledger.ledger_context import (
-    LedgerContext,
-    build_metric_context,
-    rebuild_ledger_context,
-)
+from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import charges_report
 from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.blocks import Block
 from fedaudit.runs.experiment_plan import with_start
 from fedaudit.runs.ledger_writer import LedgerWriter, Spending
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.spec.parse import parse_spec
 from fedaudit.stored import KeyedDigest, LedgerRow
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
@@ -354,54 +349,3 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
 
 def _changed(what: str) -> InvalidInputError:
     return error_at("/federation", f"{what}; submit it again")
-
-
-def context_of_interrupted(
-    database: Database, experiment_id: str, project_id: str
-) -> LedgerContext | None:
-    """What `charge_interrupted_rounds` needs, built outside a transaction since counting epsilons
-    may take long; None if there is nothing to charge. Raises LookupError for an unknown
-    experiment."""
-    with database.read() as session:
-        if not interrupted_rounds(session, experiment_id):
-            return None
-        experiment = ExperimentRepository(session, project_id).existing(experiment_id)
-        names = SubjectSetRepository(session).names(experiment.subject_set_id)
-    return _context_as_submitted(experiment, names)
-
-
-def charge_interrupted_rounds(
-    session: Session,
-    experiment_id: str,
-    project_id: str,
-    *,
-    ledger_context: LedgerContext | None = None,
-) -> int:
-    """Write the ledger rows of an ended experiment's open intents; returns their number. A resuming
-    worker does this itself; otherwise the ledger would show less than was charged.
-    `ledger_context`: built here unless given. Raises LookupError for an unknown experiment."""
-    experiment = ExperimentRepository(session, project_id).existing(experiment_id)
-    interrupted = interrupted_rounds(session, experiment_id)
-    if not interrupted:
-        return 0
-    names = SubjectSetRepository(session).names(experiment.subject_set_id)
-    ledger = stored_ledger(
-        session,
-        experiment,
-        ledger_context=ledger_context or _context_as_submitted(experiment, names),
-        training=np.arange(len(names), dtype=np.int32),
-    )
-    recorded = [ledger.record_interrupted(lost) for lost in interrupted]
-    rows = [row for lost in recorded for row in lost.written]
-    LedgerRepository(session).insert(experiment_id, project_id, rows)
-    store_totals(session, experiment_id, project_id, ledger)
-    return len(interrupted)
-
-
-def _context_as_submitted(experiment: Experiment, names: Sequence[str]) -> LedgerContext:
-    """The context as of submission: the data may be remote, or deleted."""
-    if experiment.mechanism_inputs is not None:
-        inputs = MechanismParameters.from_dict(experiment.mechanism_inputs)
-        return rebuild_ledger_context(inputs, names, rounds=experiment.rounds_total)
-    inputs = mechanism_of(parse_admitted(experiment.spec)).inputs(n=experiment.parameters)
-    return build_metric_context(inputs, names)

@@ -16,9 +16,8 @@ from fedaudit.fairness.noised_counts import (
     Rounder,
     bounded_counts,
 )
-from fedaudit.ledger.columns import columns_of_rows, ledger_columns
+from fedaudit.ledger.columns import EntryColumns, columns_of_rows, ledger_columns
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.count_release import CountRelease, IntegerDraws, drawn_integers
 from fedaudit.privacy.leakage import ClusterLeakage
@@ -382,10 +381,9 @@ class MemorySink:
     # -- what the files of a run are made from ----------------------------------------------------
 
     @property
-    def entries(self) -> list[LedgerEntry]:
-        """The ledger, in its order."""
-        found = columns_of_rows(self._ledger)
-        return [entry for columns in found for entry in columns.entries()]
+    def entries(self) -> list[EntryColumns]:
+        """The ledger, in its order, each entry by itself."""
+        return [entry for some in columns_of_rows(self._ledger) for entry in some.each()]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """One line per round, observer and subject, as the service's privacy ledger gives them."""

@@ -251,9 +251,7 @@ class LedgerRepository(ExperimentPartRepository):
             .order_by(ReleaseIntent.round, ReleaseIntent.release)
         )
 
-    def ended_with_open_intents(
-        self, limit: int, *, excluded: Collection[str] = ()
-    ) -> list[tuple[str, str]]:
+    def ended_with_open_intents(self, *, excluded: Collection[str] = ()) -> list[tuple[str, str]]:
         """Experiments that failed or were cancelled with open intents: (id, project id). Not those
         that diverged or succeeded: their worker knows that the rest of its last block did not run.
         `excluded`: ids to leave out."""
@@ -269,7 +267,6 @@ class LedgerRepository(ExperimentPartRepository):
                 ReleaseIntent.experiment_id.not_in(select(ErasedLedger.owner_id)),
             )
             .distinct()
-            .limit(limit)
         )
         return [(experiment_id, project_id) for experiment_id, project_id in rows]
 
