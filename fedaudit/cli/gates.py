@@ -61,9 +61,9 @@ def gate(
     if outcome is None:
         raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
     if junit is not None:
-        write_bytes(junit_of(results).encode(), junit, option="--junit")
+        write_bytes(junit_of(results).encode(), junit)
     if markdown is not None:
-        write_bytes(markdown_of(results).encode(), markdown, option="--markdown")
+        write_bytes(markdown_of(results).encode(), markdown)
     if as_json:
         write_json(results.as_dict())
     else:
