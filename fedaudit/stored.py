@@ -5,15 +5,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints16, Ints32
 
-Key = tuple[int, int, str, str]
-"""Round, release, subject kind and observer of a ledger entry."""
+
+class Key(NamedTuple):
+    """What no two entries of a ledger have in common, and they are ordered by; the parts of one
+    that was tampered with may have other types."""
+
+    round: int
+    release: int
+    subject_kind: str
+    observer: str
+
+
 KeyedDigest = tuple[int, int, str, str, bytes]
 """The key of an entry and its digest: what the ledger hash takes in of it."""
 
@@ -46,9 +55,8 @@ class LedgerRow:
 
     @property
     def key(self) -> Key:
-        """What no two rows of a ledger have in common, and rows are ordered by; the parts of one
-        that was tampered with may have other types."""
-        return self.round, self.release, self.subject_kind, self.observer
+        """The key of its entry."""
+        return Key(self.round, self.release, self.subject_kind, self.observer)
 
     @property
     def keyed_digest(self) -> KeyedDigest:

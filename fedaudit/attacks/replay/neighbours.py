@@ -275,7 +275,7 @@ class Replayed:
 
     def charged_clients(self, round_: int) -> Ints:
         """Who was asked to take part in a round, by the ledger."""
-        entries = [entry for entry in self.base.entries if entry.round == round_]
+        entries = [entry for entry in self.base.entries if entry.keys[0].round == round_]
         return entries[0].subjects.astype(np.int64) if entries else np.zeros(0, dtype=np.int64)
 
     def uploads(self, round_: int) -> Iterator[tuple[Ints, UploadsPassed]]:

@@ -63,8 +63,8 @@ class EntryEpsilons:
         except (_UncheckedError, *MALFORMED) as error:
             if len(entries) > 1:
                 self.entries -= len(entries)
-                for entry in entries.entries():
-                    self.read(EntryColumns.of_entries([entry]))
+                for entry in entries.each():
+                    self.read(entry)
             elif isinstance(error, _UncheckedError):
                 self._skipped = str(error)
             else:
