@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels, find_class, number_in
-from fedaudit.spec.errors import FieldError, error_at, listed_values, pointer, raise_errors
+from fedaudit.spec.errors import Faults, FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
 from fedaudit.spec.labels import as_read
 
@@ -38,19 +38,22 @@ def read_sensitive(
     """
     attributes: dict[str, Levels] = {}
     notes: list[str] = []
+    faults = Faults()
     for place, name in enumerate(names):
         where = pointer("fairness", "sensitive", place)
         column = (columns or {}).get(name, name)
         if column not in rows.columns:
             continue
-        if edges is not None and name in edges:
-            at_edges = pointer("fairness", "edges", name)
-            numbers = rows.numbers(column, at_edges, missing_allowed=True)
-            levels = between_edges(numbers, edges[name])
-        else:
-            levels = rows.levels(column, where, numeric=True)
-        notes += _checked_groups(name, levels, where)
-        attributes[name] = levels
+        with faults.noting():
+            if edges is not None and name in edges:
+                at_edges = pointer("fairness", "edges", name)
+                numbers = rows.numbers(column, at_edges, missing_allowed=True)
+                levels = between_edges(numbers, edges[name])
+            else:
+                levels = rows.levels(column, where, numeric=True)
+            notes += _checked_groups(name, levels, where)
+            attributes[name] = levels
+    faults.end()
     return attributes, tuple(notes)
 
 

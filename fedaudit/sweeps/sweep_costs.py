@@ -5,7 +5,6 @@ data, so for any choice among it. The figure of a single run does not cover it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
+from fedaudit.reports.sections.part import FigureRow
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.stored import ReservedCost
 
@@ -249,34 +249,24 @@ HEURISTIC = (
 )
 
 
-@dataclass(frozen=True)
-class CostLine:
-    """One cost of all cells together."""
-
-    name: str
-    value: str | None
-    """An upper bound; None where there is none."""
-    remark: str
-    """What the bound means, or why there is none."""
-
-
-def cost_lines(costs: SweepCosts) -> Iterator[CostLine]:
-    """Those that there are, then why there are no others."""
+def cost_lines(costs: SweepCosts) -> Iterator[FigureRow]:
+    """The upper bounds on what all cells cost together that there are, then why there are no
+    others."""
     for one in costs["epsilon"]:
         terms = (
             f"of a {one['unit']}, against {observer_words(one['observer'])}, "
             f"at delta = {one['delta']:g} under {adjacency_words(one['adjacency'])}; "
             f"a single cell at most {bound_text(one['cell_max'])}"
         )
-        yield CostLine("epsilon", bound_text(one["value"]), terms)
+        yield FigureRow("epsilon", bound_text(one["value"]), terms)
     named = (("log_ratio_max", "log ratio"), ("leakage", "leakage"))
     for field, name in named:
         value = costs[field]  # type: ignore[literal-required]
         if value is not None:
-            yield CostLine(name, bound_text(value), _NO_MORE)
+            yield FigureRow(name, bound_text(value), _NO_MORE)
     for field, name in (("epsilon", "epsilon"), *named):
         if field in costs["reasons"]:
-            yield CostLine(name, None, costs["reasons"][field])
+            yield FigureRow(name, "", costs["reasons"][field])
 
 
 def cost_cautions(facts: SweepFacts) -> Iterator[str]:

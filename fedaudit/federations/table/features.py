@@ -101,7 +101,7 @@ def standardiser(
 
 _CELLS_AT_ONCE = 1 << 20
 """Cells of features that are laid out on disk at a time: 4 MiB."""
-_GAP = "is empty"
+GAP = "is empty"
 _RULE = (
     "fill the gap, or say under the feature's `missing` what becomes of it: `drop-row`, or "
     "`constant` with a `fill`"
@@ -155,7 +155,7 @@ def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]
 
 def refuse_gaps(rows: TableRows, name: str, where: str, *, remedy: str) -> None:
     """Raise InvalidInputError at `where` for the first empty cell of a column."""
-    rows.refuse(rows.empty(name, where), name, where, _GAP, remedy)
+    rows.refuse(rows.empty(name, where), name, where, GAP, remedy)
 
 
 def encoded_features(
@@ -246,7 +246,7 @@ def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
         found[-1] = column.categories.index(str(fill))
     codes = np.array(found, dtype=np.int64)[levels.codes]
     if (codes < 0).any():
-        problem, remedy = _GAP, _RULE
+        problem, remedy = GAP, _RULE
         if levels.codes[np.argmax(codes < 0)] >= 0:
             problem = f"is not one of the {len(column.categories)} declared categories"
             remedy = "add its value to `categories`, or to `missing_values` if it means a gap"
