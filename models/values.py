@@ -112,25 +112,6 @@ class Page(Generic[Item]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExperimentFilters:
-    """Filters of a list, all of which must hold. `tag` and `name` match exactly, times are
-    inclusive, and a null figure is outside every bound."""
-
-    status: str | None = None
-    name: str | None = None
-    tag: str | None = None
-    federation_id: str | None = None
-    mechanism: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    delta: float | None = None
-    adjacency: str | None = None
-    alarm: bool | None = None
-    """Whether some attack raised an alarm; False also where none was made."""
-    bounds: Sequence[Bound] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class FinalFigures:
     """The figures by which an ended experiment is found; None where one has no value."""
 
@@ -254,38 +235,6 @@ class StoredSet:
     favourable_digest: str
     bits: bytes
     favourable_bits: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportFilters:
-    """Filters of a list, all of which must hold. A fairness bound is on `attribute`, or on all
-    attributes; an epsilon bound on `observer`, or the largest. A null figure is outside every
-    bound."""
-
-    name: str | None = None
-    search: str | None = None
-    """A part of the name, whatever the case."""
-    person: str | None = None
-    """Who submitted it, by name."""
-    tag: str | None = None
-    federation_id: str | None = None
-    mechanism: str | None = None
-    gate_outcome: str | None = None
-    guarantee: str | None = None
-    label: str | None = None
-    sign_off: str | None = None
-    """The newest sign-off's decision, or `none` for reports that have none."""
-    in_force: bool | None = None
-    unit: str | None = None
-    attribute: str | None = None
-    observer: str | None = None
-    delta: float | None = None
-    adjacency: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    finished_after: datetime | None = None
-    finished_before: datetime | None = None
-    bounds: Sequence[Bound] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

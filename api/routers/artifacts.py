@@ -13,13 +13,7 @@ from api.http.bodies import media_type, read_body
 from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.openapi import BINARY, Router, located, problems
 from api.schemas.base import PageQuery, of_row
-from api.schemas.experiments import (
-    ArtifactBody,
-    ArtifactPage,
-    ArtifactUser,
-    ListedArtifact,
-    TensorBody,
-)
+from api.schemas.experiments import ArtifactBody, ArtifactPage, ListedArtifact, TensorBody
 from api.services.lookups import list_page, refuse_gone
 from api.shared.security import Call, ExperimentsReader, ExperimentsWriter, refuse_over_stored
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
@@ -81,8 +75,7 @@ def list_artifacts(call: ExperimentsReader, parameters: PageQuery) -> ArtifactPa
             found = []
             for row in rows:
                 users = uses.get(row.sha256, ())
-                shown = [of_row(ArtifactUser, one) for one in users[:_USERS_SHOWN]]
-                made = {"id": row.sha256, "uses": len(users), "used_by": shown}
+                made = {"id": row.sha256, "uses": len(users), "used_by": users[:_USERS_SHOWN]}
                 found.append(of_row(ListedArtifact, row, **made))
             return found
 
