@@ -333,7 +333,7 @@ def _cost_terms(reserved: Sequence[ReservedCost]) -> dict[str, dict[str, set[str
     for one in reserved:
         # What a report reveals of the people held out is not in the figures of training.
         if one.observer != REPORT:
-            term = f"{one.observer}, {one.terms}, {one.unit}, {one.delta}"
+            term = f"{one.observer}, {one.adjacency}, {one.unit}, {one.delta}"
             found.setdefault(one.experiment_id, {}).setdefault(one.figure, set()).add(term)
     return found
 
