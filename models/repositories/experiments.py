@@ -8,7 +8,6 @@ from typing import Any, Literal
 from sqlalchemy import Column, ColumnElement, bindparam, func, select, update
 
 from fedaudit.privacy.leakage import leakage
-from fedaudit.spec.metrics import ROUND_METRICS
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.person import Actor
@@ -260,7 +259,8 @@ class ExperimentRepository(RowRepository[Experiment]):
 
 FIGURES = (
     *("leakage_max", "leakage_median", "log_ratio_max", "epsilon_max"),
-    *("validation_loss", "accuracy", *ROUND_METRICS),
+    *("validation_loss", "accuracy", "demographic_parity_difference"),
+    *("equalized_odds_difference", "equal_opportunity_difference"),
 )
 """Final figures that a bound may name."""
 
