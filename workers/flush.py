@@ -1,7 +1,7 @@
 """What is stored of a run: blocks of rounds, each in one fenced transaction; and how a unit's rows
 become experiments that can run, from their beginning or from a checkpoint."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,6 @@ from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.encoding import genesis
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.rows import charges_report
 from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.runs.blocks import Block
@@ -27,7 +26,6 @@ from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.stored import KeyedDigest, LedgerRow
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database, Dialect
@@ -82,31 +80,6 @@ _LOSSES = ("selection_loss", "validation_loss")
 _COSTS = ("leakage_max", "epsilon_max")
 
 
-class DatabaseSink:
-    """A `RunSink` of one stored experiment within one transaction, in which the caller holds its
-    unit."""
-
-    def __init__(self, session: Session, experiment_id: str, project_id: str) -> None:
-        self._owner = (experiment_id, project_id)
-        self._id = experiment_id
-        self._session = session
-        self._ledger = LedgerRepository(session)
-        self._rounds = RoundRepository(session)
-
-    # These methods are documented in `RunSink`.
-
-    def write(self, block: Block) -> None:
-        self._ledger.insert(*self._owner, block.ledger)
-        self._rounds.insert(*self._owner, block.rounds)
-        FairnessRepository(self._session).insert(*self._owner, block.fairness)
-
-    def digests(self) -> Iterator[KeyedDigest]:
-        return self._ledger.digests(self._id)
-
-    def rows_of_round(self, round_: int) -> list[LedgerRow]:
-        return self._ledger.rows_after(self._id, round_from=round_, round_to=round_)
-
-
 def store_totals(
     session: Session, experiment_id: str, project_id: str, ledger: LedgerWriter
 ) -> None:
@@ -158,7 +131,9 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
     with gathered_writes(session):
         for one in new:
             run, owner = one.experiment.run, (one.experiment.id, project_id)
-            DatabaseSink(session, *owner).write(one.block)
+            ledger.insert(*owner, one.block.ledger)
+            RoundRepository(session).insert(*owner, one.block.rounds)
+            FairnessRepository(session).insert(*owner, one.block.fairness)
             store_totals(session, *owner, run.ledger)
             CheckpointRepository(session).put(*owner, round=run.rounds_done, data=one.checkpoint)
         events = {one.experiment.id: round_events(one.block) for one in new}
@@ -310,8 +285,8 @@ def stored_ledger(
     ledger_context: LedgerContext,
     training: NDArray[np.int32],
 ) -> LedgerWriter:
-    """The experiment's stored ledger, without each client's clusters and refusals. `training`: the
-    subjects that train."""
+    """The experiment's stored ledger, without its hash and each client's clusters and refusals.
+    `training`: the subjects that train."""
     ledger, experiment_id = LedgerRepository(session), experiment.id
     totals, newest = ledger.get_totals(experiment_id), ledger.last_row(experiment_id)
     shape = len(ledger_context.observers), len(ledger_context.subjects)
@@ -331,19 +306,14 @@ def stored_ledger(
 
 
 def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> LedgerAudit:
-    """Read and check all stored rows; the ledger takes the cluster of each client's newest upload
-    and its refusals from them."""
+    """Read and check all stored rows; the ledger takes from them what its totals do not say."""
     names = ledger.ledger_context.subjects
     audit = LedgerAudit(experiment_id, names, watch=(), salt=ledger.salt)
     for rows in LedgerRepository(session).blocks(experiment_id):
         for some in batches(rows):
             audit.read(some)
         for row in rows:
-            if charges_report(row.observer):
-                continue
-            ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
-            if row.observer == ledger.ledger_context.observers[0]:
-                ledger.spending.count_refused(row.subjects, row.outcomes)
+            ledger.read_again(row)
     return audit
 
 

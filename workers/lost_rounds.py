@@ -53,35 +53,35 @@ def _context_as_submitted(experiment: Experiment, names: Sequence[str]) -> Ledge
     return build_metric_context(inputs, names)
 
 
+def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> int | None:
+    """`charge_interrupted_rounds`, but a ledger that refuses them holds up nothing else: None then,
+    and what was written to it is undone. Raises the error of a database that is away."""
+    try:
+        with session.begin_nested():
+            rounds = charge_interrupted_rounds(session, experiment_id, project_id)
+    except AWAY:
+        raise
+    except Exception:
+        log.exception("lost rounds not entered", experiment_id=experiment_id)
+        return None
+    if rounds:
+        log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
+    return rounds
+
+
 class LostRounds:
-    """Enters them where no worker does. A ledger that refuses them holds up no other, and is left
-    out until this process ends."""
+    """Enters those of runs that their callers ended without a worker; none are signed. A ledger
+    that refuses them is left out until this process ends."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._refused: set[str] = set()
 
     def enter_waiting(self) -> None:
-        """Those of runs that their callers ended without a worker; none are signed. Raises the
-        error of a database that is away."""
+        """All that wait. Raises the error of a database that is away."""
         with self._database.read() as session:
             ended = LedgerRepository(session).ended_with_open_intents(excluded=self._refused)
         for owner in ended:
             with self._database.write() as session:
-                self.enter(session, *owner)
-
-    def enter(self, session: Session, experiment_id: str, project_id: str) -> bool:
-        """Charge an experiment's interrupted rounds; False if its ledger refuses them, which undoes
-        only what was written to it. Raises the error of a database that is away."""
-        try:
-            with session.begin_nested():
-                rounds = charge_interrupted_rounds(session, experiment_id, project_id)
-        except AWAY:
-            raise
-        except Exception:
-            self._refused.add(experiment_id)
-            log.exception("lost rounds not entered", experiment_id=experiment_id)
-            return False
-        if rounds:
-            log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
-        return True
+                if enter_lost_rounds(session, *owner) is None:
+                    self._refused.add(owner[0])

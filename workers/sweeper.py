@@ -46,13 +46,13 @@ from models.repositories import (
     UnitRepository,
     UnitStackRepository,
     WebhookQueueRepository,
-    fail_unit,
 )
 from models.repositories.files import OldFile
 from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
 from workers.context import start
 from workers.eraser import Eraser
+from workers.finish import fail_unit
 from workers.lost_rounds import LostRounds
 from workers.proof.declared_signing import DeclaredLedgerSigner
 from workers.proof.signing import (
@@ -257,14 +257,11 @@ class Sweeper:
                 UnitStackRepository(session).take_apart(unit.id)
 
     def _sign(self, session: Session, unit: Unit) -> None:
-        """Sign ledgers that lost their worker. An end is signed once, with the interrupted rounds:
-        an earlier signature would attest a ledger without them. Experiments that had ended are left
-        as they are."""
+        """Sign ledgers that lost their worker. Experiments that had ended are left as they are."""
         owner = unit.project_id
         if unit.state == "failed":
-            for ended in fail_unit(session, unit):
-                if self._lost_rounds.enter(session, ended, owner):
-                    sign_as_stored(session, ended, owner, key=self.key)
+            why = unit.last_error or ""
+            fail_unit(session, unit, reason="worker-lost", detail=why, shown=why, key=self.key)
             return
         for experiment in ExperimentRepository(session, owner).of_unit(unit.id):
             # One that waits has begun nothing: it is in no log of runs either.

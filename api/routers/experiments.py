@@ -33,8 +33,8 @@ from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from models.repositories import EventRepository, ExperimentRepository
+from models.repositories.experiments import FILTERS
 from models.tables.experiments import Event, Experiment
-from models.values import ExperimentFilters
 from models.vocabulary import ENDED
 
 router = Router(prefix="/experiments", tags=["experiments"])
@@ -143,10 +143,7 @@ def experiment_body(row: Experiment, *, caller: Caller) -> ExperimentBody:
 
 def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
-    names = ExperimentFilters.__dataclass_fields__.keys() - {"bounds"}
-    filters = ExperimentFilters(
-        **{name: getattr(parameters, name) for name in names}, bounds=tuple(parameters.bounds)
-    )
+    filters, bounds = parameters.of(FILTERS), parameters.bounds
     sort = parameters.sort.removeprefix("-")
     key = sorted_key_type(sort, UtcTime, "started_at", "finished_at")
     with call.reading() as session:
@@ -155,7 +152,7 @@ def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentP
             ExperimentPage,
             f"experiments:{parameters.sort}",
             parameters,
-            partial(experiments.list, filters, sort=parameters.sort),
+            partial(experiments.list, filters, bounds=bounds, sort=parameters.sort),
             partial(map, partial(experiment_body, caller=call.caller)),
             key=key,
         )

@@ -1,7 +1,7 @@
 """What bodies and parameters share."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -134,6 +134,11 @@ class FigureFilters(PageParameters):
     def sort_key(self) -> str:
         """What the list is sorted by, whichever way."""
         return self.sort.removeprefix("-")
+
+    def of(self, names: Iterable[str]) -> dict[str, Any]:
+        """The filters of these names that are set."""
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32, Turns
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.encoding import EntryEncoder, genesis, links_of
+from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, genesis, links_of
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.rows import SUBJECT_KINDS, Outcome
+from fedaudit.ledger.rows import SUBJECT_KINDS, Outcome, charges_report
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters, Observer
 from fedaudit.stored import Key, LedgerRow
 from fedaudit.training.base.rounds import PlannedRound, RoundColumns
@@ -132,6 +132,7 @@ class LedgerWriter:
         self.clusters = np.full(len(ledger_context.subjects), -1, dtype=np.int16)
         """The cluster of each client's newest upload, -1 for none."""
         self._encoder = EntryEncoder(ledger_context.subjects, salt=salt)
+        self._hash = LedgerHash()
 
     @classmethod
     def from_beginning(
@@ -161,6 +162,11 @@ class LedgerWriter:
     def spending(self) -> Spending:
         """Spending against the first observer: all who take part are charged against it."""
         return self.spendings[0]
+
+    @property
+    def ledger_hash(self) -> str:
+        """The hash of all entries, in hexadecimal; those that were stored before are read again."""
+        return self._hash.hexdigest()
 
     @property
     def totals(self) -> Ints32:
@@ -255,6 +261,15 @@ class LedgerWriter:
         )
         return self._chained(entry)
 
+    def read_again(self, row: LedgerRow) -> None:
+        """Take from a stored row, which the totals have in, what they do not say."""
+        self._hash.add(row.keyed_digest)
+        if charges_report(row.observer):
+            return
+        self.place_uploads(row.subjects, row.outcomes, row.clusters)
+        if row.observer == self.ledger_context.observers[0]:
+            self.spending.count_refused(row.subjects, row.outcomes)
+
     def place_uploads(
         self, subjects: Ints32, outcomes: NDArray[np.integer], clusters: Ints16
     ) -> Ints16:
@@ -342,6 +357,8 @@ class LedgerWriter:
         digests = self._encoder.digests(entries)
         links = links_of(entries, digests, before=self.head)
         self.head = links[-1]
+        for key, digest in zip(entries.keys, digests, strict=True):
+            self._hash.add((*key, digest))
         self.entries += len(entries)
         self.last_round = entries.keys[-1].round
         return list(entries.rows(digests, links))

@@ -98,6 +98,10 @@ class LedgerRepository(ExperimentPartRepository):
             yield rows
             after = rows[-1].key
 
+    def of_round(self, owner_id: str, round_: int) -> list[LedgerRow]:
+        """The packed rows of one round, repeats included."""
+        return [row for rows in self.blocks(owner_id, round_, round_) for row in rows]
+
     def keys_after(
         self, owner_id: str, *, after: Cursor | None = None, limit: int = 100
     ) -> list[Cursor]:
