@@ -28,11 +28,11 @@ from api.services.pending_uploads import (
     waiting_uploads,
 )
 from api.services.uploads import IncomingFile, received
-from fedaudit.federations.levels import find_class
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import proposal_yaml
 from fedaudit.reports.checks import value_at
 from fedaudit.spec.errors import FieldError, InvalidInputError, listed, no_column, pointer
+from fedaudit.spec.labels import find_class
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
 from models.identifiers import new_id

@@ -29,7 +29,7 @@ from fedaudit.federations.groups import (
     read_sensitive,
     with_intersections,
 )
-from fedaudit.federations.levels import MAX_CLASSES, Levels, find_classes
+from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.load import federation_label_faults, reference_faults
 from fedaudit.federations.mapped import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
@@ -47,6 +47,7 @@ from fedaudit.spec.errors import (
     no_column,
 )
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.labels import find_classes
 from fedaudit.spec.sources import FileSource
 
 NUMBERS = 1 << 20

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.levels import Levels, find_class, number_in
+from fedaudit.federations.levels import Levels
 from fedaudit.spec.errors import Faults, FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
-from fedaudit.spec.labels import as_read
+from fedaudit.spec.labels import as_read, find_class, number_in
 
 if TYPE_CHECKING:
     # It brings Arrow, which the API starts without.

@@ -41,7 +41,7 @@ from fedaudit.federations.reading.archives import (
 )
 from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.source_kind import FileKind, LoadRequest
+from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.federations.table.features import refuse_gaps
 from fedaudit.spec.errors import InvalidInputError, error_at, listed, pointer
 from fedaudit.spec.fairness import Groups
@@ -378,7 +378,7 @@ _TURNED = "images are turned by each experiment; the groups of 'rotated' are tho
 Pictured = TypeVar("Pictured", Images, Femnist)
 
 
-class _ImageKind(FileKind[Pictured]):
+class _ImageKind(SourceKind[Pictured]):
     """Images, of which those of some clients are rotated by the experiment's seed."""
 
     def profile_notes(self) -> list[str]:

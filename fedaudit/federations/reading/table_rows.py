@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.levels import MAX_CLASSES, Levels, find_class, levels_of
+from fedaudit.federations.levels import MAX_CLASSES, Levels, levels_of
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError, error_at, listed
+from fedaudit.spec.labels import find_class
 
 MAX_NUMBER = 2.0**63
 MAX_NAME_LENGTH = 200

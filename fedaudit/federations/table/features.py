@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import is_large, no_cells
-from fedaudit.federations.levels import Levels, find_classes
+from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import (
     EVERY_NUMBER,
     FEATURES,
@@ -25,6 +25,7 @@ from fedaudit.federations.mapped import (
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.split import held_out_rows, share_of_rows, split_clients
 from fedaudit.federations.table.columns import Columns, FeatureColumn
+from fedaudit.spec.labels import find_classes
 from fedaudit.spec.sources import Source
 from fedaudit.spec.table import Table
 

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Floats, Ints
 from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
-from fedaudit.federations.levels import MAX_CLASSES, Levels, number_in
+from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.mapped import Rows, check_clients, loading_folder, pack
 from fedaudit.federations.profiles.profile import RowSample, giveaways, profile
 from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, class_levels, gathered_rows
 from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
-from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
+from fedaudit.federations.source_kind import LoadRequest, SourceKind, check_fingerprint
 from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
 from fedaudit.federations.table.features import (
     check_features,
@@ -42,6 +42,7 @@ from fedaudit.federations.table.kept_rows import KeptRows
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
 from fedaudit.spec.errors import Faults, error_at
 from fedaudit.spec.fairness import Groups, Rule
+from fedaudit.spec.labels import number_in
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
 
@@ -493,7 +494,7 @@ def read_table(
     raise faults.error(MAX_FAULTS)
 
 
-class TableKind(FileKind[Table]):
+class TableKind(SourceKind[Table]):
     """A table with features and a target."""
 
     def load(self, asked: LoadRequest) -> Federation:
