@@ -24,17 +24,9 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import Clip, Delta, Epsilon, Radius
 from fedaudit.spec.registration import Registration, parse_registration
 from fedaudit.spec.sources import FederationId, FilePath
-from fedaudit.stored import CostFigure
+from fedaudit.stored import CostFigure, LeakageRadius, LeakageTerms
 from models.tables.federations import Erasure, Federation
-from models.values import (
-    Budget,
-    BudgetsAcross,
-    FederationStatus,
-    Gap,
-    LeakageRadius,
-    LeakageTerms,
-    Simulation,
-)
+from models.values import Budget, BudgetsAcross, FederationStatus, Gap, Simulation
 
 
 class Profile(BaseModel):

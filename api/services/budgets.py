@@ -1,25 +1,19 @@
 """Budgets on a federation's data: set, shown, and why one refuses an experiment."""
 
 from collections.abc import Sequence
-from typing import Any, assert_never
-
-import numpy as np
+from typing import Any
 
 from api.http.problems import ProblemError
 from api.schemas.federations import BudgetBody, gap_words
 from api.services.lookups import find_federation
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import observer_words
-from fedaudit.privacy.count_release import BUDGET_DELTA
-from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.planning.cost_projection import theorem_sum
-from fedaudit.privacy.unit_key import unit_key
-from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.runs.experiment_plan import ExperimentPlan, planned_costs
 from fedaudit.stored import CostFigure
 from models.repositories import Budgets
-from models.repositories.budgets.counting import Cost, Refusal, counts_report
+from models.repositories.budgets.counting import Refusal, counts_report
 from models.repositories.budgets.reading import with_gaps
-from models.values import Budget, Gap, LeakageTerms
+from models.values import Budget, Gap
 
 
 def budgets_of(call: Call, federation_id: str) -> list[BudgetBody]:
@@ -170,8 +164,10 @@ def reserve(
         for one in budgets.budgets(federation_id, shown=False)
         if one.total is not None and (cost_kind == "unbounded" or one.book == book)
     ]
+    planned_for = planned_costs(planned.spec, planned.ledger_context)
     # Of the people held out of training, whom the report is about, and of those who train.
-    for of_report, costs in ((True, _report_costs(planned)), (False, _training_costs(planned))):
+    for of_report in (True, False):
+        costs = [one for one in planned_for if counts_report(one.observer) == of_report]
         mine = [one for one in totals if counts_report(one.observer) == of_report]
         refusal = None
         if costs:
@@ -198,73 +194,3 @@ def refuse_exact_figures(budgets: Budgets, federation_id: str) -> None:
                 "in the file; audit another file, or have the total taken back by a project that "
                 "set it",
             )
-
-
-def _report_costs(planned: ExperimentPlan) -> list[Cost]:
-    """The epsilon of the fairness counts; nothing bounds what exact or rounded figures reveal."""
-    held_out = planned.ledger_context.held_out
-    if held_out is None:
-        return []
-    release = held_out.release
-    return [
-        Cost(
-            figure="epsilon",
-            observer=release.observer,
-            adjacency=release.adjacency,
-            unit=release.unit,
-            unit_key=unit_key(planned.spec, release.unit),
-            delta=release.delta or BUDGET_DELTA,
-            amount=release.epsilon(1),
-            curve=release.curve,
-            step=release.curve,
-            planned=1,
-        )
-    ]
-
-
-def _training_costs(planned: ExperimentPlan) -> list[Cost]:
-    """The worst case of a run: an epsilon against each observer, or leakage under its radius and
-    clip and, where there is one, the theorem's own sum; none where nothing bounds it."""
-    inputs, mechanism = planned.ledger_context.inputs, mechanism_of(planned.spec)
-    plan, unit = planned.ledger_context.plan, mechanism.facts.unit
-    match inputs.cost_kind:
-        case "unbounded":
-            return []
-        case "leakage":
-            return _sum_costs(planned, unit_key(planned.spec, unit))
-        case "epsilon":
-            assert plan is not None, "what counts an epsilon has a plan"
-            whose, costs = unit_key(planned.spec, unit), []
-            for observer in plan.observers:
-                allowed = mechanism.compositions_within_budget(plan, observer)
-                steps = plan.steps if allowed is None else allowed
-                costs.append(
-                    Cost(
-                        figure="epsilon",
-                        observer=observer,
-                        adjacency=plan.adjacency,
-                        unit=unit,
-                        unit_key=whose,
-                        delta=plan.delta,
-                        amount=plan.largest(observer, steps),
-                        curve=plan.curve(observer, steps),
-                        step=plan.curve(observer, 1),
-                        planned=plan.events_within(observer, steps),
-                    )
-                )
-            return costs
-        case other:
-            assert_never(other)
-
-
-def _sum_costs(planned: ExperimentPlan, whose: str) -> list[Cost]:
-    inputs, projection = planned.ledger_context.inputs, planned.projection
-    leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
-    assert leakage is not None, "what counts leakage projects it"
-    terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-    costs = [Cost(figure="leakage", adjacency=terms.key, unit_key=whose, amount=leakage)]
-    of_one_release = theorem_sum(inputs, 1)
-    if not isinstance(of_one_release, str) and log_ratio is not None:
-        step = np.array([of_one_release])
-        costs.append(Cost(figure="log_ratio", unit_key=whose, amount=log_ratio, step=step))
-    return costs

@@ -50,13 +50,14 @@ from fedaudit.runs.blocks import MemorySink
 from fedaudit.runs.experiment_plan import (
     OpenArtifact,
     no_artifacts,
-    reserved_costs,
+    planned_costs,
     with_solved_noise,
     with_start,
 )
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.stored import ReservedCost
 from fedaudit.sweeps.report_section import (
     CellPlace,
     SeedFigures,
@@ -209,7 +210,15 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
     spec = runs[0].spec
     facts = sweep_facts([(run.spec, run.ledger.ledger_context) for run in runs])
     costs = sweep_costs(
-        [cost for run in runs for cost in reserved_costs(run)],
+        [
+            ReservedCost(
+                experiment_id=run.experiment_id,
+                federation_id=run.federation.fingerprint,
+                **vars(cost),
+            )
+            for run in runs
+            for cost in planned_costs(run.spec, run.ledger.ledger_context)
+        ],
         runs=[run.experiment_id for run in runs],
         facts=facts,
     )

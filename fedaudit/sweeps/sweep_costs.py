@@ -80,7 +80,7 @@ def sweep_costs(
     )
     leakage = log_ratio = None
     if "leakage" not in reasons:
-        if len({one.terms for one in leakages}) > 1:
+        if len({one.adjacency for one in leakages}) > 1:
             reasons["leakage"] = _OTHER_TERMS
         elif not _covers(leakages, runs):
             reasons["leakage"] = _UNPROTECTED
@@ -151,7 +151,7 @@ def _epsilons(
     for one in reserved:
         # What training costs has no bound where a reason says so; what a report costs may have.
         if "epsilon" not in reasons or one.observer == REPORT:
-            group = (one.observer, one.terms, one.unit or "", one.unit_key)
+            group = (one.observer, one.adjacency, one.unit or "", one.unit_key)
             grouped.setdefault(group, []).append(one)
     found = []
     for _, costs in sorted(grouped.items()):
@@ -174,7 +174,7 @@ def _entry(costs: Sequence[ReservedCost]) -> SweepEpsilon:
     return {
         "observer": costs[0].observer,
         "delta": delta,
-        "adjacency": costs[0].terms,
+        "adjacency": costs[0].adjacency,
         "unit": costs[0].unit or "client",
         "value": value,
         "cell_max": max(map(_alone, costs)),

@@ -370,7 +370,8 @@ def stated_layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int,
         return ()
     stated = value_at(report, "privacy", "leakage_by_component")
     sizes = [value_at(part, "parameters") for part in stated] if isinstance(stated, list) else []
-    if not all(type(size) is int for size in sizes) or not are_layers_of(spec.model, sizes):
+    whole = all(type(size) is int for size in sizes) and are_layers_of(spec.model, sizes)
+    if not whole or sum(sizes) != value_at(report, "data", "parameters"):
         raise ValueError(f"{shown(sizes)} are not the layers of the spec's model")
     return tuple(sizes)
 
