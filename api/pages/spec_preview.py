@@ -40,14 +40,6 @@ class CostNote:
     """Whether it is proven, would be in force, and excludes something."""
 
 
-@dataclass(frozen=True)
-class ProfileDefaults:
-    """Texts by field, and in words why."""
-
-    typed: dict[str, str]
-    notes: tuple[str, ...]
-
-
 def as_yaml(value: dict[str, Any]) -> str:
     """A spec as YAML, in the order of its fields."""
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
@@ -194,7 +186,9 @@ def _epsilon_lines(entry: Mapping[str, Any]) -> Iterator[FigureRow]:
         yield FigureRow(f"{name}, expected", cost(entry["expected"]), "mean over clients")
 
 
-def profile_defaults(row: Federation, found: ProposedExperiment) -> ProfileDefaults:
+def profile_defaults(
+    row: Federation, found: ProposedExperiment
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """What a proposal for a federation says, as the texts of the form; and why."""
     registration, profile = row.registration or {}, row.profile or {}
     stated = {f"/{path.replace('.', '/')}": value for path, value in leaves(found.spec)}
@@ -210,7 +204,7 @@ def profile_defaults(row: Federation, found: ProposedExperiment) -> ProfileDefau
         favourable = outcome_of_profile(profile, registration)
         notes.append(f"Sensitive attributes, as registered: {', '.join(sensitive)}.")
         notes.append(f"Favourable outcome, as registered: {favourable or 'none'}.")
-    return ProfileDefaults(typed, tuple(notes))
+    return typed, tuple(notes)
 
 
 _PROPOSED = ("/training/local/", "/privacy/noise_multiplier")

@@ -98,7 +98,7 @@ def _audit(
     """Audit a table and show the report. Raises InvalidInputError and CommandError."""
     asked = {**asked, "path": file.name}
     if policy is not None:
-        gates = [gate for one in read_policies(policy).to_evaluate for gate in one.gates]
+        gates = [gate for _, own in read_policies(policy).to_evaluate for gate in own]
         asked["gates"] = [gate.model_dump(mode="json") for gate in gates]
     spec = parse_audit(asked)
     folder = None if out is None else writable_folder(out)

@@ -80,10 +80,9 @@ def _evaluated(client: "Client", experiment_id: str, file: PolicyFile | None) ->
     if file is None:
         return GateResults(experiment_id, [(None, client.evaluate_gates(experiment_id)["gates"])])
     evaluations = []
-    for named in file.to_evaluate:
-        gates = [gate.model_dump(mode="json") for gate in named.gates]
-        answer = client.evaluate_gates(experiment_id, gates)
-        evaluations.append((named.name, answer["gates"]))
+    for name, own in file.to_evaluate:
+        gates = [gate.model_dump(mode="json") for gate in own]
+        evaluations.append((name, client.evaluate_gates(experiment_id, gates)["gates"]))
     return GateResults(experiment_id, evaluations)
 
 

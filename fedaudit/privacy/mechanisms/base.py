@@ -303,6 +303,7 @@ class EpsilonMechanism(PrivacyMechanism):
             delta=self.privacy.delta,
             observers=self.facts.observers,
             statement=" ".join(sentences),
+            reasons={},
         )
         return of_the_run(found, self.spec)
 
