@@ -63,27 +63,6 @@ class Page(Generic[Item]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinalFigures:
-    """The figures by which an ended experiment is found; None where one has no value."""
-
-    leakage_max: float | None = None
-    leakage_median: float | None = None
-    log_ratio_max: float | None = None
-    epsilon_max: float | None = None
-    delta: float | None = None
-    validation_loss: float | None = None
-    accuracy: float | None = None
-    demographic_parity_difference: float | None = None
-    equalized_odds_difference: float | None = None
-    equal_opportunity_difference: float | None = None
-    gate_outcome: str | None = None
-    alarms: int | None = None
-    """Attacks that raised an alarm, later ones included; null if none was asked for."""
-    answer: Mapping[str, Any] | None = None
-    """Whether the model may be released."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class NewFile:
     """A data file that is registered; `storage_key` is None for one below the sources folder."""
 

@@ -47,7 +47,7 @@ from models.repositories import (
     fail_task,
 )
 from models.tables.experiments import Unit
-from models.values import FinalFigures, ReportIndex
+from models.values import ReportIndex
 from models.vocabulary import ENDED
 from workers.claim_signing import signed_claims
 from workers.flush import RunningExperiment
@@ -216,7 +216,7 @@ def sign_end(
         sign_as_stored(session, experiment_id, project_id, key=key)
 
 
-def stored_figures(document: Mapping[str, Any]) -> FinalFigures:
+def stored_figures(document: Mapping[str, Any]) -> dict[str, Any]:
     """The figures by which the experiment is found; per-attribute gaps only with one attribute."""
     figures: dict[str, Any] = {name: document["privacy"][name] for name in _PRIVACY}
     utility = document["utility"]
@@ -224,13 +224,13 @@ def stored_figures(document: Mapping[str, Any]) -> FinalFigures:
     if len(document["fairness"]) == 1:
         metrics = document["fairness"][0]["metrics"]
         figures |= {name: metrics[name]["value"] for name in ROUND_METRICS}
-    return FinalFigures(
-        delta=document["guarantee"]["delta"],
-        gate_outcome=document["gate_outcome"],
-        alarms=len(raised_alarms(document)) if document["attacks"] else None,
-        answer=answer_by_codes(document).model_dump(),
+    return {
         **figures,
-    )
+        "delta": document["guarantee"]["delta"],
+        "gate_outcome": document["gate_outcome"],
+        "alarms": len(raised_alarms(document)) if document["attacks"] else None,
+        "answer": answer_by_codes(document).model_dump(),
+    }
 
 
 def report_index(document: Mapping[str, Any]) -> ReportIndex:

@@ -34,7 +34,7 @@ from fedaudit.federations.load import federation_label_faults, reference_faults
 from fedaudit.federations.mapped import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.reading.table_rows import TableRows, class_levels
 from fedaudit.federations.record_keys import BETWEEN_CELLS, row_hashes, turns
 from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
 from fedaudit.spec.errors import (
@@ -244,7 +244,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     attributes, out = _compared(audit, read, faults)
     rows = complete if out is None else complete.where(~out)
     with faults.noting():
-        truth = _truth(audit, rows)
+        truth = class_levels(rows, audit.truth, positive=None)
     scores = predicted = codes = None
     with faults.noting():
         match audit.prediction_role:
@@ -334,24 +334,6 @@ def _compared(
     if out.all():
         raise error_at("/exclude", "leaves no row to audit; leave fewer values out")
     return tuple(one.of_rows(~out) for one in found), out
-
-
-def _truth(audit: AuditSpec, rows: TableRows) -> Levels:
-    levels = rows.levels(audit.truth, "/truth", numeric=True)
-    count = len(levels.values)
-    if count < 2:
-        raise error_at(
-            "/truth",
-            f"{audit.truth!r} is {levels.values[0]!r} in every row; audit rows with both outcomes, "
-            "or name another column",
-        )
-    if count > MAX_CLASSES:
-        raise error_at(
-            "/truth",
-            f"{audit.truth!r} has {count} distinct values, and {MAX_CLASSES} outcomes are allowed; "
-            "name a column of outcomes, and make one of a number by a threshold first",
-        )
-    return levels
 
 
 def _aligned(audit: AuditSpec, truth: Levels, predicted: Levels) -> tuple[Levels, Ints]:

@@ -40,7 +40,6 @@ from models.repositories import (
 )
 from models.tables.base import Base
 from models.tables.experiments import Experiment
-from models.values import FinalFigures as StoredFigures
 from models.vocabulary import SCOPES
 from tests.fairness.disclosures import disclosed_counts
 from tests.infrastructure.secrets_keys import secrets_key_in
@@ -288,11 +287,11 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
         ExperimentRepository(session, api.project_id).conclude(
             experiment_id,
             status="succeeded",
-            figures=StoredFigures(
+            figures={
                 **found,
-                gate_outcome=document["gate_outcome"],
-                answer=answer_by_codes(document).model_dump(),
-            ),
+                "gate_outcome": document["gate_outcome"],
+                "answer": answer_by_codes(document).model_dump(),
+            },
         )
     return document
 

@@ -265,14 +265,14 @@ def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Level
     if count < 2:
         raise error_at(
             where,
-            f"{target!r} has one value only, and a classifier needs at least two classes; name "
-            "another target",
+            f"{target!r} has one value only, and two classes are needed at least; name another "
+            "column",
         )
     if count > MAX_CLASSES:
         raise error_at(
             where,
-            f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; for "
-            "a target that is a number train `linear` or `mlp` with `rmse` or `mse`",
+            f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; train "
+            "a number with `rmse` or `mse`, or make classes of it by a threshold first",
         )
     return levels if positive is None else _with_positive_last(levels, positive)
 

@@ -96,15 +96,6 @@ class GroupCounter:
         slot = np.nonzero(within)[0]
         return self.count_rows(predictions[within], place, slot, slots=cells, scored=own)
 
-    def count_clients(
-        self, predictions: NDArray[np.generic], places: "RowPlaces", *, scored: Bools | None
-    ) -> dict[str, Ints]:
-        """Attribute -> int64 [1, clients, groups, 4] of one cell's clients; arguments [rows]."""
-        found = self.count_rows(
-            predictions, places.place, places.client, slots=places.clients, scored=scored
-        )
-        return {name: counts[np.newaxis] for name, counts in found.items()}
-
     def count_rows(
         self,
         predictions: NDArray[np.generic],
