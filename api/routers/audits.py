@@ -33,7 +33,7 @@ from api.openapi import (
     request_body,
     schema_of,
 )
-from api.schemas.base import PageQuery
+from api.schemas.base import PageQuery, of_row
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
@@ -208,7 +208,8 @@ def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
 
 def audit_body(row: PredictionAudit, *, caller: Caller) -> AuditBody:
     """One audit as the caller may see it."""
-    return AuditBody.of(row, faults=shown_faults(row.faults, caller=caller))
+    faults = shown_faults(row.faults, caller=caller)
+    return of_row(AuditBody, row, errors=faults, data_fingerprint=row.fingerprint)
 
 
 def _find_audit(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:

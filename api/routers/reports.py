@@ -419,7 +419,7 @@ def _body(one: ListedReport, figures: list[IndexedFigure], sign_off: SignOff | N
         reasons["sign_off"] = "not signed off yet"
     else:
         with suppress(ValueError):
-            newest = NewestSignOff.of(sign_off)
+            newest = of_row(NewestSignOff, Statement.of_fields(sign_off.statement))
         if newest is None:
             reasons["sign_off"] = "the stored sign-off cannot be read; see the verification"
     if gap is None:

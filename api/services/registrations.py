@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import conflict, not_found
-from api.schemas.federations import FederationBody
+from api.schemas.base import of_row
+from api.schemas.federations import FederationBody, shown_profile
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_by_policies
 from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_federation, note
@@ -39,13 +40,18 @@ def federation_bodies(
     if reads:
         warnings = near_copy_warnings(session, caller.project_id, [row.id for row in rows])
     return [
-        FederationBody.of(
+        of_row(
+            FederationBody,
             row,
-            reasons=shown_reasons(row.reasons, caller=caller),
-            profile=reads,
+            reasons=faults,
+            errors=faults,
+            clients=row.profile.get("clients"),
+            rows=row.profile.get("rows"),
+            profile=shown_profile(row) if reads else None,
             warnings=warnings.get(row.id, []),
         )
         for row in rows
+        for faults in (shown_reasons(row.reasons, caller=caller),)
     ]
 
 

@@ -278,7 +278,7 @@ class Component:
     """A part of the vector that has its own noise and radius, such as a layer."""
 
     name: str
-    n: Count
+    n: int
     """Released parameters of this part."""
 
 
@@ -321,8 +321,9 @@ class MechanismParameters:
         if self.counts_epsilon or self.noise_multiplier is None:
             raise ValueError("only metric privacy releases components with separate radii")
         names = {component.name for component in self.components}
-        if not names or len(names) < len(self.components):
-            raise ValueError("components need distinct names")
+        least = min((part.n for part in self.components), default=0)
+        if len(names) < len(self.components) or least < 1:
+            raise ValueError("components need distinct names and at least one parameter each")
         if sum(part.n for part in self.components) != self.n:
             raise ValueError(f"the components do not add up to {self.n} parameters")
 
