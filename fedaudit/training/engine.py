@@ -166,7 +166,7 @@ class ByLength(Engine):
     ) -> list[RoundResult]:
         (cohort,) = cohorts
         with one_thread():
-            found = self._collect(theta, cohort, self._learn(theta, cohort), clips)
+            found = self._collect(theta, cohort, [self._learn(theta, cohort)], clips)
             return [self._moved(found, moments)]
 
     def _learn(self, theta: Tensor, cohort: Cohort) -> Learned:
@@ -270,7 +270,7 @@ class SideBySide(Engine):
         columns = [self._data.columns(cohort.clients, self._positions) for cohort in cohorts]
         learns, played = self._learns(columns), []
         for step, cohort in enumerate(cohorts):
-            found = self._collect(theta, cohort, learns(step, theta, cohort), clips)
+            found = self._collect(theta, cohort, [learns(step, theta, cohort)], clips)
             played.append(self._moved(found, moments))
             theta, clips, moments = played[-1].hypotheses, played[-1].clips, played[-1].moments
         return played

@@ -197,9 +197,6 @@ class LooksRight:
         finite = torch.ones(updated.shape[:2], dtype=torch.bool)
         return ProtectedUploads(updated, None, finite)
 
-    def radii_shape(self, clients: int) -> tuple[int, ...]:
-        return (clients,)
-
 
 @pytest.mark.parametrize("path", [padded, unpadded], ids=["side by side", "client by client"])
 def test_nothing_is_taken_for_a_protection_by_its_looks(path, received, monkeypatch):

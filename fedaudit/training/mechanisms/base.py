@@ -85,19 +85,6 @@ class ClientProtection(ABC):
         was not drawn.
         """
 
-    def protect_one(
-        self, start: Tensor, updated: Tensor, *, source: Source, round_: int, client: int
-    ) -> ProtectedUploads:
-        """The protected upload of one client of a stack of one, whose `source` this is, with noise
-        that is drawn for it alone: `protect` for a client's `start` and `updated` [n]."""
-        noise = self.draw_cell(source, np.array(round_), np.array([client]))
-        many = None if noise is None else noise[None]
-        return self.protect(start[None, None], updated[None, None], many)
-
-    def radii_shape(self, clients: int) -> tuple[int, ...]:
-        """The shape of the radii of this many clients of one cell."""
-        return (clients,)
-
 
 @dataclass(frozen=True)
 class RecordProtection:

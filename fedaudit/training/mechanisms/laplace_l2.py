@@ -58,8 +58,3 @@ class LaplaceUploads(ClientProtection):
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, radii = self.sanitise(start, updated, unit)
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))
-
-    def radii_shape(self, clients: int) -> tuple[int, ...]:
-        """See `ClientProtection`: one for each layer."""
-        layers = (len(self.sanitise.sizes),) if self.sanitise.per_layer else ()
-        return (clients, *layers)

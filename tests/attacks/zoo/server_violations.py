@@ -81,9 +81,11 @@ def count_without_noise(real: Any, self: Any, clips: Any, *, noise: Any, **given
 
 
 @violation(coins, "release", "hypotheses of the next round", at=(stack_round, "_add_up"))
-def divide_by_who_came(real: Any, server: Any, theta: Tensor, drawn: Any, **given: Any) -> Any:
+def divide_by_who_came(
+    real: Any, server: Any, theta: Tensor, drawn: Any, learned: Any, **given: Any
+) -> Any:
     """The mean is over those who came."""
-    found = real(server, theta, drawn, **given)
+    found = real(server, theta, drawn, learned, **given)
     came, expected = max(1, int(drawn.allowed.sum())), 0.4 * 18
     moved = (found.hypotheses - theta) * expected / came
     return replace(found, hypotheses=theta + moved)
