@@ -290,8 +290,8 @@ class ClientByClient(Engine):
     ) -> list[RoundResult]:
         (cohort,) = cohorts
         if isinstance(self._protection, TrustedServer):
-            noise = self._protection.draw(self._draws, cohort.rounds)
-            cohort = replace(cohort, noise=noise.sums, count_noise=noise.counts)
+            noise = self._protection.draw(self._draws, cohort.rounds, cohort.clients)
+            cohort = replace(cohort, noise=noise.vectors, count_noise=noise.counts)
         with one_thread():
             found = self._collect(theta, cohort, self._learned(theta, cohort), clips)
             return [self._moved(found, moments)]

@@ -133,7 +133,7 @@ class SingleImageUpdates:
             )
             upload = theta.clone()
             if protection is not None:
-                noise = protection.draw_cell(source, np.array(0), np.array([image]))
+                noise = protection.draw_cell(source, np.array(0), np.array([image])).vectors
                 many = None if noise is None else noise[None]
                 upload = protection.protect(start[None, None], upload[None, None], many).uploads[
                     0, 0

@@ -266,7 +266,7 @@ class Engine(ABC):
         for part in learned:
             own, noise, places = cohort.of(part.places), cohort.noise, part.places
             if places is not None:  # That of a whole cohort would be too large.
-                noise = protection.draw(self._draws, own.rounds, own.clients)
+                noise = protection.draw(self._draws, own.rounds, own.clients).vectors
             sent = protection.protect(part.start, part.updated, noise)
             present = _allowed(sent.finite, own.allowed)
             found = Sent(part.chosen, sent.uploads, present, sent.radii, assigned=part.chosen)
