@@ -98,8 +98,8 @@ class ClientProtection(NoisedMechanism):
         """The protected uploads of many clients at once.
 
         `start`, `updated`: float32 [cells, clients, n], the hypothesis that a client chose and its
-        update of it; `noise` as the vectors of `draw`. Raises RuntimeError where noise is required and
-        was not drawn.
+        update of it; `noise` as the vectors of `draw`. Raises RuntimeError where noise is required
+        and was not drawn.
         """
 
 

@@ -36,7 +36,7 @@ from fedaudit.training.stacked.clients import (
     whole_data,
 )
 from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
-from fedaudit.training.stacked.validation import Figures
+from fedaudit.training.stacked.validation import Evaluation, Figures, evaluate, evaluate_personal
 
 AnyServer = Server | WeightedServer
 
@@ -129,7 +129,7 @@ class Scoring:
     sizes: Tensor
     """[rows, k]: uploads in each cluster."""
     tuned: bool = True
-    """Same as in `Measure`."""
+    """As of `Learner.measure`."""
 
 
 class Learner:
@@ -140,8 +140,10 @@ class Learner:
         training, rows = cell.spec.training, cell.federation.longest
         self.network, self.loss = build_network(cell), build_loss(cell)
         self.update = LocalUpdate(self.network, self.loss, training, rows=rows)
-        self.weighting = training_method(training).weighting
+        method = training_method(training)
+        self.weighting = method.weighting
         """How clients weight what they send; None where they send what they updated."""
+        self._personal = method.personal_steps
 
     def learn(
         self, theta: Tensor, lanes: Lanes, *, batches: Source, rounds: Ints, clients: Ints
@@ -155,6 +157,16 @@ class Learner:
             losses = client_losses(self.network, theta, lanes, self.loss)[0]
             updated = self.weighting.weigh(start, updated, losses)
         return Learned(chosen, start, updated)
+
+    def measure(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
+        """Scores hypotheses theta [cells, k, n] on held-out clients; `largest` as in `evaluate`.
+
+        Where clients make their own models: not `tuned` is before their first step.
+        """
+        if self._personal is None:
+            return evaluate(self.network, theta, lanes, self.loss, largest)
+        personal = self._personal if tuned else replace(self._personal, steps=0)
+        return evaluate_personal(self.network, theta, lanes, self.loss, largest, personal=personal)
 
 
 class Engine(ABC):
