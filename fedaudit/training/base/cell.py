@@ -158,15 +158,6 @@ def stands_alone(cell: Cell) -> bool:
     return cell.spec.privacy.draws_by_record
 
 
-def cohort_clients(cell: Cell) -> int:
-    """How many clients are drawn in a round. Raises ValueError where coins decide the number."""
-    training = cell.spec.training
-    if training.asked_clients is None:
-        sampling = training.cohort.sampling
-        raise ValueError(f"cohorts here have a fixed size; {sampling} sampling has none")
-    return training.asked_clients
-
-
 def expected_cohort(cell: Cell) -> float:
     """How many clients take part in a round on average, which is public; it may be below 1."""
     training = training_clients(cell.federation.clients, cell.spec.federation)

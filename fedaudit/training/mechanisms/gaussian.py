@@ -26,9 +26,9 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     update_noise_multiplier,
 )
 from fedaudit.privacy.noise.gaussian import (
-    CentralGaussian,
     LocalGaussian,
     clip_to_norm,
+    noised_average,
     unit_gaussian,
 )
 from fedaudit.randomness import Source
@@ -131,10 +131,14 @@ class TrustedServer(NoisedMechanism):
         `distance`, where there is one. Raises RuntimeError where the noise was not drawn.
         """
         scale = self.noise_multiplier if apart is None else self.noise_multiplier / apart
-        release = CentralGaussian(
-            clip=clips, noise_multiplier=scale, denominators=self.denominators
+        return noised_average(
+            theta,
+            sums,
+            torch.from_numpy(drawn(noise)).to(theta.device),
+            clip=clips,
+            noise_multiplier=scale,
+            denominators=self.denominators,
         )
-        return release(theta, sums, torch.from_numpy(drawn(noise)).to(theta.device))
 
     def next_clips(
         self,
