@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, assert_never
 
 import numpy as np
@@ -285,11 +286,12 @@ class Engine(ABC):
             if places is None:
                 return found
             kept = _room_like(found, clients=cohort.clients.shape[1]) if kept is None else kept
-            # Nothing is sent by the others.
-            found = replace(found, uploads=torch.where(present[..., None], sent.uploads, 0.0))
+            if not present.all():  # Nothing is sent by the others.
+                found = replace(found, uploads=torch.where(present[..., None], sent.uploads, 0.0))
+            index = torch.from_numpy(places).to(present.device)
             for name, values in vars(found).items():
                 if values is not None:
-                    getattr(kept, name)[:, places] = values
+                    getattr(kept, name).index_copy_(1, index, values)
         if kept is None:
             raise ValueError("a round needs a part of its cohort, whether it may send or not")
         return kept
@@ -345,23 +347,25 @@ def _add_up(
 ) -> RoundResult:
     """A trusted server adds up clipped updates [cells, clients, n], and adds noise."""
     column = torch.from_numpy(clips).to(theta.device)[:, None]
-    total: Tensor | None = None
+    total = torch.zeros_like(theta, dtype=torch.float64)
     within = taking_part = np.zeros(len(clips), dtype=np.int64)
     kept: list[tuple[Ints, Tensor, Tensor, Tensor]] = []
     for part in learned:
         own, updates = cohort.of(part.places), part.updated - part.start
         clipped, finite = server.clip(updates, column)
         present = _allowed(finite, own.allowed)
-        sums = block_sums(clipped, present, part.chosen, hypotheses=theta.shape[1])
-        total = sums if total is None else total.add_(sums)
+        if part.places is None:
+            total = block_sums(clipped, present, part.chosen, hypotheses=theta.shape[1])
+        else:
+            there = present[0].tolist()
+            for hypothesis, update in compress(zip(part.chosen[0], clipped[0], strict=True), there):
+                total[0, hypothesis] += update
         if server.clip_moves:
             near = server.within(updates, column) & present
             within = within + near.sum(-1).cpu().numpy()
             taking_part = taking_part + present.sum(-1).cpu().numpy()
         if planted is not None or server.distance is not None:
             kept.append((own.clients, updates, present, part.chosen))
-    if total is None:
-        raise ValueError("a round needs a part of its cohort, whether it came or not")
     if server.clip_moves:
         clips = server.next_clips(
             clips,
