@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
@@ -13,29 +14,14 @@ UNBOUNDED = "unbounded"
 _DIGITS = 4
 _SMALLEST = 0.001
 _MAX_IN_FULL = 1e15
+SENTENCE = 40
+"""A text of more characters is no figure."""
 
 
 def figure_text(value: float | None) -> str:
     """At most four significant digits, `< 0.001` for less, integers in full with commas; a dash for
     a missing value."""
     return _text(value, ROUND_HALF_EVEN)
-
-
-def filled_columns(
-    head: Sequence[str], rows: Sequence[Sequence[str]]
-) -> tuple[list[str], list[tuple[str, ...]], str]:
-    """A table without columns of dashes alone, and a sentence that names these. The first column
-    and the last, a note, stay."""
-    empty = [
-        place for place in range(1, len(head) - 1) if all(row[place] == NO_FIGURE for row in rows)
-    ]
-    kept = [place for place in range(len(head)) if place not in empty]
-    named = ", ".join(head[place].lower() for place in empty)
-    return (
-        [head[place] for place in kept],
-        [tuple(row[place] for place in kept) for row in rows],
-        f"Not known of any row: {named}." if named and rows else "",
-    )
 
 
 def interval_text(interval: Mapping[str, Any] | None) -> str:
@@ -84,6 +70,47 @@ def _text(value: float | None, rounding: str) -> str:
         return f"{float(kept):.{_DIGITS}g}"
     shown = f"{kept:,f}"
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+@dataclass(frozen=True)
+class FigureTable:
+    """A table of texts; the first cell of a row is its header. A last column `Note` may have empty
+    cells."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    remark: str = ""
+
+    @property
+    def words(self) -> set[int]:
+        """The columns, by their places, that have sentences."""
+        return {
+            place
+            for place, name in enumerate(self.head)
+            if name == "Note" or any(len(row[place]) > SENTENCE for row in self.rows)
+        }
+
+    @property
+    def empty(self) -> bool:
+        """Whether no row has a figure before its note: a sentence then takes its place."""
+        return all(cell == NO_FIGURE for row in self.rows for cell in row[1:-1])
+
+    def filled(self) -> "FigureTable":
+        """The table without columns of dashes alone, which the remark names. The first column and
+        the last stay."""
+        inner = range(1, len(self.head) - 1)
+        empty = [place for place in inner if all(row[place] == NO_FIGURE for row in self.rows)]
+        if not empty or not self.rows:
+            return self
+        kept = [place for place in range(len(self.head)) if place not in empty]
+        named = ", ".join(self.head[place].lower() for place in empty)
+        return replace(
+            self,
+            head=[self.head[place] for place in kept],
+            rows=[[row[place] for place in kept] for row in self.rows],
+            remark=f"{self.remark} Not known of any row: {named}.".strip(),
+        )
 
 
 # An underscore between letters or digits has no effect in Markdown.

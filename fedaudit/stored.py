@@ -5,15 +5,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints16, Ints32
 
-Key = tuple[int, int, str, str]
-"""Round, release, subject kind and observer of a ledger entry."""
+
+class Key(NamedTuple):
+    """What no two entries of a ledger have in common, and they are ordered by; the parts of one
+    that was tampered with may have other types."""
+
+    round: int
+    release: int
+    subject_kind: str
+    observer: str
+
+
 KeyedDigest = tuple[int, int, str, str, bytes]
 """The key of an entry and its digest: what the ledger hash takes in of it."""
 
@@ -46,9 +55,8 @@ class LedgerRow:
 
     @property
     def key(self) -> Key:
-        """What no two rows of a ledger have in common, and rows are ordered by; the parts of one
-        that was tampered with may have other types."""
-        return self.round, self.release, self.subject_kind, self.observer
+        """The key of its entry."""
+        return Key(self.round, self.release, self.subject_kind, self.observer)
 
     @property
     def keyed_digest(self) -> KeyedDigest:
@@ -95,23 +103,84 @@ CostFigure = Literal["leakage", "log_ratio", "epsilon"]
 """What a budget counts: n/nu by the paper's convention, the theorem's own sum, or an epsilon."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ReservedCost:
-    """The cost of one run in one figure: reserved while it may go on, spent once it has ended."""
+LeakageRadius = float | Literal["adaptive"]
+
+_ADAPTIVE: Literal["adaptive"] = "adaptive"
+_NO_CLIP = "none"
+
+
+@dataclass(frozen=True)
+class LeakageTerms:
+    """One pair of a radius and a clip; a clip of None means that updates are not clipped.
+
+    n/nu holds between uploads within the radius, which is free: the same noise has a leakage of 54
+    at one radius and of a millionth of it at another. Leakages of different radii are therefore
+    different figures, and a budget of one does not count the other."""
+
+    radius: LeakageRadius
+    clip: float | None
+
+    @classmethod
+    def of(cls, *, radius: float | None, clip: float | None) -> Self:
+        """Return the terms of a mechanism's parameters, where a radius of None is adaptive."""
+        return cls(_ADAPTIVE if radius is None else radius, clip)
+
+    @property
+    def key(self) -> str:
+        """The pair in canonical words of at most 64 characters: equal numbers give equal words."""
+        radius = self.radius if isinstance(self.radius, str) else repr(float(self.radius))
+        clip = _NO_CLIP if self.clip is None else repr(float(self.clip))
+        return f"radius={radius},clip={clip}"
+
+    @classmethod
+    def read(cls, key: str) -> Self | None:
+        """The inverse of `key`; None for '', of a radius and a clip that were not
+        recorded. Raises ValueError for anything else."""
+        if not key:
+            return None
+        parts = [part.partition("=") for part in key.split(",")]
+        if [name for name, _, _ in parts] != ["radius", "clip"]:
+            raise ValueError(f"{key!r} names no radius and clip")
+        (_, _, radius), (_, _, clip) = parts
+        return cls(
+            _ADAPTIVE if radius == _ADAPTIVE else float(radius),
+            None if clip == _NO_CLIP else float(clip),
+        )
+
+    def __str__(self) -> str:
+        radius = "an adaptive radius" if isinstance(self.radius, str) else f"radius {self.radius:g}"
+        return f"{radius} {'without a clip' if self.clip is None else f'and clip {self.clip:g}'}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cost:
+    """What a run may spend of one figure, at most; of an epsilon, against one observer."""
+
+    figure: CostFigure
+    adjacency: str = ""
+    """For leakage, its `LeakageTerms.key`."""
+    observer: str = ""
+    delta: float = 0.0
+    unit_key: str = ""
+    """How its units are identified; '' counts as the same as any."""
+    amount: float = 0.0
+    """Cost of the run by itself; an epsilon is at its own delta."""
+    step: Floats | None = None
+    """What one event costs: Renyi divergences of an epsilon, or one sum."""
+    unit: str | None = None
+    curve: Floats | None = None
+    """Renyi divergences of an epsilon; the orders are the same for all runs."""
+    planned: int | None = None
+    """Events of the whole run."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReservedCost(Cost):
+    """The cost of one run: reserved while it may go on, spent once it has ended."""
 
     experiment_id: str
     federation_id: str
     """The fingerprint of its data where there is no service."""
-    figure: CostFigure
-    observer: str = ""
-    terms: str
-    """The adjacency of an epsilon; radius and clip of a leakage."""
-    unit: str | None
-    unit_key: str
-    delta: float = 0.0
-    amount: float
-    curve: Floats | None = None
-    """Renyi divergences of an epsilon."""
     enlarged: bool = False
     """Whether the curve is of more than the epsilon in `amount` was computed for."""
 

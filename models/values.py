@@ -3,58 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Literal, Self, TypeVar, assert_never
+from typing import Any, Generic, Literal, TypeVar, assert_never
 
-from fedaudit.stored import CostFigure, IndexedFigure
-
-LeakageRadius = float | Literal["adaptive"]
-
-_ADAPTIVE: Literal["adaptive"] = "adaptive"
-_NO_CLIP = "none"
-
-
-@dataclass(frozen=True)
-class LeakageTerms:
-    """One pair of a radius and a clip; a clip of None means that updates are not clipped.
-
-    n/nu holds between uploads within the radius, which is free: the same noise has a leakage of 54
-    at one radius and of a millionth of it at another. Leakages of different radii are therefore
-    different figures, and a budget of one does not count the other."""
-
-    radius: LeakageRadius
-    clip: float | None
-
-    @classmethod
-    def of(cls, *, radius: float | None, clip: float | None) -> Self:
-        """Return the terms of a mechanism's parameters, where a radius of None is adaptive."""
-        return cls(_ADAPTIVE if radius is None else radius, clip)
-
-    @property
-    def key(self) -> str:
-        """The pair in canonical words of at most 64 characters: equal numbers give equal words."""
-        radius = self.radius if isinstance(self.radius, str) else repr(float(self.radius))
-        clip = _NO_CLIP if self.clip is None else repr(float(self.clip))
-        return f"radius={radius},clip={clip}"
-
-    @classmethod
-    def read(cls, key: str) -> Self | None:
-        """The inverse of `key`; None for '', of a radius and a clip that were not
-        recorded. Raises ValueError for anything else."""
-        if not key:
-            return None
-        parts = [part.partition("=") for part in key.split(",")]
-        if [name for name, _, _ in parts] != ["radius", "clip"]:
-            raise ValueError(f"{key!r} names no radius and clip")
-        (_, _, radius), (_, _, clip) = parts
-        return cls(
-            _ADAPTIVE if radius == _ADAPTIVE else float(radius),
-            None if clip == _NO_CLIP else float(clip),
-        )
-
-    def __str__(self) -> str:
-        radius = "an adaptive radius" if isinstance(self.radius, str) else f"radius {self.radius:g}"
-        return f"{radius} {'without a clip' if self.clip is None else f'and clip {self.clip:g}'}"
-
+from fedaudit.stored import CostFigure, IndexedFigure, LeakageTerms
 
 Item = TypeVar("Item")
 Cursor = tuple[Any, ...]
@@ -109,46 +60,6 @@ class Page(Generic[Item]):
 
     items: list[Item]
     next_cursor: Cursor | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExperimentFilters:
-    """Filters of a list, all of which must hold. `tag` and `name` match exactly, times are
-    inclusive, and a null figure is outside every bound."""
-
-    status: str | None = None
-    name: str | None = None
-    tag: str | None = None
-    federation_id: str | None = None
-    mechanism: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    delta: float | None = None
-    adjacency: str | None = None
-    alarm: bool | None = None
-    """Whether some attack raised an alarm; False also where none was made."""
-    bounds: Sequence[Bound] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalFigures:
-    """The figures by which an ended experiment is found; None where one has no value."""
-
-    leakage_max: float | None = None
-    leakage_median: float | None = None
-    log_ratio_max: float | None = None
-    epsilon_max: float | None = None
-    delta: float | None = None
-    validation_loss: float | None = None
-    accuracy: float | None = None
-    demographic_parity_difference: float | None = None
-    equalized_odds_difference: float | None = None
-    equal_opportunity_difference: float | None = None
-    gate_outcome: str | None = None
-    alarms: int | None = None
-    """Attacks that raised an alarm, later ones included; null if none was asked for."""
-    answer: Mapping[str, Any] | None = None
-    """Whether the model may be released."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,38 +165,6 @@ class StoredSet:
     favourable_digest: str
     bits: bytes
     favourable_bits: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportFilters:
-    """Filters of a list, all of which must hold. A fairness bound is on `attribute`, or on all
-    attributes; an epsilon bound on `observer`, or the largest. A null figure is outside every
-    bound."""
-
-    name: str | None = None
-    search: str | None = None
-    """A part of the name, whatever the case."""
-    person: str | None = None
-    """Who submitted it, by name."""
-    tag: str | None = None
-    federation_id: str | None = None
-    mechanism: str | None = None
-    gate_outcome: str | None = None
-    guarantee: str | None = None
-    label: str | None = None
-    sign_off: str | None = None
-    """The newest sign-off's decision, or `none` for reports that have none."""
-    in_force: bool | None = None
-    unit: str | None = None
-    attribute: str | None = None
-    observer: str | None = None
-    delta: float | None = None
-    adjacency: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    finished_after: datetime | None = None
-    finished_before: datetime | None = None
-    bounds: Sequence[Bound] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

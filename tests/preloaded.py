@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 _LIBRARIES = (
-    *("fedaudit.cli.main", "fedaudit.cli.run", "fedaudit.cli.experiments", "fedaudit.cli.reports"),
-    *("fedaudit.cli.verify", "fedaudit_client.client", "workers.app", "workers.context"),
+    *("fedaudit.cli.main", "fedaudit.cli.run", "fedaudit.cli.experiments", "fedaudit.cli.verify"),
+    *("fedaudit_client.client", "workers.app", "workers.context"),
     *("workers.flush", "workers.eraser", "workers.sweeper", "workers.proof.signing"),
     *("workers.proof.declared_signing", "workers.webhooks"),
 )

@@ -36,7 +36,7 @@ def test_whatever_imports_a_changed_module_is_imported_anew() -> None:
     assert {"fedaudit.ledger.encoding", "fedaudit.ledger.audit"} <= found
     assert "fedaudit.randomness" not in found
     errors = Importers().of(module_of(Path("clients/python/fedaudit_client/errors.py")))
-    assert {"fedaudit_client.client", "fedaudit.cli.reports"} <= errors
+    assert {"fedaudit_client.client", "fedaudit.cli.experiments"} <= errors
 
 
 def test_the_tests_that_mirror_a_folder_or_a_file() -> None:

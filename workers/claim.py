@@ -13,9 +13,10 @@ from sqlalchemy.orm import Session
 
 from infrastructure.queue import QueueUnavailableError
 from models.database import AWAY, Database
-from models.repositories import UnitRepository, UnitStackRepository, fail_task
+from models.repositories import UnitRepository, UnitStackRepository
 from models.tables.experiments import Unit
 from workers.context import ProjectFiles, WorkerContext
+from workers.finish import fail_unit
 
 log = structlog.get_logger()
 
@@ -193,12 +194,6 @@ class ClaimedUnit(ABC, Generic[T]):
     def _carry_out(self, found: T) -> None:
         """Take it to its end. Raises StopAskedError."""
 
-    def _fail(self, session: Session, detail: str) -> None:
-        """End what the unit was to do, after its last attempt failed."""
-        shown, claim = "it failed through no fault of the data", self._claim
-        owner = (claim.id, claim.project_id)
-        fail_task(session, *owner, reason="worker-error", detail=detail, shown=shown)
-
     def give_up(self, error: Exception) -> None:
         """After a worker error: the unit waits for another attempt, or fails permanently."""
         detail = f"{type(error).__name__}: {error}"[:DETAIL_CHARACTERS]
@@ -211,7 +206,14 @@ class ClaimedUnit(ABC, Generic[T]):
             log.warning("could not give the unit back", error=type(lost).__name__)
 
     def _fail_for_good(self, session: Session, detail: str) -> None:
-        self._fail(session, detail)
+        fail_unit(
+            session,
+            self._claim,
+            reason="worker-error",
+            detail=detail,
+            shown="it failed through no fault of the data",
+            key=self._context.signing_key,
+        )
         self._finish(session, "failed", error=detail)
 
     @property

@@ -17,18 +17,16 @@ from models.repositories import (
     AuditLogRepository,
     ErasingRepository,
     ExpiredFileRepository,
-    LedgerRepository,
     SubjectSetRepository,
 )
 from models.repositories.ledger import stored_rows
 from models.tables.base import written_time
 from models.tables.federations import Erasure
-from workers.flush import charge_interrupted_rounds
-from workers.proof.signing import sign_as_stored, use_key
+from workers.lost_rounds import LostRounds
+from workers.proof.signing import use_key
 
 log = structlog.get_logger()
 
-_LOST = 500
 _SECONDS = 5.0
 """Length of one turn; an erasure of many ledgers continues in the next."""
 _PAUSE_SECONDS = 60.0
@@ -38,9 +36,12 @@ _PAUSE_SECONDS = 60.0
 class Eraser:
     """Goes on with what waits, one ledger or file after the other."""
 
-    def __init__(self, database: Database, storage: Storage, key: SigningKey) -> None:
+    def __init__(
+        self, database: Database, storage: Storage, key: SigningKey, lost_rounds: LostRounds
+    ) -> None:
         self._database = database
         self._storage = storage
+        self._lost_rounds = lost_rounds
         self.key = key
         self._paused: dict[str, float] = {}
         """Federations whose erasure failed, and when it is tried again."""
@@ -50,6 +51,9 @@ class Eraser:
         SQLAlchemyError; other failures are logged, and retried a minute later."""
         with self._database.read() as session:
             waiting = ErasingRepository(session).waiting(limit)
+        if waiting:
+            # While their ledgers have names; of runs that have ended since the last turn too.
+            self._lost_rounds.enter_waiting()
         end, done = monotonic() + _SECONDS, 0
         for erasure in waiting:
             if monotonic() >= end:
@@ -99,7 +103,6 @@ class Eraser:
         return len(files)
 
     def _erase_names(self, erasure: Erasure, owner_id: str) -> None:
-        self._enter_lost_rounds(erasure, owner_id)
         with self._database.read() as session:
             erasing = ErasingRepository(session)
             experiment, declared = erasing.experiment(owner_id), erasing.declared(owner_id)
@@ -127,22 +130,6 @@ class Eraser:
                 erasing.rename_declared(owner_id, ledger.made_up)
             else:
                 erasing.rename_experiment(experiment, ledger.made_up)
-
-    def _enter_lost_rounds(self, erasure: Erasure, owner_id: str) -> None:
-        """What a lost worker charged is entered while it still can be."""
-        with self._database.read() as session:
-            waits = [one for one, _ in LedgerRepository(session).ended_with_open_intents(_LOST)]
-        if owner_id not in waits:
-            return
-        try:
-            with self._database.write() as session:
-                owner = (owner_id, erasure.project_id)
-                if charge_interrupted_rounds(session, *owner):
-                    sign_as_stored(session, *owner, key=self.key)
-        except AWAY:
-            raise
-        except Exception:
-            log.exception("lost rounds not entered", experiment_id=owner_id)
 
     def _complete(self, session: Session, erasure: Erasure) -> None:
         receipt = ErasureReceipt(

@@ -1,18 +1,18 @@
 """End an experiment: with its report, or with the reason why there is none."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from sqlalchemy.orm import Session
 
-from fedaudit.attacks.attack_files import packed
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import Checkpoint, SigningKey
-from fedaudit.reports.figures import ReportFigure, figures_of, parsed
+from fedaudit.reports.figures import figures_of, parsed
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
-from fedaudit.reports.sections.material import ModelFile, Progressed, ReportMaterial, unfollowed
+from fedaudit.reports.sections.material import Progressed, ReportMaterial, unfollowed
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.sections.utility import known_ending
@@ -32,27 +32,27 @@ from fedaudit.sweeps.report_section import (
     with_repeats,
 )
 from fedaudit.sweeps.sweep_costs import sweep_costs
-from fedaudit.training.base.records import RecordTable
 from fedaudit.training.base.rounds import FinalResult
-from infrastructure.storage import Storage, attack_files_key, model_key, record_table_key
+from infrastructure.storage import Storage
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
     ExperimentRepository,
+    LedgerRepository,
     ReportListRepository,
     ReportRepository,
     RunLogRepository,
     SweepRepository,
+    fail_task,
 )
-from models.values import FinalFigures, ReportIndex
+from models.tables.experiments import Unit
+from models.values import ReportIndex
 from models.vocabulary import ENDED
 from workers.claim_signing import signed_claims
-from workers.flush import DatabaseSink, RunningExperiment, charge_interrupted_rounds
+from workers.flush import RunningExperiment
+from workers.lost_rounds import enter_lost_rounds
 from workers.proof.signing import sign_as_stored, sign_checkpoint, use_claims_key
-
-if TYPE_CHECKING:  # profiling loads no torch
-    from fedaudit.attacks.attack import AttackOutcome
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def report_of(
         material = report_material(
             experiment.run,
             result,
-            DatabaseSink(session, experiment.id, experiment.project_id),
+            partial(LedgerRepository(session).of_round, experiment.id),
             device=device,
             backend=backend,
             key_id=key.key_id,
@@ -129,33 +129,14 @@ def alarm_events(
     ]
 
 
-def store_attack_files(
-    storage: Storage, project_id: str, owner_id: str, outcomes: "Sequence[AttackOutcome]"
+def store_file(
+    storage: Storage, key: str, pieces: Iterable[bytes], *, progressed: Progressed = unfollowed
 ) -> None:
-    """Store what attacks found; a repeat stores the same again. Raises StorageError."""
-    with storage.writer(attack_files_key(project_id, owner_id)) as file:
-        file.write(packed(outcome.files for outcome in outcomes))
-
-
-def store_records(
-    storage: Storage,
-    experiment: RunningExperiment,
-    records: RecordTable,
-    *,
-    progressed: Callable[[], None],
-) -> None:
-    """Store what every record spent; a repeat stores the same again. Raises StorageError."""
-    key = record_table_key(experiment.project_id, experiment.id)
+    """Store a file of a run; a repeat stores the same again. Raises StorageError."""
     with storage.writer(key) as file:
-        for piece in records.csv(experiment.run.federation.client_names):
+        for piece in pieces:
             progressed()
             file.write(piece)
-
-
-def store_model(storage: Storage, experiment: RunningExperiment, model: ModelFile) -> None:
-    """Store the trained hypotheses, which may leave. Raises StorageError."""
-    with storage.writer(model_key(experiment.project_id, experiment.id)) as file:
-        file.write(model.data)
 
 
 def succeed(
@@ -199,36 +180,43 @@ def succeed(
     return True
 
 
-def end_without_report(
+def fail_unit(
+    session: Session, unit: Unit, *, reason: str, detail: str, shown: str, key: SigningKey
+) -> None:
+    """End what a unit was to do that failed for good. `detail`: why; `shown`: the same for those
+    who may not know more of the data."""
+    owner = (unit.id, unit.project_id)
+    fail_task(session, *owner, reason=reason, detail=detail, shown=shown)
+    experiments = ExperimentRepository(session, unit.project_id)
+    ids = [row.id for row in experiments.of_unit(unit.id)]
+    ended = [id_ for id_ in ids if experiments.fail(id_, reason=reason, detail=detail)]
+    # Last: who holds a log's lock waits for no row.
+    for id_ in ended:
+        sign_end(session, id_, unit.project_id, key=key)
+
+
+def sign_end(
     session: Session,
     experiment_id: str,
     project_id: str,
     *,
-    status: str,
-    reason: str,
     key: SigningKey,
-    detail: str | None = None,
     checkpoint: Checkpoint | None = None,
+    diverged: bool = False,
 ) -> None:
-    """End an experiment as `failed` or `cancelled`, and sign what it spent. Lost rounds are charged
-    first: otherwise the signed end would attest a ledger that shows less than was charged.
-    `checkpoint`: the worker's ledger state; by default the database's."""
-    experiments = ExperimentRepository(session, project_id)
-    if experiments.conclude(experiment_id, status=status, reason=reason, detail=detail):
-        # A run that diverged has a worker, which knows that the rest of its block was not run.
-        entered = (
-            0
-            if reason == DIVERGED
-            else charge_interrupted_rounds(session, experiment_id, project_id)
-        )
-        if checkpoint is None or entered:
-            sign_as_stored(session, experiment_id, project_id, key=key)
-        else:
-            sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
+    """Sign what an experiment without a report spent. Lost rounds are charged first, and nothing is
+    signed where the ledger refuses them: otherwise the signed end would attest a ledger that shows
+    less than was charged. `checkpoint`: the worker's ledger state; by default the database's."""
     CheckpointRepository(session).delete(experiment_id)
+    # A run that diverged has a worker, which knows that the rest of its block was not run.
+    entered = 0 if diverged else enter_lost_rounds(session, experiment_id, project_id)
+    if checkpoint is not None and entered == 0:
+        sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
+    elif entered is not None:
+        sign_as_stored(session, experiment_id, project_id, key=key)
 
 
-def stored_figures(document: Mapping[str, Any]) -> FinalFigures:
+def stored_figures(document: Mapping[str, Any]) -> dict[str, Any]:
     """The figures by which the experiment is found; per-attribute gaps only with one attribute."""
     figures: dict[str, Any] = {name: document["privacy"][name] for name in _PRIVACY}
     utility = document["utility"]
@@ -236,13 +224,13 @@ def stored_figures(document: Mapping[str, Any]) -> FinalFigures:
     if len(document["fairness"]) == 1:
         metrics = document["fairness"][0]["metrics"]
         figures |= {name: metrics[name]["value"] for name in ROUND_METRICS}
-    return FinalFigures(
-        delta=document["guarantee"]["delta"],
-        gate_outcome=document["gate_outcome"],
-        alarms=len(raised_alarms(document)) if document["attacks"] else None,
-        answer=answer_by_codes(document).model_dump(),
+    return {
         **figures,
-    )
+        "delta": document["guarantee"]["delta"],
+        "gate_outcome": document["gate_outcome"],
+        "alarms": len(raised_alarms(document)) if document["attacks"] else None,
+        "answer": answer_by_codes(document).model_dump(),
+    }
 
 
 def report_index(document: Mapping[str, Any]) -> ReportIndex:
@@ -258,13 +246,13 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
             "degenerate": report.utility.degenerate,
             "guarantee": report.guarantee.model_dump(exclude={"statement"}),
         },
-        figures=[IndexedFigure(**_indexed(one)) for one in figures_of(report)],
+        figures=[
+            IndexedFigure(
+                **{name: getattr(one, name) for name in IndexedFigure.__dataclass_fields__}
+            )
+            for one in figures_of(report)
+        ],
     )
-
-
-def _indexed(one: ReportFigure) -> dict[str, Any]:
-    named = {"attribute": one.attribute or "", "observer": one.observer or ""}
-    return {name: getattr(one, name) for name in IndexedFigure.__dataclass_fields__} | named
 
 
 def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | None:

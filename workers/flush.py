@@ -1,7 +1,7 @@
 """What is stored of a run: blocks of rounds, each in one fenced transaction; and how a unit's rows
 become experiments that can run, from their beginning or from a checkpoint."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,23 +16,16 @@ from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.encoding import genesis
-from fedaudit.ledger.ledger_context import (
-    LedgerContext,
-    build_metric_context,
-    rebuild_ledger_context,
-)
-from fedaudit.ledger.rows import charges_report
+from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.blocks import Block
 from fedaudit.runs.experiment_plan import with_start
 from fedaudit.runs.ledger_writer import LedgerWriter, Spending
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_admitted, parse_spec
-from fedaudit.stored import KeyedDigest, LedgerRow
+from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database, Dialect
@@ -87,31 +80,6 @@ _LOSSES = ("selection_loss", "validation_loss")
 _COSTS = ("leakage_max", "epsilon_max")
 
 
-class DatabaseSink:
-    """A `RunSink` of one stored experiment within one transaction, in which the caller holds its
-    unit."""
-
-    def __init__(self, session: Session, experiment_id: str, project_id: str) -> None:
-        self._owner = (experiment_id, project_id)
-        self._id = experiment_id
-        self._session = session
-        self._ledger = LedgerRepository(session)
-        self._rounds = RoundRepository(session)
-
-    # These methods are documented in `RunSink`.
-
-    def write(self, block: Block) -> None:
-        self._ledger.insert(*self._owner, block.ledger)
-        self._rounds.insert(*self._owner, block.rounds)
-        FairnessRepository(self._session).insert(*self._owner, block.fairness)
-
-    def digests(self) -> Iterator[KeyedDigest]:
-        return self._ledger.digests(self._id)
-
-    def rows_of_round(self, round_: int) -> list[LedgerRow]:
-        return self._ledger.rows_after(self._id, round_from=round_, round_to=round_)
-
-
 def store_totals(
     session: Session, experiment_id: str, project_id: str, ledger: LedgerWriter
 ) -> None:
@@ -163,7 +131,9 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
     with gathered_writes(session):
         for one in new:
             run, owner = one.experiment.run, (one.experiment.id, project_id)
-            DatabaseSink(session, *owner).write(one.block)
+            ledger.insert(*owner, one.block.ledger)
+            RoundRepository(session).insert(*owner, one.block.rounds)
+            FairnessRepository(session).insert(*owner, one.block.fairness)
             store_totals(session, *owner, run.ledger)
             CheckpointRepository(session).put(*owner, round=run.rounds_done, data=one.checkpoint)
         events = {one.experiment.id: round_events(one.block) for one in new}
@@ -315,8 +285,8 @@ def stored_ledger(
     ledger_context: LedgerContext,
     training: NDArray[np.int32],
 ) -> LedgerWriter:
-    """The experiment's stored ledger, without each client's clusters and refusals. `training`: the
-    subjects that train."""
+    """The experiment's stored ledger, without its hash and each client's clusters and refusals.
+    `training`: the subjects that train."""
     ledger, experiment_id = LedgerRepository(session), experiment.id
     totals, newest = ledger.get_totals(experiment_id), ledger.last_row(experiment_id)
     shape = len(ledger_context.observers), len(ledger_context.subjects)
@@ -336,72 +306,16 @@ def stored_ledger(
 
 
 def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> LedgerAudit:
-    """Read and check all stored rows; the ledger takes the cluster of each client's newest upload
-    and its refusals from them."""
+    """Read and check all stored rows; the ledger takes from them what its totals do not say."""
     names = ledger.ledger_context.subjects
     audit = LedgerAudit(experiment_id, names, watch=(), salt=ledger.salt)
     for rows in LedgerRepository(session).blocks(experiment_id):
         for some in batches(rows):
             audit.read(some)
         for row in rows:
-            if charges_report(row.observer):
-                continue
-            ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
-            if row.observer == ledger.ledger_context.observers[0]:
-                ledger.spending.count_refused(row.subjects, row.outcomes)
+            ledger.read_again(row)
     return audit
 
 
 def _changed(what: str) -> InvalidInputError:
     return error_at("/federation", f"{what}; submit it again")
-
-
-def context_of_interrupted(
-    database: Database, experiment_id: str, project_id: str
-) -> LedgerContext | None:
-    """What `charge_interrupted_rounds` needs, built outside a transaction since counting epsilons
-    may take long; None if there is nothing to charge. Raises LookupError for an unknown
-    experiment."""
-    with database.read() as session:
-        if not interrupted_rounds(session, experiment_id):
-            return None
-        experiment = ExperimentRepository(session, project_id).existing(experiment_id)
-        names = SubjectSetRepository(session).names(experiment.subject_set_id)
-    return _context_as_submitted(experiment, names)
-
-
-def charge_interrupted_rounds(
-    session: Session,
-    experiment_id: str,
-    project_id: str,
-    *,
-    ledger_context: LedgerContext | None = None,
-) -> int:
-    """Write the ledger rows of an ended experiment's open intents; returns their number. A resuming
-    worker does this itself; otherwise the ledger would show less than was charged.
-    `ledger_context`: built here unless given. Raises LookupError for an unknown experiment."""
-    experiment = ExperimentRepository(session, project_id).existing(experiment_id)
-    interrupted = interrupted_rounds(session, experiment_id)
-    if not interrupted:
-        return 0
-    names = SubjectSetRepository(session).names(experiment.subject_set_id)
-    ledger = stored_ledger(
-        session,
-        experiment,
-        ledger_context=ledger_context or _context_as_submitted(experiment, names),
-        training=np.arange(len(names), dtype=np.int32),
-    )
-    recorded = [ledger.record_interrupted(lost) for lost in interrupted]
-    rows = [row for lost in recorded for row in lost.written]
-    LedgerRepository(session).insert(experiment_id, project_id, rows)
-    store_totals(session, experiment_id, project_id, ledger)
-    return len(interrupted)
-
-
-def _context_as_submitted(experiment: Experiment, names: Sequence[str]) -> LedgerContext:
-    """The context as of submission: the data may be remote, or deleted."""
-    if experiment.mechanism_inputs is not None:
-        inputs = MechanismParameters.from_dict(experiment.mechanism_inputs)
-        return rebuild_ledger_context(inputs, names, rounds=experiment.rounds_total)
-    inputs = mechanism_of(parse_admitted(experiment.spec)).inputs(n=experiment.parameters)
-    return build_metric_context(inputs, names)

@@ -10,7 +10,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
+from fedaudit.attacks.attack_files import packed
 from fedaudit.attacks.carried_out import carry_out
+from fedaudit.attacks.played_runs import FollowedRuns, record_played
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
@@ -20,20 +22,13 @@ from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds, has_diverged
 from fedaudit.training.engine import backend
 from fedaudit.training.stack import Stack
+from infrastructure.storage import attack_files_key, model_key, record_table_key
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
-from workers.attacks.attacked_experiment import AttacksCancelledError, FollowedRuns, LeasedAttacks
-from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError
+from workers.attacks.attacked_experiment import AttacksCancelledError, LeasedAttacks
+from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError, go_on
 from workers.context import WorkerContext
-from workers.finish import (
-    FinishedReport,
-    end_without_report,
-    report_of,
-    store_attack_files,
-    store_model,
-    store_records,
-    succeed,
-)
+from workers.finish import DIVERGED, FinishedReport, report_of, sign_end, store_file, succeed
 from workers.flush import Pace, Played, RunningExperiment, store_blocks
 from workers.proof.signing import CheckpointClock, sign_checkpoint
 
@@ -72,7 +67,9 @@ class RunLoop:
             checkpoints=[experiment.checkpoint for experiment in experiments],
         )
         runs = [experiment.run for experiment in experiments]
-        self._audits = FollowedRuns(runs, self._stack, context=context, lease=lease)
+        self._audits = FollowedRuns(
+            runs, self._stack, device=context.device, progress=lambda _: go_on(context, lease)
+        )
         self._held: dict[int, FinalResult] = {}
         """Ended runs whose reports speak of those beside them, which go on."""
         self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
@@ -205,10 +202,9 @@ class RunLoop:
         diverged = {position for position in ended if has_diverged(results[position].stopped_by)}
         blocks: dict[int, Played] = {}
         for position, rounds in records.items():
-            experiment, over = self._experiments[position], position in ended
-            block = record_block(experiment.run, rounds, last=over, reported=over)
+            experiment = self._experiments[position]
+            block = record_played(experiment.run, self._stack, position, rounds)
             blocks[position] = Played(experiment, block, self._stack.checkpoint(position))
-            experiment.run.ledger.check_totals(self._stack.releases(position))
             self._lease.progressed()
 
         due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
@@ -220,7 +216,7 @@ class RunLoop:
             for position in over:
                 # Stored with the last rounds: a resumed run could not know that this one had ended.
                 self._store_end(
-                    session, position, status="failed", reason="diverged", detail=_DIVERGED
+                    session, position, status="failed", reason=DIVERGED, detail=_DIVERGED
                 )
             # Last: who holds a log's lock waits for no row.
             self._sign(session, [position for position in due if position not in over])
@@ -265,14 +261,15 @@ class RunLoop:
             self._end(position, status="failed", reason="figures-disagree", detail=str(error))
             return
         # Before the end is published, so that readers of it find these files.
+        store = partial(store_file, self._context.storage, progressed=self._lease.progressed)
+        owner = experiment.project_id, experiment.id
         if not isinstance(report.material.model, str):
-            store_model(self._context.storage, experiment, report.material.model)
+            store(model_key(*owner), [report.material.model.data])
         if attacks:
-            store_attack_files(self._context.storage, experiment.project_id, experiment.id, attacks)
+            store(attack_files_key(*owner), [packed(one.files for one in attacks)])
         if result.records is not None:
-            store_records(
-                self._context.storage, experiment, result.records, progressed=self._lease.progressed
-            )
+            names = experiment.run.federation.client_names
+            store(record_table_key(*owner), result.records.csv(names))
         while not self._writer.write(
             partial(succeed, experiment=experiment, report=report, key=key)
         ):
@@ -339,16 +336,17 @@ class RunLoop:
         detail: str | None = None,
     ) -> None:
         experiment = self._experiments[position]
-        end_without_report(
-            session,
-            experiment.id,
-            experiment.project_id,
-            status=status,
-            reason=reason,
-            key=self._context.signing_key,
-            checkpoint=experiment.ledger_checkpoint(status),
-            detail=None if detail is None else detail[:DETAIL_CHARACTERS],
-        )
+        experiments = ExperimentRepository(session, experiment.project_id)
+        shown = detail and detail[:DETAIL_CHARACTERS]
+        if experiments.conclude(experiment.id, status=status, reason=reason, detail=shown):
+            sign_end(
+                session,
+                experiment.id,
+                experiment.project_id,
+                key=self._context.signing_key,
+                checkpoint=experiment.ledger_checkpoint(status),
+                diverged=reason == DIVERGED,
+            )
 
 
 def _subjects_a_round(run: Run) -> int:

@@ -24,7 +24,7 @@ from workers.audit_unit import AuditRun, ProfileRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError
 from workers.context import WorkerContext
 from workers.disclosure_memory import settle_disclosures
-from workers.finish import end_without_report
+from workers.finish import sign_end
 from workers.flush import Loaded, RunningExperiment, load_cell, resume_experiment
 from workers.proof.signing import enter_runs
 
@@ -150,19 +150,11 @@ class UnitRun(ClaimedUnit[list[Experiment]]):
         )
         self._writer.write(lambda session: self._end(session, row, "invalid-data", detail))
 
-    def _fail(self, session: Session, detail: str) -> None:
-        for row in self._experiments(session).of_unit(self._claim.id):
-            self._end(session, row, "worker-error", detail)
-
     def _end(
         self, session: Session, row: Experiment, reason: str, detail: str | None = None
     ) -> None:
-        """Ends it as cancelled where that was asked for, else as failed."""
-        status = "failed"
-        if row.status == "cancelling":
-            status, reason, detail = "cancelled", "cancelled-by-caller", None
-        owner, key = (row.id, row.project_id), self._context.signing_key
-        end_without_report(session, *owner, status=status, reason=reason, key=key, detail=detail)
+        if self._experiments(session).fail(row.id, reason=reason, detail=detail):
+            sign_end(session, row.id, row.project_id, key=self._context.signing_key)
 
     def _experiments(self, session: Session) -> ExperimentRepository:
         return ExperimentRepository(session, self._claim.project_id)

@@ -11,8 +11,7 @@ import socket
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
@@ -21,7 +20,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit_log import AuditChain
-from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.spec.disclosure import DisclosureFloor
 from infrastructure.queue import Queue, QueueUnavailableError
@@ -43,20 +41,19 @@ from models.repositories import (
     ExperimentRepository,
     ExpiredFileRepository,
     IdempotencyRepository,
-    LedgerRepository,
     OldFileRepository,
     SweeperLeaseRepository,
     UnitRepository,
     UnitStackRepository,
     WebhookQueueRepository,
-    fail_unit,
 )
 from models.repositories.files import OldFile
 from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
 from workers.context import start
 from workers.eraser import Eraser
-from workers.flush import charge_interrupted_rounds, context_of_interrupted
+from workers.finish import fail_unit
+from workers.lost_rounds import LostRounds
 from workers.proof.declared_signing import DeclaredLedgerSigner
 from workers.proof.signing import (
     AuditLogSigner,
@@ -183,11 +180,11 @@ class Sweeper:
         self._key_file = SigningKeyFile(settings)
         self._storage = Storage(settings.storage_url)
         self._expiry = Expiry(settings, database, self._storage)
+        self._lost_rounds = LostRounds(database)
         self._signed_logs: dict[str, AuditChain] = {}
         self._sign_with(self._key_file.current())
         self._refused: set[str] = set()
-        """Ids of units that could not be reclaimed, and of experiments whose ledgers refused their
-        interrupted rounds."""
+        """Ids of units that could not be reclaimed."""
         self._longest_lease = min(MAX_LEASE_SECONDS, _LONGEST_LEASES * settings.lease_seconds)
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -202,7 +199,7 @@ class Sweeper:
         if (key := self._key_file.current()) is not self.key:
             self._sign_with(key)
         self._take_back()
-        self._enter_lost_rounds()
+        self._lost_rounds.enter_waiting()
         try:
             self._publish(self._waiting_too_long())
         except QueueUnavailableError as error:
@@ -224,7 +221,7 @@ class Sweeper:
             floor=DisclosureFloor(minimum_group_size=self._settings.min_group_size),
         )
         self._audit_logs = AuditLogSigner(self._database, key, signed=self._signed_logs)
-        self._eraser = Eraser(self._database, self._storage, key)
+        self._eraser = Eraser(self._database, self._storage, key, self._lost_rounds)
 
     def resign(self) -> None:
         """Give up the duty at once."""
@@ -239,100 +236,37 @@ class Sweeper:
                 _BATCH, excluded=self._refused, longest_lease=self._longest_lease
             )
         for unit in lost:
-            with self._refusing(unit.id, "unit not taken back", unit_id=unit.id):
+            try:
                 self._take_back_one(unit)
+            except AWAY:
+                raise
+            except Exception:
+                self._refused.add(unit.id)
+                log.exception("unit not taken back", unit_id=unit.id)
 
     def _take_back_one(self, unit: Unit) -> None:
         """A worker that came back meanwhile keeps it."""
-        contexts = self._contexts_of(unit) if unit.attempts >= unit.max_attempts else {}
         with self._database.write() as session:
             taken = UnitRepository(session).take_back(unit.id, longest_lease=self._longest_lease)
             if taken is None:
                 return
             log.warning("unit taken back", unit_id=unit.id, state=taken.state)
-            self._sign(session, taken, contexts)
+            self._sign(session, taken)
             if taken.state == "waiting" and taken.attempts + 1 == unit.max_attempts:
                 # Whatever took its workers gets one experiment alone in the last attempt.
                 UnitStackRepository(session).take_apart(unit.id)
 
-    def _contexts_of(self, unit: Unit) -> dict[str, LedgerContext]:
-        """The ledger contexts of the unit's experiments that have interrupted rounds, by id."""
-        with self._database.read() as session:
-            experiments = ExperimentRepository(session, unit.project_id).of_unit(unit.id)
-        found = {one.id: self._context_of(one.id, unit.project_id) for one in experiments}
-        return {id_: one for id_, one in found.items() if one is not None}
-
-    def _context_of(self, experiment_id: str, project_id: str) -> LedgerContext | None:
-        """None where there is nothing to enter, or the ledger refuses it."""
-        if experiment_id in self._refused:
-            return None
-        with self._refusing_ledger(experiment_id):
-            return context_of_interrupted(self._database, experiment_id, project_id)
-        return None
-
-    def _sign(self, session: Session, unit: Unit, contexts: Mapping[str, LedgerContext]) -> None:
-        """Sign ledgers that lost their worker. An end is signed once, with the interrupted rounds:
-        an earlier signature would attest a ledger without them. Experiments that had ended are left
-        as they are."""
+    def _sign(self, session: Session, unit: Unit) -> None:
+        """Sign ledgers that lost their worker. Experiments that had ended are left as they are."""
         owner = unit.project_id
         if unit.state == "failed":
-            for ended in fail_unit(session, unit):
-                if self._enter(session, ended, owner, contexts.get(ended)):
-                    sign_as_stored(session, ended, owner, key=self.key)
+            why = unit.last_error or ""
+            fail_unit(session, unit, reason="worker-lost", detail=why, shown=why, key=self.key)
             return
         for experiment in ExperimentRepository(session, owner).of_unit(unit.id):
             # One that waits has begun nothing: it is in no log of runs either.
             if experiment.finished_at is None and experiment.started_at is not None:
                 sign_as_stored(session, experiment.id, owner, key=self.key)
-
-    def _enter_lost_rounds(self) -> None:
-        """Enter interrupted rounds of runs that their callers ended without a worker; none are
-        signed."""
-        with self._database.read() as session:
-            ledger = LedgerRepository(session)
-            ended = ledger.ended_with_open_intents(_BATCH, excluded=self._refused)
-        for experiment_id, project_id in ended:
-            ledger_context = self._context_of(experiment_id, project_id)
-            if ledger_context is not None:
-                with self._database.write() as session:
-                    self._enter(session, experiment_id, project_id, ledger_context)
-
-    def _enter(
-        self,
-        session: Session,
-        experiment_id: str,
-        project_id: str,
-        ledger_context: LedgerContext | None,
-    ) -> bool:
-        """Charge an experiment's interrupted rounds; False if its ledger refuses them, which undoes
-        only what was written to it."""
-        if experiment_id in self._refused:
-            return False
-        with self._refusing_ledger(experiment_id):
-            with session.begin_nested():
-                rounds = charge_interrupted_rounds(
-                    session, experiment_id, project_id, ledger_context=ledger_context
-                )
-            if rounds:
-                log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
-            return True
-        return False
-
-    @contextmanager
-    def _refusing(self, id_: str, event: str, **of: str) -> Iterator[None]:
-        """Logs an error of the block, once: what it is about is left out until this process ends.
-        Raises the error of a database that is away."""
-        try:
-            yield
-        except AWAY:
-            raise
-        except Exception:
-            self._refused.add(id_)
-            log.exception(event, **of)
-
-    def _refusing_ledger(self, experiment_id: str) -> AbstractContextManager[None]:
-        event = "lost rounds not entered"
-        return self._refusing(experiment_id, event, experiment_id=experiment_id)
 
     def _waiting_too_long(self) -> list[tuple[str, str]]:
         """Units whose message was not sent, or may be lost, checked less often the longer they

@@ -34,12 +34,19 @@ async def in_blocks(request: Request) -> AsyncIterator[bytes]:
                 yield bytes(block)
                 block.clear()
     except ClientDisconnect:
-        raise broke_off() from None
+        raise _broke_off() from None
     yield bytes(block)
 
 
-def broke_off() -> ProblemError:
-    """The answer where the client left before its body was complete."""
+async def read_body(request: Request) -> bytes:
+    """The whole body. Raises ProblemError where the client left before it was complete."""
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        raise _broke_off() from None
+
+
+def _broke_off() -> ProblemError:
     return invalid("", "the body broke off")
 
 
@@ -48,10 +55,7 @@ async def read_value(request: Request) -> Any:
     if media_type(request) != "application/json":
         detail = "send the body as JSON, with the header Content-Type: application/json"
         raise ProblemError(415, "unsupported-media-type", detail)
-    try:
-        return decode_json(await request.body())
-    except ClientDisconnect:
-        raise broke_off() from None
+    return decode_json(await read_body(request))
 
 
 JsonBody = Annotated[Any, Depends(read_value)]

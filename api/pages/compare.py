@@ -15,7 +15,6 @@ from fedaudit.reports.comparison.compared_reports import DifferenceRow, differen
 from fedaudit.reports.comparison.fronts import LEADING_GAPS, Comparison, FigureRow
 from fedaudit.reports.page.picture_files import PictureForm
 from models.repositories import ExperimentRepository
-from models.values import ExperimentFilters
 
 router = APIRouter()
 
@@ -105,7 +104,7 @@ def comparison_page(visit: ReportsVisit, asked: Annotated[ComparedAxes, Query()]
     if len(chosen) < 2:
         with visit.reading() as session:
             experiments = ExperimentRepository(session, visit.project_id)
-            offered = experiments.list(ExperimentFilters(status="succeeded"), limit=_MOST).items
+            offered = experiments.list({"status": "succeeded"}, limit=_MOST).items
         return visit.page("compare_choice.html", offered=offered, chosen=chosen, most=_MOST)
     return visit.page("compare.html", view=_asked_view(visit, asked))
 

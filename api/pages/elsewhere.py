@@ -19,8 +19,7 @@ from api.http.problems import ProblemError, not_found
 from api.pages.session import COOKIE, ELSEWHERE_SECONDS, HOME, local_path, set_cookie
 from api.pages.sign_in import NO_STORE, sign_in_form
 from api.pages.templates import page
-from api.shared.identities import SignedIn
-from api.shared.identity_provider import derived, refused
+from api.shared.identities import SignedIn, derived, refused
 from api.shared.resources import Resources, Shared
 from models.repositories import WebSessionRepository
 

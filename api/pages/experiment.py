@@ -1,7 +1,6 @@
 """One experiment: its state, its newest figures and curves, and its end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -18,8 +17,8 @@ from api.services.lookups import find_experiment, gone_words, judged_document
 from api.services.report_pages import LiveFigures, live_figures
 from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
-from fedaudit.number_text import interval_text
-from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, adjacency_words
+from fedaudit.number_text import FigureTable, interval_text
+from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.report_charts import round_charts
@@ -73,50 +72,58 @@ _WHY_ENDED = {
 }
 
 
-Gaps = dict[str, list[FigureRow]]
-"""Those between the groups of each attribute, in the order of ROUND_METRICS."""
-
-
-def readings(experiment: Experiment, live: LiveFigures, kind: GuaranteeKind) -> list[FigureRow]:
-    """The costs so far, the loss and, of classifiers, the accuracy."""
+def tiles(experiment: Experiment, live: LiveFigures, report: Report | None) -> list[FigureRow]:
+    """The costs so far, the loss and, of classifiers, the accuracy: of the newest rounds, or as the
+    report states them of the best round."""
     names = {"validation_loss": "Validation loss"}
     if experiment.spec["training"]["loss"] == "cross-entropy":
         names["accuracy"] = "Accuracy"
-    missing = _NO_ROUND if live.newest is None else _NOT_VALIDATED
-    return [
-        *_costs(experiment, live.newest, kind),
-        *(_of_round(live.validated, name, label, None, missing) for name, label in names.items()),
-    ]
+    costs = [_of_round(live.newest, *one, _NO_ROUND) for one in _costs(experiment)]
+    if report is not None:
+        # A round may be validated on a sample, and the last is seldom the best.
+        final = {one.name: one for one in section_rows(report)["utility"]}
+        # A figure that is missing for the same reason as one before it has no row.
+        missing = {name: FigureRow(label, NONE, name=name) for name, label in names.items()}
+        return [*costs, *(final.get(name, missing[name]) for name in names)]
+    why = _NO_ROUND if live.newest is None else _NOT_VALIDATED
+    return [*costs, *(_of_round(live.validated, *one, None, why) for one in names.items())]
 
 
-def gap_readings(experiment: Experiment, live: LiveFigures) -> Gaps:
-    """The newest gaps of each attribute, in the experiment's order."""
+def gap_table(experiment: Experiment, live: LiveFigures, report: Report | None) -> FigureTable:
+    """The gaps between the groups of each attribute, in the experiment's order: of the newest
+    validated round, or as the report states them."""
+    rounds = {row.attribute: {one["metric"]: one for one in row.figures} for row in live.fairness}
+    known = {name: rounds.get(name, {}) for name in experiment.attributes}
+    if report is not None:
+        known = {one["attribute"]: one["metrics"] for one in report["fairness"]}
     none = {"value": None, "reason": _NOT_VALIDATED}
-    found = {
-        row.attribute: {one["metric"]: (one, f"in round {row.round}") for one in row.figures}
-        for row in live.fairness
-    }
-    return {
-        name: [
-            _gap(name, metric, *found.get(name, {}).get(metric, (none, "")))
-            for metric in ROUND_METRICS
-        ]
-        for name in experiment.attributes
-    }
+    rows = []
+    for attribute, own in known.items():
+        gaps = [own.get(metric, none) for metric in ROUND_METRICS]
+        why = dict.fromkeys(one["reason"] for one in gaps if one["value"] is None)
+        rows.append((attribute, *map(_gap, gaps), "; ".join(filter(None, why))))
+    head = [metric.replace("_", " ").capitalize() for metric in ROUND_METRICS]
+    return FigureTable(("Attribute", *head, "Note"), rows)
 
 
-def _costs(experiment: Experiment, newest: RoundRow | None, kind: GuaranteeKind) -> list[FigureRow]:
-    named = [("epsilon_max", "Privacy cost", "")]
+def _gap(found: Mapping[str, Any]) -> str:
+    value, interval = figure(found["value"]), found.get("interval")
+    return value if interval is None else f"{value} ({interval_text(interval)})"
+
+
+def _costs(experiment: Experiment) -> list[tuple[str, str, str]]:
+    """The names of costs in rounds, their labels, and what they rest on."""
     if (inputs := experiment.mechanism_inputs) is not None:
         delta, adjacency = small_number(inputs["delta"]), adjacency_words(inputs["adjacency"])
         terms = f"at delta = {delta}, {adjacency}, against the observer that learns most"
-        named = [("epsilon_max", "Epsilon, largest", terms)]
-    elif experiment.noise_multiplier is not None:
-        named = [
-            ("leakage_max", "Leakage, largest", _LEAKAGE_RESTS_ON[kind]),
-            ("leakage_median", "Leakage, median", "of a training client"),
-        ]
-    return [_of_round(newest, *one, _NO_ROUND) for one in named]
+        return [("epsilon_max", "Epsilon, largest", terms)]
+    if experiment.noise_multiplier is None:
+        return [("epsilon_max", "Privacy cost", "")]
+    rests_on = _LEAKAGE_RESTS_ON[mechanism_of(parse_admitted(experiment.spec)).guarantee_kind]
+    return [
+        ("leakage_max", "Leakage, largest", rests_on),
+        ("leakage_median", "Leakage, median", "of a training client"),
+    ]
 
 
 def _of_round(
@@ -125,31 +132,12 @@ def _of_round(
     """A figure of a round. `terms`: what a cost rests on, None for other figures; `missing`: why
     there is none where the round does not say."""
     if row is None or getattr(row, name) is None:
-        return _row(name, label, NONE, missing if row is None else row.reasons.get(name, missing))
+        why = missing if row is None else row.reasons.get(name, missing)
+        return FigureRow(label, NONE, why, name)
     value = getattr(row, name)
     if terms is None:
-        return _row(name, label, figure(value), f"in round {row.round}")
-    return _row(name, label, cost(value), terms)
-
-
-def _gap(attribute: str, metric: str, found: Mapping[str, Any], remark: str) -> FigureRow:
-    """A gap with its remark, or with the reason why it has no value."""
-    name, label, value = f"{attribute} {metric}", metric.replace("_", " "), found["value"]
-    if value is None:
-        return _row(name, label, NONE, found["reason"] or "")
-    return _row(name, label, figure(value), remark)
-
-
-def _row(name: str, label: str, value: str, note: str) -> FigureRow:
-    return FigureRow(name=name, label=label, value=value, constant="", note=note)
-
-
-def _final_gap(section: Mapping[str, Any], metric: str) -> FigureRow:
-    found = section["metrics"][metric]
-    interval, remark = found["interval"], ""
-    if interval is not None:
-        remark = f"{interval_text(interval)} ({figure(100 * interval['level'])} %)"
-    return _gap(section["attribute"], metric, found, remark)
+        return FigureRow(label, figure(value), f"in round {row.round}", name)
+    return FigureRow(label, cost(value), terms, name)
 
 
 def why_ended(reason: str | None) -> tuple[str, str]:
@@ -199,7 +187,6 @@ def experiment_page(
         report = _report(session, visit, row)
         clients = shown_clients(session, visit.caller, row)
     ended, spec = row.status in ENDED, parse_admitted(row.spec)
-    shown, gaps = _figures(row, live, report)
     pace = time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
     return visit.page(
         "experiment.html",
@@ -214,8 +201,8 @@ def experiment_page(
         may_cancel=not ended and row.status != "cancelling" and visit.may("experiments:write"),
         may_retry=row.status in RETRIED and visit.may("experiments:write"),
         guarantee_kind=mechanism_of(spec).guarantee_kind,
-        readings=shown,
-        gaps=gaps,
+        tiles=tiles(row, live, report),
+        gaps=gap_table(row, live, report),
         pace="" if ended else pace,
         how_it_ended=None if report is None else f"{training_words(report)}.",
         charts=_charts(row, live, report),
@@ -268,24 +255,6 @@ def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] |
     if found is None or not has_present_form(found.document):
         return None
     return judged_document(session, found)
-
-
-def _figures(
-    row: Experiment, live: LiveFigures, report: dict[str, Any] | None
-) -> tuple[list[FigureRow], Gaps]:
-    """Figures of the newest rounds; with a report those of its best round, as the report states."""
-    newest = readings(row, live, mechanism_of(parse_admitted(row.spec)).guarantee_kind)
-    if report is None:
-        return newest, gap_readings(row, live)
-    # A round may be validated on a sample, and the last is seldom the best.
-    final = {one.name: one for one in section_rows(report)["utility"]}
-    # A figure that is missing for the same reason as one before it has no row.
-    missing = {name: _row(name, "", NONE, "") for name in report["utility"]}
-    found = {**missing, **final}
-    return [replace(found.get(one.name, one), label=one.label) for one in newest], {
-        one["attribute"]: [_final_gap(one, metric) for metric in ROUND_METRICS]
-        for one in report["fairness"]
-    }
 
 
 def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:

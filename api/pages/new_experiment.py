@@ -122,10 +122,9 @@ def _suited(
     if row is None:
         return {}, ()
     try:
-        found = profile_defaults(row, proposal_for(visit, row, ProposalAim()))
+        return profile_defaults(row, proposal_for(visit, row, ProposalAim()))
     except (ProblemError, InvalidInputError) as error:
         return {fields.SOURCE: row.id, "/name": row.name}, (str(error),)
-    return found.typed, found.notes
 
 
 def _choices(visit: Visit) -> list[Federation]:

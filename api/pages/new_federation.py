@@ -15,6 +15,7 @@ from api.http.problems import ProblemError
 from api.pages.session import CSRF_FIELD, check_word
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsAuthor, FederationsForm, Visit
+from api.pages.wording import place_words
 from api.services.pending_uploads import (
     FIRST_ROWS,
     LookedAt,
@@ -27,11 +28,11 @@ from api.services.pending_uploads import (
     waiting_uploads,
 )
 from api.services.uploads import IncomingFile, received
-from fedaudit.federations.levels import find_class
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import proposal_yaml
 from fedaudit.reports.checks import value_at
 from fedaudit.spec.errors import FieldError, InvalidInputError, listed, no_column, pointer
+from fedaudit.spec.labels import find_class
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
 from models.identifiers import new_id
@@ -132,11 +133,10 @@ async def _take(visit: Visit, upload_id: str) -> None:
     def accept(word: bytes, _name: str) -> None:
         check_word(visit.visitor, word.decode("utf-8", "replace"))
 
-    incoming = IncomingFile(
-        visit.resources, visit.project_id, upload_id, text=CSRF_FIELD, accept=accept
-    )
-    async with received(visit.request, incoming):
-        await run_sync(keep_upload, visit, await run_sync(incoming.finish), upload_id)
+    content_type = visit.request.headers["content-type"]
+    incoming = IncomingFile(visit, upload_id, content_type, text=CSRF_FIELD, accept=accept)
+    async with received(visit.request, incoming) as sent:
+        await run_sync(keep_upload, visit, sent, upload_id)
 
 
 def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTMLResponse:
@@ -166,7 +166,7 @@ def _answer(form: Visit, upload_id: str) -> Response:
         refusal = None if error.errors else str(error)
         found = {one.pointer: one.message for one in unknown_names(value, looked.survey)}
         found |= {one.pointer: one.message for one in error.errors}
-        faults = [(place_of(where, value), message) for where, message in found.items()]
+        faults = [(place_words(where, value), message) for where, message in found.items()]
         sheet = RegistrationSheet(upload, looked, document, header, faults, refusal)
         return _shown(form, sheet, status=status)
     if form.may("federations:read"):
@@ -204,21 +204,6 @@ def unknown_names(value: Any, survey: Survey) -> list[FieldError]:
         message = f"the target has no class {positive!r}; it has {listed(target.distinct)}"
         faults.append(FieldError("/federation/positive", message))
     return faults
-
-
-def place_of(where: str, value: Any) -> str:
-    """A pointer in words, with the name of what a list has there: `federation › features › age`."""
-    words = list[str]()
-    for escaped in where.split("/")[1:]:
-        step = escaped.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
-            value = value[int(step)]
-            name = value_at(value, "name") or value
-            words.append(name if isinstance(name, str) else str(int(step) + 1))
-        else:
-            value = value_at(value, step)
-            words.append(step)
-    return " › ".join(words)
 
 
 def _shown(visit: Visit, sheet: RegistrationSheet, *, status: int = 200) -> HTMLResponse:

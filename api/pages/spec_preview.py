@@ -17,6 +17,7 @@ from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import outcome_of_profile
+from fedaudit.reports.sections.part import FigureRow
 from fedaudit.reports.verdict.cost import is_proven, report_level, scale_words
 from fedaudit.runs.declared_facts import nearest_power_of_two
 from fedaudit.runs.experiment_plan import ExperimentPlan
@@ -37,23 +38,6 @@ class CostNote:
     """`good` only of a small bound that is proven, and would be in force."""
     holds: bool
     """Whether it is proven, would be in force, and excludes something."""
-
-
-@dataclass(frozen=True)
-class CostLine:
-    """One figure; `remark` says why it has no value, or what it is."""
-
-    name: str
-    value: str
-    remark: str
-
-
-@dataclass(frozen=True)
-class ProfileDefaults:
-    """Texts by field, and in words why."""
-
-    typed: dict[str, str]
-    notes: tuple[str, ...]
 
 
 def as_yaml(value: dict[str, Any]) -> str:
@@ -143,7 +127,7 @@ def _doubts(planned: ExperimentPlan) -> Iterator[str]:
             yield missing
 
 
-def _lines(planned: ExperimentPlan) -> Iterator[CostLine]:
+def _lines(planned: ExperimentPlan) -> Iterator[FigureRow]:
     projection, rounds = planned.projection, planned.spec.training.rounds
     reasons = projection.reasons
     yield from _cost_lines(planned)
@@ -152,18 +136,18 @@ def _lines(planned: ExperimentPlan) -> Iterator[CostLine]:
     if getattr(planned.spec.privacy, "target", None) is not None:
         remark = "found for the budget that was asked for"
     remark = reasons["noise_multiplier"] if noise is None else remark
-    yield CostLine("Noise multiplier", "–" if noise is None else small_number(noise), remark)
+    yield FigureRow("Noise multiplier", "–" if noise is None else small_number(noise), remark)
     yield _fairness_line(projection)
     ends = projection.budget_ends_in_round
     earliest = f"of {rounds}: the earliest that could be refused"
-    yield CostLine(
+    yield FigureRow(
         "A budget ends in round",
         "–" if ends is None else str(ends),
         reasons.get("budget_ends_in_round", earliest),
     )
 
 
-def _cost_lines(planned: ExperimentPlan) -> Iterator[CostLine]:
+def _cost_lines(planned: ExperimentPlan) -> Iterator[FigureRow]:
     projection, reasons = planned.projection, planned.projection.reasons
     match planned.ledger_context.inputs.cost_kind:
         case "leakage":
@@ -172,37 +156,39 @@ def _cost_lines(planned: ExperimentPlan) -> Iterator[CostLine]:
             alike = reasons.get("log_ratio_worst_case", alike)
             worst, theorem = projection.leakage_worst_case, projection.log_ratio_worst_case
             expected = cost(projection.leakage_expected)
-            yield CostLine("Leakage, worst case", cost(worst), drawn)
-            yield CostLine("Theorem's sum, worst case", cost(theorem), alike)
-            yield CostLine("Leakage, expected", expected, "mean of a training client")
+            yield FigureRow("Leakage, worst case", cost(worst), drawn)
+            yield FigureRow("Theorem's sum, worst case", cost(theorem), alike)
+            yield FigureRow("Leakage, expected", expected, "mean of a training client")
         case "epsilon":
             for entry in projection.epsilon:
                 yield from _epsilon_lines(entry)
         case "unbounded":
-            yield CostLine("Privacy cost", "–", reasons["epsilon"])
+            yield FigureRow("Privacy cost", "–", reasons["epsilon"])
         case other:
             assert_never(other)
 
 
-def _fairness_line(projection: Projection) -> CostLine:
+def _fairness_line(projection: Projection) -> FigureRow:
     name, entry = "Epsilon of the fairness figures", projection.fairness_epsilon
     if entry is None:
-        return CostLine(name, "–", projection.reasons["fairness_epsilon"])
+        return FigureRow(name, "–", projection.reasons["fairness_epsilon"])
     delta = f", at delta = {entry['delta']:g}" if entry["delta"] else ""
     observer = observer_words(str(entry["observer"]))
     remark = f"of one held-out {entry['unit']}, against {observer}{delta}"
-    return CostLine(name, cost(float(str(entry["value"]))), remark)
+    return FigureRow(name, cost(float(str(entry["value"]))), remark)
 
 
-def _epsilon_lines(entry: Mapping[str, Any]) -> Iterator[CostLine]:
+def _epsilon_lines(entry: Mapping[str, Any]) -> Iterator[FigureRow]:
     name = f"Epsilon against {observer_words(entry['observer'])}"
     terms = f"at delta = {small_number(entry['delta'])}, {adjacency_words(entry['adjacency'])}"
-    yield CostLine(name, cost(entry["value"]), f"worst case, {terms}")
+    yield FigureRow(name, cost(entry["value"]), f"worst case, {terms}")
     if "expected" in entry:
-        yield CostLine(f"{name}, expected", cost(entry["expected"]), "mean over clients")
+        yield FigureRow(f"{name}, expected", cost(entry["expected"]), "mean over clients")
 
 
-def profile_defaults(row: Federation, found: ProposedExperiment) -> ProfileDefaults:
+def profile_defaults(
+    row: Federation, found: ProposedExperiment
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """What a proposal for a federation says, as the texts of the form; and why."""
     registration, profile = row.registration or {}, row.profile or {}
     stated = {f"/{path.replace('.', '/')}": value for path, value in leaves(found.spec)}
@@ -218,7 +204,7 @@ def profile_defaults(row: Federation, found: ProposedExperiment) -> ProfileDefau
         favourable = outcome_of_profile(profile, registration)
         notes.append(f"Sensitive attributes, as registered: {', '.join(sensitive)}.")
         notes.append(f"Favourable outcome, as registered: {favourable or 'none'}.")
-    return ProfileDefaults(typed, tuple(notes))
+    return typed, tuple(notes)
 
 
 _PROPOSED = ("/training/local/", "/privacy/noise_multiplier")

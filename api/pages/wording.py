@@ -2,13 +2,16 @@
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from fedaudit.number_text import NO_FIGURE as NONE
 from fedaudit.number_text import bound_text as cost
 from fedaudit.number_text import figure_text as figure
 from fedaudit.number_text import room_text as room
 from fedaudit.number_text import whole_text as whole
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.page.html import with_code
 
 __all__ = ["NONE", "cost", "figure", "room", "whole", "with_code"]
@@ -55,7 +58,17 @@ def iso(time: datetime) -> str:
     return time.isoformat(timespec="seconds")
 
 
-def place_words(pointer: str) -> str:
-    """A JSON pointer for readers: `federation › scale › CRP (mg/l)`; items are counted from 1."""
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
-    return " › ".join(str(int(step) + 1) if step.isdecimal() else step for step in steps)
+def place_words(pointer: str, document: Any = None) -> str:
+    """A JSON pointer for readers: `federation › scale › CRP (mg/l)`. An item of a list is called by
+    its name in the document, and by its number, from 1, where it has none."""
+    words = list[str]()
+    for escaped in pointer.split("/")[1:]:
+        step = escaped.replace("~1", "/").replace("~0", "~")
+        around, document = document, value_at(document, step)
+        if step.isdecimal() and not isinstance(around, Mapping):
+            found = dict(enumerate(around)) if isinstance(around, list) else {}
+            document = found.get(int(step))
+            name = value_at(document, "name") or document
+            step = name if isinstance(name, str) else str(int(step) + 1)
+        words.append(step)
+    return " › ".join(words)

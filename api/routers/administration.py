@@ -142,7 +142,7 @@ def list_audit_log(
             "audit-log",
             parameters,
             rows,
-            lambda found: map(AuditEntryBody.of, found),
+            lambda found: [AuditEntryBody(**row.content(), link=row.link) for row in found],
             key=key_type(SmallInteger),
         )
 

@@ -8,19 +8,12 @@ from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import Query, Request, Response
-from starlette.requests import ClientDisconnect
 
-from api.http.bodies import broke_off, media_type
+from api.http.bodies import media_type, read_body
 from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.openapi import BINARY, Router, located, problems
 from api.schemas.base import PageQuery, of_row
-from api.schemas.experiments import (
-    ArtifactBody,
-    ArtifactPage,
-    ArtifactUser,
-    ListedArtifact,
-    TensorBody,
-)
+from api.schemas.experiments import ArtifactBody, ArtifactPage, ListedArtifact, TensorBody
 from api.services.lookups import list_page, refuse_gone
 from api.shared.security import Call, ExperimentsReader, ExperimentsWriter, refuse_over_stored
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
@@ -65,17 +58,7 @@ async def upload_artifact(
     if media_type(request) != _BINARY:
         message = f"send the file as it is, with the header Content-Type: {_BINARY}"
         raise ProblemError(415, "unsupported-media-type", message)
-    largest = call.resources.settings.max_artifact_bytes
-    data = bytearray()
-    try:
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > largest:
-                detail = f"the file is larger than {largest} bytes (FEDAUDIT_MAX_ARTIFACT_BYTES)"
-                raise ProblemError(413, "payload-too-large", detail)
-    except ClientDisconnect:
-        raise broke_off() from None
-    body, new = await run_sync(partial(_store, call, bytes(data), name=name))
+    body, new = await run_sync(partial(_store, call, await read_body(request), name=name))
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/artifacts/{body.id}"
     return body
@@ -92,8 +75,7 @@ def list_artifacts(call: ExperimentsReader, parameters: PageQuery) -> ArtifactPa
             found = []
             for row in rows:
                 users = uses.get(row.sha256, ())
-                shown = [of_row(ArtifactUser, one) for one in users[:_USERS_SHOWN]]
-                made = {"id": row.sha256, "uses": len(users), "used_by": shown}
+                made = {"id": row.sha256, "uses": len(users), "used_by": users[:_USERS_SHOWN]}
                 found.append(of_row(ListedArtifact, row, **made))
             return found
 

@@ -42,7 +42,6 @@ from api.shared.data_faults import faults_for, shown_detail
 from api.shared.resources import Resources
 from api.shared.security import (
     Call,
-    Caller,
     ExperimentsWriter,
     LedgerReader,
     ReportsReader,
@@ -114,7 +113,7 @@ def list_later_attacks(experiment_id: str, call: ReportsReader) -> LaterAttacksL
 def get_later_attacks(experiment_id: str, later_id: str, call: ReportsReader) -> LaterAttacksBody:
     """One request for attacks, and what they found."""
     with call.reading() as session:
-        row = find_later_attacks(session, call.caller, experiment_id, later_id)
+        row = find_later_attacks(session, call.caller, later_id, experiment_id=experiment_id)
         return _later_body(session, call, row)
 
 
@@ -124,7 +123,7 @@ def cancel_later_attacks(
 ) -> LaterAttacksBody:
     """Ask for their end. What they have found by then stays, and counts."""
     with call.writing() as session:
-        row = find_later_attacks(session, call.caller, experiment_id, later_id)
+        row = find_later_attacks(session, call.caller, later_id, experiment_id=experiment_id)
         if row.status not in (*OPEN, "cancelled"):
             raise conflict(f"the attacks have ended: they are {row.status}")
         if row.status in ("queued", "running"):
@@ -199,7 +198,7 @@ def _file(
     with call.reading() as session:
         find_report(session, call.caller, experiment_id)
         if later_id is not None:
-            find_later_attacks(session, call.caller, experiment_id, later_id)
+            find_later_attacks(session, call.caller, later_id, experiment_id=experiment_id)
         owner_id = later_id or experiment_id
         refuse_gone(session, call.project_id, "attack-files", owner_id)
     key = attack_files_key(call.project_id, owner_id)
@@ -256,22 +255,23 @@ def _queued(
     """Queues the attacks that a JSON value asks for. Raises InvalidInputError for attacks that do
     not fit the experiment's spec or data, at the fields of a spec; ProblemError if the experiment
     cannot be attacked any more."""
+    find = partial(find_later_attacks, experiment_id=experiment_id)
+    if (earlier := idempotency.before(call, find)) is not None:
+        return earlier
     with call.reading() as session:
         experiment = find_experiment(session, call.caller, experiment_id)
-        if (before := idempotency.earlier(session, call.caller)) is not None:
-            return _earlier(session, call.caller, experiment_id, before)
         report = _report(session, experiment)
     requested = validated(AttacksRequest, value)
     asked = [attack.model_dump(mode="json") for attack in requested.attacks]
     # With these in place of the spec's attacks, faults are reported as at its submission.
     spec = parse_admitted({**experiment.spec, "attacks": asked})
     cell = _cell(call, experiment, spec)
+    later_id = new_id()
     with call.writing() as session:
+        if (known := idempotency.claimed_before(session, call.caller, later_id)) is not None:
+            return Queued(find(session, call.caller, known))
         _hold_data(session, experiment, spec)
         later = LaterAttacksRepository(session, call.project_id)
-        if (before := idempotency.earlier(session, call.caller)) is not None:
-            # The same request came twice at once, and the other one was first.
-            return _earlier(session, call.caller, experiment_id, before)
         _refuse_open(later, experiment_id)
         number = later.next_number(LaterAttacks, experiment_id)
         if draws_in_secret(cell):
@@ -287,7 +287,7 @@ def _queued(
         )
         row = later.store(
             LaterAttacks(
-                id=new_id(),
+                id=later_id,
                 experiment_id=experiment_id,
                 number=number,
                 project_id=call.project_id,
@@ -300,18 +300,11 @@ def _queued(
                 created_at=utc_now(),
             )
         )
-        idempotency.claim(session, call.caller, row.id)
         kinds = [attack.kind for attack in spec.attacks]
         about = {"number": number, "kinds": kinds, "report_hash": report.report_hash}
         note(session, call.caller, "experiment.attacked", experiment_id, **about)
         refuse_over_running(session, call.project_id, call.resources.settings)
         return Queued(row, [unit])
-
-
-def _earlier(
-    session: Session, caller: Caller, experiment_id: str, later_id: str
-) -> Queued[LaterAttacks]:
-    return Queued(find_later_attacks(session, caller, experiment_id, later_id))
 
 
 def _report(session: Session, experiment: Experiment) -> Report:

@@ -33,11 +33,11 @@ from api.openapi import (
     request_body,
     schema_of,
 )
-from api.schemas.base import PageQuery
+from api.schemas.base import PageQuery, of_row
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
-from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
+from api.services.disclosure import floor_of, refuse_by_policies, refuse_faults, registration_of
 from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import found_by, list_page, note
 from api.services.report_evidence import (
@@ -66,7 +66,7 @@ from fedaudit.spec.audits import (
     policy_faults,
     registered_use_faults,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import (
@@ -208,7 +208,8 @@ def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
 
 def audit_body(row: PredictionAudit, *, caller: Caller) -> AuditBody:
     """One audit as the caller may see it."""
-    return AuditBody.of(row, faults=shown_faults(row.faults, caller=caller))
+    faults = shown_faults(row.faults, caller=caller)
+    return of_row(AuditBody, row, errors=faults, data_fingerprint=row.fingerprint)
 
 
 def _find_audit(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:
@@ -310,13 +311,10 @@ def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerpri
     known = budgets.hold_data(fingerprint)
     if known is not None:
         refuse_erased(known)
-    found: list[FieldError] = []
     owners = FederationRepository(session, call.project_id).of_owner(fingerprint)
-    for row in (known, owners):
-        if row is not None:
-            found += policy_faults(policy_of(row), audit, registration=registration_of(row))
-            refuse_exact_figures(budgets.of_project(row.project_id), row.id)
-    refuse_faults(list(dict.fromkeys(found)))
+    for row in filter(None, (known, owners)):
+        refuse_exact_figures(budgets.of_project(row.project_id), row.id)
+    refuse_by_policies((known, owners), policy_faults, audit)
 
 
 def _evidence(session: Session, row: PredictionAudit) -> Evidence:

@@ -14,14 +14,12 @@ from starlette.responses import JSONResponse
 
 from api.http.answers import SmallInteger, json_answer, sorted_key_type
 from api.http.bodies import JsonBody
-from api.openapi import Router, located, problems, query_parameters, request_body
-from api.schemas.base import UtcTime
+from api.openapi import Router, located, problems, request_body
+from api.schemas.base import UtcTime, of_row
 from api.schemas.experiments import (
-    BudgetRoom,
     ExperimentBody,
     ExperimentPage,
     ExperimentParameters,
-    ProjectionBody,
     SubmissionParameters,
     SubmittedBody,
     ValidationBody,
@@ -35,8 +33,8 @@ from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from models.repositories import EventRepository, ExperimentRepository
+from models.repositories.experiments import FILTERS
 from models.tables.experiments import Event, Experiment
-from models.values import ExperimentFilters
 from models.vocabulary import ENDED
 
 router = Router(prefix="/experiments", tags=["experiments"])
@@ -67,14 +65,13 @@ async def submit_experiment(
     def validate() -> JSONResponse:
         plans = plan_seeds(call, parse_inherited(call, value))
         planned, trial = plans[0], try_admission(call, plans)
-        found = ValidationBody(
+        found = of_row(
+            ValidationBody,
+            planned,
             spec=planned.spec.model_dump(mode="json"),
             spec_hash=spec_hash(planned.spec),
-            parameters=planned.parameters,
             clients=planned.federation.clients,
-            training_clients=planned.training_clients,
-            projection=ProjectionBody(**vars(planned.projection)),
-            budget=BudgetRoom(has_room=trial.refusal is None, detail=trial.refusal),
+            budget={"has_room": trial.refusal is None, "detail": trial.refusal},
             warnings=trial.warnings,
         )
         return JSONResponse(found.model_dump(mode="json"))
@@ -86,10 +83,9 @@ async def submit_experiment(
     return await call.run(answer)
 
 
-@router.get("", response_model=ExperimentPage, openapi_extra=query_parameters(ExperimentParameters))
+@router.get("", response_model=ExperimentPage)
 def list_experiments(
-    call: ExperimentsReader,
-    parameters: Annotated[ExperimentParameters, Depends(ExperimentParameters.of_query)],
+    call: ExperimentsReader, parameters: Annotated[ExperimentParameters, Query()]
 ) -> Response:
     """The project's experiments, newest first unless sorted otherwise."""
     return json_answer(experiment_page(call, parameters))
@@ -147,10 +143,7 @@ def experiment_body(row: Experiment, *, caller: Caller) -> ExperimentBody:
 
 def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
-    names = ExperimentFilters.__dataclass_fields__.keys() - {"bounds"}
-    filters = ExperimentFilters(
-        **{name: getattr(parameters, name) for name in names}, bounds=tuple(parameters.bounds)
-    )
+    filters, bounds = parameters.of(FILTERS), parameters.bounds
     sort = parameters.sort.removeprefix("-")
     key = sorted_key_type(sort, UtcTime, "started_at", "finished_at")
     with call.reading() as session:
@@ -159,7 +152,7 @@ def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentP
             ExperimentPage,
             f"experiments:{parameters.sort}",
             parameters,
-            partial(experiments.list, filters, sort=parameters.sort),
+            partial(experiments.list, filters, bounds=bounds, sort=parameters.sort),
             partial(map, partial(experiment_body, caller=call.caller)),
             key=key,
         )

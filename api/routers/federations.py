@@ -14,7 +14,6 @@ from api.http.bodies import JsonBody, decode_json, media_type, read_value
 from api.http.problems import conflict
 from api.openapi import Router, located, problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader, PageQuery, of_row
-from api.schemas.experiments import ProjectionBody
 from api.schemas.federations import (
     BudgetList,
     BudgetSetting,
@@ -24,7 +23,6 @@ from api.schemas.federations import (
     FederationParameters,
     ProposalBody,
     ProposalRequest,
-    ReasonBody,
     ShownProfile,
     SimulationSetting,
     SpecProposalBody,
@@ -110,11 +108,9 @@ async def _upload(request: Request, call: Call, idempotency_key: str | None) -> 
     def accept(text: bytes, name: str) -> Registration:
         return parse_uploaded(decode_json(text), file_name=name)
 
-    incoming = IncomingFile(
-        call.resources, call.project_id, new_id(), text="registration", accept=accept
-    )
-    async with received(request, incoming):
-        sent = await run_sync(incoming.finish)
+    content_type = request.headers["content-type"]
+    incoming = IncomingFile(call, new_id(), content_type, text="registration", accept=accept)
+    async with received(request, incoming) as sent:
         return await run_sync(register_upload, call, incoming.accepted, sent, idempotency_key)
 
 
@@ -324,23 +320,11 @@ async def propose_experiment(
     """
 
     def answer() -> SpecProposalBody:
-        aim = ProposalAim(
-            epsilon=asked.epsilon,
-            delta=asked.delta,
-            leakage=asked.leakage,
-            unit=asked.unit,
-            private=asked.privacy is None,
-        )
+        cost = asked.model_dump(exclude={"privacy"})
+        aim = ProposalAim(**cost, private=asked.privacy is None)
         with call.reading() as session:
             row = find_federation(session, call.caller, federation_id)
-        found = proposal_for(call, row, aim)
-        return SpecProposalBody(
-            spec=found.spec,
-            reasons=[of_row(ReasonBody, one) for one in found.reasons],
-            projection=ProjectionBody(**vars(found.projection)),
-            expected_useful=found.expected_useful,
-            needs=found.needs,
-        )
+        return of_row(SpecProposalBody, proposal_for(call, row, aim))
 
     return await call.run(answer)
 

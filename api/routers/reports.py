@@ -95,9 +95,9 @@ from fedaudit.stored import IndexedFigure
 from infrastructure.storage import model_key
 from models.clock import utc_now
 from models.repositories import ReportListRepository, ReportRepository, SignOffRepository
+from models.repositories.reports import FILTERS
 from models.tables.experiments import Experiment, Report, SignOff
 from models.values import ListedReport
-from models.values import ReportFilters as StoredFilters
 from models.vocabulary import ENDED
 
 gates_router = Router(prefix="/gates", tags=["gates"])
@@ -356,9 +356,7 @@ def list_reports(
     call: ReportsReader, parameters: Annotated[ReportParameters, Query()]
 ) -> ReportPage:
     """The project's reports by any of their figures, newest first unless sorted otherwise."""
-    filters = StoredFilters(
-        **{name: getattr(parameters, name) for name in StoredFilters.__dataclass_fields__}
-    )
+    filters, bounds = parameters.of(FILTERS), parameters.bounds
     with call.reading() as session:
         reports = ReportListRepository(session, call.project_id)
         attribute = _sorted_attribute(reports, parameters)
@@ -366,7 +364,9 @@ def list_reports(
             ReportPage,
             f"reports:{parameters.sort}:{attribute}:{parameters.observer}",
             parameters,
-            partial(reports.list, filters, sort=parameters.sort, attribute=attribute),
+            partial(
+                reports.list, filters, bounds=bounds, sort=parameters.sort, attribute=attribute
+            ),
             partial(_bodies, session, call.project_id),
             key=sorted_key_type(parameters.sort_key, UtcTime, "finished_at"),
         )
@@ -419,7 +419,7 @@ def _body(one: ListedReport, figures: list[IndexedFigure], sign_off: SignOff | N
         reasons["sign_off"] = "not signed off yet"
     else:
         with suppress(ValueError):
-            newest = NewestSignOff.of(sign_off)
+            newest = of_row(NewestSignOff, Statement.of_fields(sign_off.statement))
         if newest is None:
             reasons["sign_off"] = "the stored sign-off cannot be read; see the verification"
     if gap is None:

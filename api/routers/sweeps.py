@@ -47,7 +47,7 @@ from api.shared.security import (
     ReportsReader,
     refuse_over_running,
 )
-from fedaudit.privacy.accounting.privacy_events import REPORT, CostKind
+from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
@@ -333,7 +333,7 @@ def _cost_terms(reserved: Sequence[ReservedCost]) -> dict[str, dict[str, set[str
     for one in reserved:
         # What a report reveals of the people held out is not in the figures of training.
         if one.observer != REPORT:
-            term = f"{one.observer}, {one.terms}, {one.unit}, {one.delta}"
+            term = f"{one.observer}, {one.adjacency}, {one.unit}, {one.delta}"
             found.setdefault(one.experiment_id, {}).setdefault(one.figure, set()).add(term)
     return found
 
@@ -398,36 +398,46 @@ def _tried(call: Call, value: Any) -> SweepValidationBody:
 
 
 def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) -> Queued[Sweep]:
-    ids, units, drawn_on = [], [], set[tuple[str, str, CostKind]]()
+    units, admitted = [], list[tuple[ExperimentPlan, Experiment]]()
     with admitting_for(session, call) as admitting:
         admitting.hold(one for _, one in planned.cells)
         for position, (_, one) in enumerate(planned.cells):
-            ids.append(new_id())
             units.append(admitting.queue(one))
             try:
-                queued = admitting.admit(
-                    one, units[-1], experiment_id=ids[-1], created_by=call.caller.actor
+                run = admitting.admit(
+                    one, units[-1], experiment_id=new_id(), created_by=call.caller.actor
                 )
             except ProblemError as error:
                 raise _refused(error, position, len(planned.cells)) from None
-            kind = one.ledger_context.inputs.cost_kind
-            drawn_on.add((queued.federation_id, queued.noise, kind))
-    budgets = call.budgets(session)
-    warnings = dict.fromkeys(doubt for _, one in planned.cells for doubt in one.doubts)
-    for federation_id, noise, kind in sorted(drawn_on):
-        found = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
-        warnings |= dict.fromkeys(found)
+            admitted.append((one, run))
+    cells = zip(admitted, planned.cells, strict=True)
     sweep = SweepRepository(session, call.project_id).add(
         sweep_id,
         name=planned.spec.name,
         asked=planned.spec.model_dump(mode="json"),
         facts=planned.facts,
-        cells=[(id_, cell.values) for id_, (cell, _) in zip(ids, planned.cells, strict=True)],
+        cells=[(run.id, cell.values) for (_, run), (cell, _) in cells],
         by=call.caller.actor,
     )
-    note(session, call.caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(ids))
+    note(session, call.caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(units))
     refuse_over_running(session, call.project_id, call.resources.settings)
-    return Queued(sweep, units, list(warnings))
+    return Queued(sweep, units, _warnings(session, call, admitted))
+
+
+def _warnings(
+    session: Session, call: Call, admitted: Sequence[tuple[ExperimentPlan, Experiment]]
+) -> list[str]:
+    """What the sender of these cells should know of all of them."""
+    budgets = call.budgets(session)
+    warnings = dict.fromkeys(doubt for planned, _ in admitted for doubt in planned.doubts)
+    drawn_on = {
+        (run.federation_id, run.noise, planned.ledger_context.inputs.cost_kind)
+        for planned, run in admitted
+    }
+    for federation_id, noise, kind in sorted(drawn_on):
+        found = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
+        warnings |= dict.fromkeys(found)
+    return list(warnings)
 
 
 def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
@@ -462,6 +472,7 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
         if not idempotency.claim(session, call.caller, sweep.id):
             return Queued(sweep)
         sweeps, units = SweepRepository(session, call.project_id), []
+        admitted = list[tuple[ExperimentPlan, Experiment]]()
         sweeps.hold(sweep.id)
         # Once more: a report may have been signed while the cells were planned.
         _refuse_after_a_pass(session, call.caller, sweep)
@@ -473,18 +484,18 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
             for cell, planned in zip(again, plans, strict=True):
                 if (former := cell.experiment.id) in left:
                     units.append(admitting.queue(planned))
-                    id_ = new_id()
-                    admitting.admit(
+                    run = admitting.admit(
                         planned,
                         units[-1],
-                        experiment_id=id_,
+                        experiment_id=new_id(),
                         retry_of=former,
                         created_by=call.caller.actor,
                     )
-                    sweeps.enter(sweep.id, cell, again=id_)
+                    admitted.append((planned, run))
+                    sweeps.enter(sweep.id, cell, again=run.id)
         note(session, call.caller, "sweep.retried", sweep.id, cells=len(units))
         refuse_over_running(session, call.project_id, call.resources.settings)
-    return Queued(sweep, units)
+        return Queued(sweep, units, _warnings(session, call, admitted))
 
 
 def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None:

@@ -1,19 +1,17 @@
 """What bodies and parameters share."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from fastapi import Header, Query, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import Header, Query
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     create_model,
     model_validator,
 )
@@ -30,9 +28,11 @@ _Shown = TypeVar("_Shown", bound=BaseModel)
 
 
 def of_row(body: type[_Shown], row: object, **made: Any) -> _Shown:
-    """The body of a stored row: fields of the same name are its own, others are made."""
+    """The body of a stored row, or of what was computed: fields of the same name are its own, and
+    so are those of its parts; others are made."""
     stored = (name for name in body.model_fields if name not in made)
-    return body.model_validate({name: getattr(row, name) for name in stored} | made)
+    fields = {name: getattr(row, name) for name in stored} | made
+    return body.model_validate(fields, from_attributes=True)
 
 
 Item = TypeVar("Item")
@@ -55,18 +55,6 @@ class Parameters(BaseModel):
     """Query parameters; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @classmethod
-    async def of_query(cls, request: Request) -> Self:
-        """Those of a request. FastAPI would examine the type of every field at each request, so
-        routes with many depend on this, and declare them by `api.openapi.query_parameters`. Raises
-        RequestValidationError."""
-        try:
-            return cls.model_validate(dict(request.query_params))
-        except ValidationError as error:
-            faults = error.errors(include_url=False)
-            placed = [{**one, "loc": ("query", *one["loc"])} for one in faults]
-            raise RequestValidationError(placed) from None
 
 
 class PageParameters(Parameters):
@@ -146,6 +134,11 @@ class FigureFilters(PageParameters):
     def sort_key(self) -> str:
         """What the list is sorted by, whichever way."""
         return self.sort.removeprefix("-")
+
+    def of(self, names: Iterable[str]) -> dict[str, Any]:
+        """The filters of these names that are set."""
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:

@@ -11,9 +11,9 @@ from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from api.schemas.people import ActorBody
 from fedaudit.ledger.rows import OutcomeName
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
+from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.reports.checks import Check
 from fedaudit.reports.sections.part import IntervalSection
-from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.declared_ledgers import MetricTerms
 

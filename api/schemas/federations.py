@@ -10,8 +10,8 @@ from api.schemas.base import Body, Page, PageParameters, Reasons, of_row
 from api.schemas.experiments import ProjectionBody
 from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.ledger.statements import what_remains
-from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
-from fedaudit.privacy.unit_key import PATTERN, unit_key_words
+from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver
+from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.disclosure import (
     DisclosureFloor,
@@ -24,17 +24,9 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import Clip, Delta, Epsilon, Radius
 from fedaudit.spec.registration import Registration, parse_registration
 from fedaudit.spec.sources import FederationId, FilePath
-from fedaudit.stored import CostFigure
+from fedaudit.stored import CostFigure, LeakageRadius, LeakageTerms
 from models.tables.federations import Erasure, Federation
-from models.values import (
-    Budget,
-    BudgetsAcross,
-    FederationStatus,
-    Gap,
-    LeakageRadius,
-    LeakageTerms,
-    Simulation,
-)
+from models.values import BudgetsAcross, FederationStatus, Simulation
 
 
 class Profile(BaseModel):
@@ -93,23 +85,6 @@ class FederationBody(BaseModel):
     warnings: list[str]
     """What is known of its rows: that most of them are those of other registered content, whose
     budget is separate. Empty for keys without the scope federations:read."""
-
-    @classmethod
-    def of(
-        cls, row: Federation, *, reasons: list[dict[str, Any]], profile: bool, warnings: list[str]
-    ) -> Self:
-        """The body of a stored federation. `reasons`, `profile` and `warnings`: what its reader may
-        see of why it was rejected, whether of what its data look like, and of what is like it."""
-        return of_row(
-            cls,
-            row,
-            reasons=reasons,
-            errors=reasons,
-            clients=row.profile.get("clients"),
-            rows=row.profile.get("rows"),
-            profile=shown_profile(row) if profile else None,
-            warnings=warnings,
-        )
 
 
 def shown_profile(row: Federation) -> dict[str, Any] | None:
@@ -330,15 +305,6 @@ class UncountedRuns(BaseModel):
     why: str
 
 
-_SCOPES: dict[BudgetsAcross, str] = {
-    "service": "what every project of this service spends on this content, whichever registered "
-    "it; the totals of the project that owns it hold for all, and another project's for itself "
-    "alone",
-    "project": "what this project spends on this content, which was made up: another project of "
-    "the service has separate budgets, and neither counts what the other spends",
-}
-
-
 class OthersSpending(BaseModel):
     """What other projects have of a budget's figures, without their names and experiments."""
 
@@ -395,60 +361,6 @@ class BudgetBody(BaseModel):
     """Other projects' part of `reserved` and `spent`; an epsilon is of those projects alone."""
     reason: str | None
     """Why `total` and `remaining` are null."""
-
-    @classmethod
-    def of(cls, budget: Budget) -> Self:
-        """The body of a budget."""
-        uncounted = [
-            UncountedRuns(mechanism=one.mechanism, runs=one.runs, why=gap_words(budget, one.why))
-            for one in budget.uncounted
-        ]
-        terms = budget.terms
-        return of_row(
-            cls,
-            budget,
-            uncounted=uncounted,
-            radius=None if terms is None else terms.radius,
-            clip=None if terms is None else terms.clip,
-            reason="no total is set" if budget.total is None else None,
-            total_names_clients=bool(budget.for_clients) and budget.total is not None,
-            scope=_SCOPES[budget.across],
-            others={"reserved": budget.others_reserved, "spent": budget.others_spent},
-        )
-
-
-_OTHER_FIGURE: dict[CostFigure, str] = {
-    "epsilon": "its cost is counted as leakage, another figure that cannot be added",
-    "leakage": "its cost is counted as an epsilon, another figure that cannot be added",
-    "log_ratio": "the theorem has no sum for it: that needs laplace-l2 with a fixed radius and a "
-    "clip",
-}
-"""Why a cost is not counted as the budget's figure."""
-
-
-def gap_words(budget: Budget, gap: Gap) -> str:
-    """Why the budget does not count a run."""
-    than = "those of the total, which were not recorded: set the total anew"
-    if budget.terms is not None:
-        than = str(budget.terms)
-    clients = budget.unit_key or budget.for_clients
-    words: dict[Gap, str] = {
-        "unbounded": "nothing bounds what it reveals, without noise that is counted",
-        "other-figure": _OTHER_FIGURE[budget.figure],
-        "simulated": "its noise was simulated from its seed, so what it published is protected by "
-        "nothing, and it is in the simulation book",
-        "profile": "profiles of the data were published, exact and without noise",
-        "other-terms": "n/nu of different radii cannot be added, and its leakage is of another "
-        f"radius or clip than {than}",
-        "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
-        "other-observer": f"it guarantees nothing against {observer_words(budget.observer or '')}",
-        "other-clients": "its figures are about clients that another key distinguishes than "
-        f"{unit_key_words(clients) if clients else 'these'}, and one person may have rows with "
-        "clients of both",
-        "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
-        "be composed",
-    }
-    return words[gap]
 
 
 class BudgetList(BaseModel):

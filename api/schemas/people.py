@@ -14,7 +14,7 @@ from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text, stands_for
 from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import MAX_CHARACTERS, mail_address, tidy_line, tidy_paragraphs
-from models.tables.accounts import AuditEntry, WebhookDelivery, WebhookEndpoint
+from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.tables.experiments import SignOff
 from models.vocabulary import (
     WEBHOOK_EVENTS,
@@ -175,11 +175,6 @@ class AuditEntryBody(BaseModel):
     details: dict[str, Any]
     link: str
 
-    @classmethod
-    def of(cls, row: AuditEntry) -> Self:
-        """The body of a stored entry."""
-        return cls(**row.content(), link=row.link)
-
 
 class AuditLogPage(Page[AuditEntryBody]):
     """Some entries, newest first. What was done before the log began is not among them."""
@@ -244,9 +239,7 @@ class SignOffBody(BaseModel):
     @classmethod
     def of(cls, row: SignOff) -> Self:
         """The body of a stored sign-off. Raises ValueError where the row is no sign-off."""
-        return cls.model_validate(
-            {**Statement.of_fields(row.statement).fields(), "envelope": row.envelope}
-        )
+        return of_row(cls, Statement.of_fields(row.statement), envelope=row.envelope)
 
 
 class SignOffList(Page[SignOffBody]):
@@ -276,12 +269,6 @@ class NewestSignOff(BaseModel):
     concerns: list[Concern]
     by_submitter: bool | None
     signed_off_at: datetime
-
-    @classmethod
-    def of(cls, row: SignOff) -> Self:
-        """Return the body of a stored one. Raises ValueError where the row is no sign-off."""
-        fields = Statement.of_fields(row.statement).fields()
-        return cls.model_validate({name: fields[name] for name in cls.model_fields})
 
 
 Url = Annotated[

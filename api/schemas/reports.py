@@ -1,22 +1,12 @@
 """Reports in lists, their gates and keys, and audits of predictions."""
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from api.http.problems import ProblemFault
-from api.schemas.base import (
-    Body,
-    FigureFilters,
-    Page,
-    Parameters,
-    Reasons,
-    UtcTime,
-    of_row,
-    with_bounds,
-)
+from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, UtcTime, with_bounds
 from api.schemas.experiment_tables import CheckedReport
 from api.schemas.experiments import Status
 from api.schemas.people import ActorBody, NewestSignOff, SignOffFilter
@@ -31,7 +21,6 @@ from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import FairnessFigure, Gate
 from models.repositories.reports import SORT_KEYS
-from models.tables.experiments import PredictionAudit
 from models.values import AuditStatus
 
 
@@ -223,11 +212,6 @@ class AuditBody(BaseModel):
     created_by: ActorBody | None
     started_at: datetime | None
     finished_at: datetime | None
-
-    @classmethod
-    def of(cls, row: PredictionAudit, *, faults: Sequence[Mapping[str, Any]]) -> Self:
-        """The body of a stored audit; `faults` are those that its reader may see."""
-        return of_row(cls, row, errors=faults, data_fingerprint=row.fingerprint)
 
 
 class AuditPage(Page[AuditBody]):

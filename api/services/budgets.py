@@ -1,25 +1,21 @@
 """Budgets on a federation's data: set, shown, and why one refuses an experiment."""
 
 from collections.abc import Sequence
-from typing import Any, assert_never
-
-import numpy as np
+from typing import Any
 
 from api.http.problems import ProblemError
-from api.schemas.federations import BudgetBody, gap_words
+from api.schemas.base import of_row
+from api.schemas.federations import BudgetBody
 from api.services.lookups import find_federation
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import observer_words
-from fedaudit.privacy.count_release import BUDGET_DELTA
-from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.planning.cost_projection import theorem_sum
-from fedaudit.privacy.unit_key import unit_key
-from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.privacy.unit_key import unit_key_words
+from fedaudit.runs.experiment_plan import ExperimentPlan, planned_costs
 from fedaudit.stored import CostFigure
 from models.repositories import Budgets
-from models.repositories.budgets.counting import Cost, Refusal, counts_report
+from models.repositories.budgets.counting import Refusal, counts_report
 from models.repositories.budgets.reading import with_gaps
-from models.values import Budget, Gap, LeakageTerms
+from models.values import Budget, BudgetsAcross, Gap
 
 
 def budgets_of(call: Call, federation_id: str) -> list[BudgetBody]:
@@ -34,7 +30,69 @@ def bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
     """The bodies of budgets, with the runs that each does not count."""
     ids, found = budgets.sharing(federation_id).ids, budgets.budgets(federation_id)
     counted = [budgets.composed(federation_id, one) for one in found]
-    return [BudgetBody.of(one) for one in with_gaps(budgets.session, counted, federation_ids=ids)]
+    return [_body(one) for one in with_gaps(budgets.session, counted, federation_ids=ids)]
+
+
+_SCOPES: dict[BudgetsAcross, str] = {
+    "service": "what every project of this service spends on this content, whichever registered "
+    "it; the totals of the project that owns it hold for all, and another project's for itself "
+    "alone",
+    "project": "what this project spends on this content, which was made up: another project of "
+    "the service has separate budgets, and neither counts what the other spends",
+}
+
+
+def _body(budget: Budget) -> BudgetBody:
+    uncounted = [
+        {"mechanism": one.mechanism, "runs": one.runs, "why": gap_words(budget, one.why)}
+        for one in budget.uncounted
+    ]
+    terms = budget.terms
+    return of_row(
+        BudgetBody,
+        budget,
+        uncounted=uncounted,
+        radius=None if terms is None else terms.radius,
+        clip=None if terms is None else terms.clip,
+        reason="no total is set" if budget.total is None else None,
+        total_names_clients=bool(budget.for_clients) and budget.total is not None,
+        scope=_SCOPES[budget.across],
+        others={"reserved": budget.others_reserved, "spent": budget.others_spent},
+    )
+
+
+_OTHER_FIGURE: dict[CostFigure, str] = {
+    "epsilon": "its cost is counted as leakage, another figure that cannot be added",
+    "leakage": "its cost is counted as an epsilon, another figure that cannot be added",
+    "log_ratio": "the theorem has no sum for it: that needs laplace-l2 with a fixed radius and a "
+    "clip",
+}
+"""Why a cost is not counted as the budget's figure."""
+
+
+def gap_words(budget: Budget, gap: Gap) -> str:
+    """Why the budget does not count a run."""
+    than = "those of the total, which were not recorded: set the total anew"
+    if budget.terms is not None:
+        than = str(budget.terms)
+    clients = budget.unit_key or budget.for_clients
+    words: dict[Gap, str] = {
+        "unbounded": "nothing bounds what it reveals, without noise that is counted",
+        "other-figure": _OTHER_FIGURE[budget.figure],
+        "simulated": "its noise was simulated from its seed, so what it published is protected by "
+        "nothing, and it is in the simulation book",
+        "profile": "profiles of the data were published, exact and without noise",
+        "other-terms": "n/nu of different radii cannot be added, and its leakage is of another "
+        f"radius or clip than {than}",
+        "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
+        "other-observer": f"it guarantees nothing against {observer_words(budget.observer or '')}",
+        "other-clients": "its figures are about clients that another key distinguishes than "
+        f"{unit_key_words(clients) if clients else 'these'}, and one person may have rows with "
+        "clients of both",
+        "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
+        "be composed",
+    }
+    return words[gap]
 
 
 _FIGURES: dict[CostFigure, str] = {
@@ -89,8 +147,10 @@ def _refused(
             remedy = "use a mechanism, radius and clip that fit, or "
         detail = f"{_name(budget)} {uncounted_words(budget, why, 'the experiment')}; {remedy}"
         detail += _take_back(budget, federation_id)
+    # What this run would spend by itself, and together with all others; null where the budget
+    # cannot count it, which the detail explains.
     members = {"requested": refusal.requested, "composed_total": in_all}
-    return _problem(budget, federation_id, detail, **members)
+    return _exhausted(budget, federation_id, detail, **members)
 
 
 def _name(budget: Budget) -> str:
@@ -130,31 +190,13 @@ def _raise(budget: Budget) -> str:
     return "have the budget raised by the project that owns this content"
 
 
-def _problem(
-    budget: Budget,
-    federation_id: str,
-    detail: str,
-    *,
-    requested: float | None = None,
-    composed_total: float | None = None,
-) -> ProblemError:
-    """`requested`: what this run would spend by itself; `composed_total`: together with all others.
-    Both None where the budget cannot count the run, which `detail` explains."""
-    members: dict[str, Any] = {
-        name: getattr(budget, name)
-        for name in ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
-    }
+def _exhausted(budget: Budget, federation_id: str, detail: str, **members: Any) -> ProblemError:
+    """The refusal by a budget, with what it is of."""
+    names = ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
+    members |= {name: getattr(budget, name) for name in names}
     if budget.terms is not None:
         members |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
-    return ProblemError(
-        409,
-        "budget-exhausted",
-        detail,
-        federation_id=federation_id,
-        requested=requested,
-        composed_total=composed_total,
-        **members,
-    )
+    return ProblemError(409, "budget-exhausted", detail, federation_id=federation_id, **members)
 
 
 def reserve(
@@ -170,8 +212,10 @@ def reserve(
         for one in budgets.budgets(federation_id, shown=False)
         if one.total is not None and (cost_kind == "unbounded" or one.book == book)
     ]
+    planned_for = planned_costs(planned.spec, planned.ledger_context)
     # Of the people held out of training, whom the report is about, and of those who train.
-    for of_report, costs in ((True, _report_costs(planned)), (False, _training_costs(planned))):
+    for of_report in (True, False):
+        costs = [one for one in planned_for if counts_report(one.observer) == of_report]
         mine = [one for one in totals if counts_report(one.observer) == of_report]
         refusal = None
         if costs:
@@ -198,73 +242,3 @@ def refuse_exact_figures(budgets: Budgets, federation_id: str) -> None:
                 "in the file; audit another file, or have the total taken back by a project that "
                 "set it",
             )
-
-
-def _report_costs(planned: ExperimentPlan) -> list[Cost]:
-    """The epsilon of the fairness counts; nothing bounds what exact or rounded figures reveal."""
-    held_out = planned.ledger_context.held_out
-    if held_out is None:
-        return []
-    release = held_out.release
-    return [
-        Cost(
-            figure="epsilon",
-            observer=release.observer,
-            adjacency=release.adjacency,
-            unit=release.unit,
-            unit_key=unit_key(planned.spec, release.unit),
-            delta=release.delta or BUDGET_DELTA,
-            amount=release.epsilon(1),
-            curve=release.curve,
-            step=release.curve,
-            planned=1,
-        )
-    ]
-
-
-def _training_costs(planned: ExperimentPlan) -> list[Cost]:
-    """The worst case of a run: an epsilon against each observer, or leakage under its radius and
-    clip and, where there is one, the theorem's own sum; none where nothing bounds it."""
-    inputs, mechanism = planned.ledger_context.inputs, mechanism_of(planned.spec)
-    plan, unit = planned.ledger_context.plan, mechanism.facts.unit
-    match inputs.cost_kind:
-        case "unbounded":
-            return []
-        case "leakage":
-            return _sum_costs(planned, unit_key(planned.spec, unit))
-        case "epsilon":
-            assert plan is not None, "what counts an epsilon has a plan"
-            whose, costs = unit_key(planned.spec, unit), []
-            for observer in plan.observers:
-                allowed = mechanism.compositions_within_budget(plan, observer)
-                steps = plan.steps if allowed is None else allowed
-                costs.append(
-                    Cost(
-                        figure="epsilon",
-                        observer=observer,
-                        adjacency=plan.adjacency,
-                        unit=unit,
-                        unit_key=whose,
-                        delta=plan.delta,
-                        amount=plan.largest(observer, steps),
-                        curve=plan.curve(observer, steps),
-                        step=plan.curve(observer, 1),
-                        planned=plan.events_within(observer, steps),
-                    )
-                )
-            return costs
-        case other:
-            assert_never(other)
-
-
-def _sum_costs(planned: ExperimentPlan, whose: str) -> list[Cost]:
-    inputs, projection = planned.ledger_context.inputs, planned.projection
-    leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
-    assert leakage is not None, "what counts leakage projects it"
-    terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-    costs = [Cost(figure="leakage", adjacency=terms.key, unit_key=whose, amount=leakage)]
-    of_one_release = theorem_sum(inputs, 1)
-    if not isinstance(of_one_release, str) and log_ratio is not None:
-        step = np.array([of_one_release])
-        costs.append(Cost(figure="log_ratio", unit_key=whose, amount=log_ratio, step=step))
-    return costs

@@ -5,7 +5,7 @@ registered again.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -19,7 +19,6 @@ from fedaudit.spec.disclosure import (
     DisclosurePolicy,
     floor_faults,
     parse_disclosure_policy,
-    registration_faults,
     spec_faults,
 )
 from fedaudit.spec.errors import FieldError, InvalidInputError
@@ -91,9 +90,7 @@ def refuse_departures(
     if not budgets.sharing(federation_id).is_owner:
         federations = FederationRepository(budgets.session, budgets.project_id)
         owners = federations.of_owner(found.fingerprint)
-    for row in (found, owners):
-        if row is not None and row.disclosure is not None:
-            refuse_faults(spec_faults(policy_of(row), spec, registration=registration_of(row)))
+    refuse_by_policies((found, owners), spec_faults, spec)
     # A report states what the owner had set, not what a guest set for itself.
     policy = policy_of(found if owners is None else owners)
     if spec.fairness.exclude and policy.exclude is None and not spec.federation.traits.made_up:
@@ -101,18 +98,17 @@ def refuse_departures(
     return policy
 
 
-def refuse_registration(
-    before: Federation | None, owners: Federation | None, registration: Mapping[str, Any]
+def refuse_by_policies(
+    rows: Iterable[Federation | None], faults: Callable[..., list[FieldError]], asked: object
 ) -> None:
-    """Raises InvalidInputError where a registration departs from the policy of its content.
-    `before`: the project's own federation with this content; `owners`: that of another project
-    which owns it."""
-    asked = parse_registration(registration)
-    for row in (before, owners):
-        if row is not None:
-            refuse_faults(
-                registration_faults(policy_of(row), asked, registration=registration_of(row))
-            )
+    """Raises InvalidInputError where what is asked for departs, by `faults`, from the policy of a
+    content. `rows`: the project's own federation with it, and that of another project which owns
+    it."""
+    found: list[FieldError] = []
+    for row in rows:
+        if row is not None and row.disclosure is not None:
+            found += faults(policy_of(row), asked, registration=registration_of(row))
+    refuse_faults(list(dict.fromkeys(found)))
 
 
 def refuse_faults(faults: Sequence[FieldError]) -> None:

@@ -97,7 +97,7 @@ def find_stored_report(session: Session, caller: Caller, experiment_id: str) -> 
 
 
 def find_later_attacks(
-    session: Session, caller: Caller, experiment_id: str, later_id: str
+    session: Session, caller: Caller, later_id: str, *, experiment_id: str
 ) -> LaterAttacks:
     """Raises ProblemError where the experiment of the caller's project has no such attacks."""
     experiment = find_experiment(session, caller, experiment_id)

@@ -8,13 +8,15 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import conflict, not_found
-from api.schemas.federations import FederationBody
-from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
+from api.schemas.base import of_row
+from api.schemas.federations import FederationBody, shown_profile
+from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_by_policies
 from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_federation, note
 from api.services.uploads import ArrivedFile
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.security import Call, Caller, refuse_over_stored
+from fedaudit.spec.disclosure import registration_faults
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
 from models.repositories import (
@@ -38,13 +40,18 @@ def federation_bodies(
     if reads:
         warnings = near_copy_warnings(session, caller.project_id, [row.id for row in rows])
     return [
-        FederationBody.of(
+        of_row(
+            FederationBody,
             row,
-            reasons=shown_reasons(row.reasons, caller=caller),
-            profile=reads,
+            reasons=faults,
+            errors=faults,
+            clients=row.profile.get("clients"),
+            rows=row.profile.get("rows"),
+            profile=shown_profile(row) if reads else None,
             warnings=warnings.get(row.id, []),
         )
         for row in rows
+        for faults in (shown_reasons(row.reasons, caller=caller),)
     ]
 
 
@@ -205,7 +212,8 @@ def register_file(
                 retry_seconds=5,
             )
         owners = federations.of_owner(file.fingerprint)
-        refuse_registration(before, owners, file.registration)
+        asked = parse_registration(file.registration)
+        refuse_by_policies((before, owners), registration_faults, asked)
         stored_before = None if before is None else before.storage_key
         name_before = None if before is None or before.registration is None else before.name
         queued = []

@@ -110,6 +110,7 @@ def readable_rows(
         with database.read() as session:
             ledger = LedgerRepository(session, project_id)
             rows: Sequence[LedgerRow | UnreadableRow]
+            keys: Sequence[tuple[Any, ...]]
             try:
                 decoded = ledger.rows_after(owner_id, after=after, limit=_ROWS)
                 rows, keys = decoded, [row.key for row in decoded]

@@ -16,7 +16,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from api.http.bodies import in_blocks
 from api.http.problems import ProblemError, invalid
-from api.shared.resources import Resources
+from api.shared.security import Call
 from infrastructure.storage import StorageWriter
 
 _GZIP = b"\x1f\x8b"
@@ -94,86 +94,6 @@ class ContentHash:
 
 
 @dataclass(frozen=True)
-class Part:
-    """The content of a part's headers."""
-
-    name: str
-    file_name: str | None
-    media_type: str = ""
-
-
-class FormReader:
-    """Takes a multipart/form-data body (RFC 7578) in chunks of any size. Raises ProblemError for a
-    malformed body, also where the headers of a part are longer than the parser takes."""
-
-    def __init__(self, content_type: str, handler: "IncomingFile[Any]") -> None:
-        """`content_type`: the header, with its boundary."""
-        _, options = parse_options_header(content_type)
-        boundary = options.get(b"boundary", b"")
-        if not 0 < len(boundary) <= _MAX_BOUNDARY_LENGTH:
-            message = f"needs a boundary of 1 to {_MAX_BOUNDARY_LENGTH} characters"
-            raise invalid("/header/content-type", message)
-        self._handler = handler
-        self._complete = False
-        self._field = self._value = b""
-        self._headers: dict[str, bytes] = {}
-        self._parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": self._on_part_begin,
-                "on_header_field": self._on_header_field,
-                "on_header_value": self._on_header_value,
-                "on_header_end": self._on_header_end,
-                "on_headers_finished": self._on_headers_finished,
-                "on_part_data": lambda data, start, end: handler.data(data[start:end]),
-                "on_end": self._on_end,
-            },
-        )
-
-    def feed(self, data: bytes) -> None:
-        """The next chunk."""
-        try:
-            self._parser.write(data)
-        except FormParserError:
-            raise invalid("", "is no multipart/form-data body") from None
-
-    def finish(self) -> None:
-        """After the last chunk: raises ProblemError where the body is truncated."""
-        if not self._complete:
-            raise invalid("", "breaks off before its closing boundary; send it again")
-
-    def _on_part_begin(self) -> None:
-        self._headers = {}
-
-    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._field += data[start:end]
-
-    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
-
-    def _on_header_end(self) -> None:
-        self._headers[self._field.decode("latin-1").lower()] = self._value
-        self._field = self._value = b""
-
-    def _on_headers_finished(self) -> None:
-        disposition = self._headers.get("content-disposition", b"").decode("latin-1")
-        kind, options = parse_options_header(disposition)
-        if kind != b"form-data" or b"name" not in options:
-            raise invalid("", "has a part without Content-Disposition: form-data and a name")
-        stated = self._headers.get("content-type", b"").decode("latin-1")
-        try:
-            name = options[b"name"].decode("utf-8")
-            file_name = options[b"filename"].decode("utf-8") if b"filename" in options else None
-        except UnicodeDecodeError:
-            message = "has a part whose name, or file name, is not UTF-8"
-            raise invalid("", message) from None
-        self._handler.begin(Part(name, file_name, stated.partition(";")[0].strip().lower()))
-
-    def _on_end(self) -> None:
-        self._complete = True
-
-
-@dataclass(frozen=True)
 class ArrivedFile:
     """A complete file, which is written but not yet committed."""
 
@@ -184,7 +104,7 @@ class ArrivedFile:
     writer: StorageWriter
 
 
-def _base_name(file_name: str | None) -> str:
+def _base_name(file_name: str) -> str:
     """The last component of the client's name for the file; it is shown, and never used as a
     path. Raises ProblemError for one that cannot be shown."""
     if not file_name:  # a browser sends a part without a name where no file was chosen
@@ -200,27 +120,34 @@ def _base_name(file_name: str | None) -> str:
 
 
 class IncomingFile(Generic[Accepted]):
-    """Takes the parts of a form in their order: a text, then a file, which is measured, hashed and
-    sent to the storage as it comes. To be ended by `finish` or `abort`; after an abort nothing is
-    stored. Each call may raise ProblemError, which ends the request, or StorageError."""
+    """Takes a multipart/form-data body (RFC 7578) in chunks of any size: a text, then a file, which
+    is measured, hashed and sent to the storage as it comes. To be ended by `finish` or `abort`;
+    after an abort nothing is stored. Each call may raise ProblemError, which ends the request, also
+    where the headers of a part are longer than the parser takes; or StorageError."""
 
     accepted: Accepted
     """What the text was accepted as, once the file has begun."""
 
     def __init__(
         self,
-        resources: Resources,
-        project_id: str,
+        call: Call,
         upload_id: str,
+        content_type: str,
         *,
         text: str,
         accept: Callable[[bytes, str], Accepted],
     ) -> None:
-        """`text`: the name of the first part. `accept` is given its content and the file's name
-        before the file is sent, and raises for what is refused: nothing is then stored."""
-        self._storage = resources.storage
-        self._key = f"federations/{project_id}/{upload_id}"
-        self._largest = resources.settings.max_upload_bytes
+        """`content_type`: the header, with its boundary. `text`: the name of the first part.
+        `accept` is given its content and the file's name before the file is sent, and raises for
+        what is refused: nothing is then stored."""
+        _, options = parse_options_header(content_type)
+        boundary = options.get(b"boundary", b"")
+        if not 0 < len(boundary) <= _MAX_BOUNDARY_LENGTH:
+            message = f"needs a boundary of 1 to {_MAX_BOUNDARY_LENGTH} characters"
+            raise invalid("/header/content-type", message)
+        self._storage = call.resources.storage
+        self._key = f"federations/{call.project_id}/{upload_id}"
+        self._largest = call.resources.settings.max_upload_bytes
         self._name, self._accept = text, accept
         self._parts = f"send two parts: `{text}`, then `file`"
         self._text: bytearray | None = None
@@ -228,22 +155,67 @@ class IncomingFile(Generic[Accepted]):
         self._size = 0
         self._hash = ContentHash(self._largest)
         self._writer: StorageWriter | None = None
+        self._complete = False
+        self._field = self._value = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._headers.clear,
+                "on_header_field": self._on_header_field,
+                "on_header_value": self._on_header_value,
+                "on_header_end": self._on_header_end,
+                "on_headers_finished": self._on_headers_finished,
+                "on_part_data": lambda data, start, end: self._take(data[start:end]),
+                "on_end": self._on_end,
+            },
+        )
 
-    def begin(self, part: Part) -> None:
+    def feed(self, data: bytes) -> None:
+        """The next chunk."""
+        try:
+            self._parser.write(data)
+        except FormParserError:
+            raise invalid("", "is no multipart/form-data body") from None
+
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._field += data[start:end]
+
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _on_header_end(self) -> None:
+        self._headers[self._field.lower()] = self._value
+        self._field = self._value = b""
+
+    def _on_headers_finished(self) -> None:
+        kind, options = parse_options_header(self._headers.get(b"content-disposition"))
+        if kind != b"form-data" or b"name" not in options:
+            raise invalid("", "has a part without Content-Disposition: form-data and a name")
+        try:
+            self._begin(options[b"name"].decode(), options.get(b"filename", b"").decode())
+        except UnicodeDecodeError:
+            message = "has a part whose name, or file name, is not UTF-8"
+            raise invalid("", message) from None
+
+    def _on_end(self) -> None:
+        self._complete = True
+
+    def _begin(self, name: str, file_name: str) -> None:
         """A part begins. Raises ProblemError for one that is not expected here."""
-        if part.name == self._name and self._text is None:
+        if name == self._name and self._text is None:
             self._text = bytearray()
-        elif part.name != "file" or self._writer is not None:
+        elif name != "file" or self._writer is not None:
             message = "has a part that is not expected, or one that came before"
             raise invalid("", f"{message}; {self._parts}")
         elif self._text is None:
             raise invalid("/file", f"comes before the {self._name}; {self._parts}")
         else:
-            self._file_name = _base_name(part.file_name)
+            self._file_name = _base_name(file_name)
             self.accepted = self._accept(bytes(self._text), self._file_name)
             self._writer = self._storage.writer(self._key)
 
-    def data(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
         """The next chunk of the part."""
         if self._writer is not None:
             self._take_file(self._writer, data)
@@ -269,7 +241,10 @@ class IncomingFile(Generic[Accepted]):
         writer.write(data)
 
     def finish(self) -> ArrivedFile:
-        """The file, once the body is complete. Raises ProblemError where a part is missing."""
+        """The file, after the last chunk. Raises ProblemError where the body is truncated, or a
+        part is missing."""
+        if not self._complete:
+            raise invalid("", "breaks off before its closing boundary; send it again")
         if self._writer is None:
             raise invalid("", f"lacks a part; {self._parts}")
         if not self._size:
@@ -287,16 +262,14 @@ class IncomingFile(Generic[Accepted]):
 
 
 @asynccontextmanager
-async def received(request: Request, incoming: IncomingFile[Any]) -> AsyncIterator[None]:
-    """The body of a request, read into `incoming`. Disk and hashing are left to threads, one at a
-    time. What is not committed when the block ends is removed, also where the request is cancelled.
-    Raises ProblemError, StorageError."""
-    form = FormReader(request.headers["content-type"], incoming)
+async def received(request: Request, incoming: IncomingFile[Any]) -> AsyncIterator[ArrivedFile]:
+    """The file in the body of a request. Disk and hashing are left to threads, one at a time. What
+    is not committed when the block ends is removed, also where the request is cancelled. Raises
+    ProblemError, StorageError."""
     try:
         async for block in in_blocks(request):
-            await run_sync(form.feed, block)
-        form.finish()
-        yield
+            await run_sync(incoming.feed, block)
+        yield await run_sync(incoming.finish)
     finally:
         with anyio.CancelScope(shield=True):
             await run_sync(incoming.abort)

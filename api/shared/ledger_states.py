@@ -109,8 +109,7 @@ def read_state(
     try:
         for rows in entries.blocks(row.id, last_round + 1, row.last_round):
             for some in columns_of_rows(rows):
-                for entry in some.entries():
-                    charged.read(entry)
+                charged.read(some)
             place = (place[0] + len(rows), rows[-1].link)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         raise AlteredEntriesError from None

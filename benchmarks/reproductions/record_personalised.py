@@ -166,7 +166,7 @@ def train(
     return Trained(
         accuracy=float(np.mean([value for value in last if value is not None])),
         overspent=int((spent.spent["final_model"] > spent.budget).sum()),
-        plan=use.plan,
+        plan=use,
     )
 
 
@@ -242,8 +242,8 @@ def plan_table(data: Path) -> str:
             spec = spec_of(method, distribution, seed=1)
             use = record_use_of(spec, load_federation(spec, sources_dir=data))
             assert use is not None
-            assert use.plan.runs is not None
-            plan, noise = use.plan, [run.noise_multiplier for run in use.plan.runs]
+            assert use.runs is not None
+            plan, noise = use, [run.noise_multiplier for run in use.runs]
             batch = np.bincount(use.client_of, plan.rates * (plan.rounds > 0))
             used = ~plan.left_out
             rows.append(

@@ -11,8 +11,7 @@ import numpy as np
 from fedaudit.arrays import Floats, Ints
 from fedaudit.audits.audit_table import AuditedRows, predicted_from
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import GroupScores, gaps
-from fedaudit.fairness.joint_disclosure import PredictedRows
+from fedaudit.fairness.gaps import gaps
 from fedaudit.fairness.noised_counts import (
     ExactCounts,
     NoisedCounts,
@@ -34,11 +33,16 @@ from fedaudit.reports.sections.predictions import (
     ThresholdSection,
 )
 from fedaudit.reports.sections.published_fairness import exact_sections, fairness_sections
-from fedaudit.spec.metrics import COUNTS, METRICS, is_ratio
-from fedaudit.utility import ConstantComparison, LossShape, MeasuredRows, compare_with_constant
-
-_TP, _FP, _TN, _FN = range(len(COUNTS))
-
+from fedaudit.spec.metrics import METRICS, is_ratio
+from fedaudit.training.base.scored_rows import (
+    GroupCounter,
+    RowPlaces,
+    ScoredRows,
+    final_groups,
+    measured_rows,
+    predicted_rows,
+)
+from fedaudit.utility import ConstantComparison, LossShape, compare_with_constant
 
 _OF_GROUPS = {"loss": NO_LOSS, "rows": "how many rows a group has is confidential"}
 _LOSSES = ("loss_difference", "loss_ratio")
@@ -72,7 +76,8 @@ def audit_report(
     from fedaudit.reports.sections.cross_check import cross_checked
 
     exact = {"fairness": [one.model_dump(mode="json") for one in exact_sections(scored)]}
-    checked = cross_checked(exact, predicted_rows(rows), counts=scored.result.fairness)
+    own = predicted_rows(rows.federation, rows.spec.fairness, *_judged(rows))
+    checked = cross_checked(exact, own, counts=scored.result.fairness)
     match scored.published:
         case ExactCounts():
             found = [FairnessSection.model_validate(one) for one in checked["fairness"]]
@@ -121,27 +126,16 @@ def _scored_material(
     rows: AuditedRows, *, withheld: Collection[str], rounding_key: bytes
 ) -> ScoredMaterial:
     scored = rows.scored
-    right = (rows.predicted == rows.truth)[rows.judged]
-    clients, count = np.unique(scored.population.clients, return_inverse=True)
-    shape = len(clients)
-    counts, scores, kinds = {}, {}, _kinds(rows)
-    for name, values in rows.groups.items():
-        codes, groups = scored.population.codes[name], len(values)
-        place = count * groups + codes
-        known = codes >= 0
-        counts[name] = _sums(
-            place[known] * len(COUNTS) + kinds[known], (shape, groups, len(COUNTS))
-        )
-        total = _sums(place[known], (shape, groups))
-        correct = _sums(place[known & right], (shape, groups))
-        scores[name] = GroupScores(total, correct, (total - correct).astype(np.float64))
-    compared = _against_constant(rows, count, clients=shape)
-    accuracy = float(right.mean())
+    clients, client = np.unique(scored.population.clients, return_inverse=True)
+    judged, place = _judged(rows)
+    places = RowPlaces(place, client, len(clients))
+    counter = GroupCounter([rows.federation], rows.spec.fairness)
+    accuracy = float((1.0 - judged.values).mean())
     return ScoredMaterial(
         spec=rows.spec,
         federation=FederationFacts(
             fingerprint=rows.federation.fingerprint,
-            clients=shape,
+            clients=len(clients),
             training_clients=0,
             rows=rows.federation.rows,
             notes=rows.federation.notes,
@@ -156,9 +150,9 @@ def _scored_material(
             # The share of wrong predictions: never published as a loss, and needed to compare.
             validation_loss=1.0 - accuracy,
             accuracy=accuracy,
-            fairness=counts,
-            scores=scores,
-            against_constant=compared,
+            fairness=counter.count_rows(judged.predictions, place, client, slots=len(clients)),
+            scores=final_groups(counter, judged, places).scores,
+            against_constant=_against_constant(rows, places),
             threshold=rows.audit.threshold,
         ),
         disclosures=scored.decide(withheld),
@@ -166,66 +160,30 @@ def _scored_material(
     )
 
 
-def predicted_rows(rows: AuditedRows) -> dict[str, PredictedRows]:
-    """The scored rows, keyed by attribute, for the figures to be computed a second time."""
-    judged, favourable = rows.judged, rows.favourable
-    predicts = rows.predicts_favourable(rows.predicted)
-    found = {}
-    for name in rows.groups:
-        chosen = judged & (rows.codes(name) >= 0)
-        found[name] = PredictedRows(
-            groups=rows.codes(name)[chosen],
-            truth=favourable[chosen],
-            predicted=predicts[chosen],
-            true_classes=rows.truth[chosen],
-            predicted_classes=rows.predicted[chosen],
-        )
-    return found
+def _judged(rows: AuditedRows) -> tuple[ScoredRows, Ints]:
+    """The rows that are scored, and where they are in the table. A prediction that is no
+    probability has no loss but that of being wrong."""
+    place = np.flatnonzero(rows.judged)
+    predicted = rows.predicted[place]
+    wrong = (predicted != rows.truth[place]).astype(np.float64)
+    return ScoredRows(predicted, None, wrong, None, None), place
 
 
-def group_counts(rows: AuditedRows, attribute: str) -> Ints:
-    """True and false positives and negatives of each group of an attribute: [groups, 4]."""
-    codes = rows.scored.population.codes[attribute]
-    known, groups = codes >= 0, len(rows.groups[attribute])
-    return _sums(codes[known] * len(COUNTS) + _kinds(rows)[known], (groups, len(COUNTS)))
-
-
-def _kinds(rows: AuditedRows) -> Ints:
-    truth = rows.favourable[rows.judged]
-    predicted = rows.predicts_favourable(rows.predicted)[rows.judged]
-    return np.where(predicted, np.where(truth, _TP, _FP), np.where(truth, _FN, _TN)).astype(
-        np.int64
-    )
-
-
-def _sums(places: Ints, shape: tuple[int, ...]) -> Ints:
-    """How often each place of an array of this shape occurs."""
-    return np.bincount(places, minlength=int(np.prod(shape))).reshape(shape)
-
-
-def _against_constant(rows: AuditedRows, client: Ints, *, clients: int) -> ConstantComparison:
-    """The predictions beside always predicting the most frequent outcome. A prediction that is no
-    probability has no loss but that of being wrong, and neither has the constant here."""
-    judged = rows.judged
-    truth, predicted = rows.truth[judged], rows.predicted[judged]
-    wrong, scored = (truth != predicted).astype(np.float64), _scored(rows)
+def _against_constant(rows: AuditedRows, places: RowPlaces) -> ConstantComparison:
+    """The predictions beside always predicting the most frequent outcome, whose loss is that of
+    being wrong too."""
+    judged, scored = _judged(rows)[0], _scored(rows)
     # Only a threshold of probabilities says which error is worse.
     threshold = rows.audit.threshold
     if scored is None or scored.probability is None or threshold is None or not 0 < threshold < 1:
         threshold = 0.5
-    measured = MeasuredRows(
-        client=client,
-        clients=clients,
-        target=truth.astype(np.float64),
-        predicted=predicted.astype(np.float64),
-        values=wrong,
-        outcome=rows.predicts_favourable(rows.predicted)[judged].astype(np.int64),
-        true_outcome=rows.favourable[judged].astype(np.int64),
-        hypothesis=np.zeros(len(truth), dtype=np.int64),
-        groups={
-            name: (len(values), rows.codes(name)[judged]) for name, values in rows.groups.items()
-        },
-        two_outcomes=True,
+    measured = measured_rows(
+        rows.federation,
+        rows.spec.fairness,
+        places.place,
+        client=places.client,
+        predicted=judged.predictions,
+        values=judged.values,
         scored=scored,
         threshold=threshold,
     )
@@ -309,15 +267,16 @@ def _at(
     rows: AuditedRows, scores: Floats, disclosures: Mapping[str, Disclosure], threshold: float
 ) -> ThresholdGaps:
     predicted = predicted_from(rows.rules, scores, threshold=threshold)
-    other = replace(rows, predicted=predicted)
-    judged = rows.judged
+    judged, place = _judged(replace(rows, predicted=predicted))
+    counter = GroupCounter([rows.federation], rows.spec.fairness)
+    counts = counter.count_rows(judged.predictions, place, np.zeros_like(place), slots=1)
     return ThresholdGaps(
         threshold=threshold,
-        accuracy=float((predicted == rows.truth)[judged].mean()),
+        accuracy=float((1.0 - judged.values).mean()),
         metrics={
             name: {
                 figure.metric: figure.value
-                for figure in gaps(group_counts(other, name), disclosure)[0]
+                for figure in gaps(counts[name][0], disclosure)[0]
                 if figure.metric in METRICS and not is_ratio(figure.metric)
             }
             for name, disclosure in disclosures.items()

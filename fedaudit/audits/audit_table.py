@@ -10,7 +10,7 @@ and two rows may share one: two sets then seem nearer than they are, never farth
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import assert_never
 
@@ -29,15 +29,16 @@ from fedaudit.federations.groups import (
     read_sensitive,
     with_intersections,
 )
-from fedaudit.federations.levels import MAX_CLASSES, Levels, find_classes
+from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.load import federation_label_faults, reference_faults
 from fedaudit.federations.mapped import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.reading.table_rows import TableRows, class_levels
 from fedaudit.federations.record_keys import BETWEEN_CELLS, row_hashes, turns
 from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
 from fedaudit.spec.errors import (
+    Faults,
     FieldError,
     InvalidInputError,
     error_at,
@@ -46,6 +47,7 @@ from fedaudit.spec.errors import (
     no_column,
 )
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.labels import find_classes
 from fedaudit.spec.sources import FileSource
 
 NUMBERS = 1 << 20
@@ -130,11 +132,6 @@ class AuditedRows:
         found: Bools = self.rules.label(self.federation.raw_target)
         return found
 
-    def predicts_favourable(self, predicted: Ints) -> Bools:
-        """Whether these predicted classes [rows] are."""
-        found: Bools = self.rules.label(predicted.astype(np.float64))
-        return found
-
     @cached_property
     def truth(self) -> Ints:
         """The true class."""
@@ -206,28 +203,6 @@ MAX_CELLS = 1 << 24
 """Clients times groups of one attribute: each has four counts in memory."""
 
 
-@dataclass
-class _Faults:
-    """Every fault, so that a caller mends all of them before the next attempt. Those within a
-    `with` block are noted, and what it was to read is missing behind it."""
-
-    found: list[FieldError] = field(default_factory=list)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
-        if not isinstance(error, InvalidInputError):
-            return False
-        self.found += in_audit(error.errors)
-        return True
-
-    def end(self) -> None:
-        """Raises InvalidInputError where there is any."""
-        if self.found:
-            raise InvalidInputError(list(dict.fromkeys(self.found)))
-
-
 def read_audit(
     audit: AuditSpec,
     *,
@@ -255,7 +230,7 @@ def read_audit(
 
 def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> AuditedRows:
     table = TableFile(file)
-    faults = _Faults()
+    faults = Faults()
     for name, where in audit.columns:
         if name not in table.names:
             faults.found.append(FieldError(where, no_column(name, table.names)))
@@ -263,13 +238,15 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     every = table.read([name for name, _ in audit.columns])
     progress()
     complete, left_out = _complete(audit, every, faults)
-    read, notes = _attributes(audit, complete, faults)
+    read, notes = dict[str, Levels](), tuple[str, ...]()
+    with faults.noting():
+        read, notes = read_sensitive(complete, audit.sensitive, edges=audit.edges)
     attributes, out = _compared(audit, read, faults)
     rows = complete if out is None else complete.where(~out)
-    with faults:
-        truth = _truth(audit, rows)
+    with faults.noting():
+        truth = class_levels(rows, audit.truth, positive=None)
     scores = predicted = codes = None
-    with faults:
+    with faults.noting():
         match audit.prediction_role:
             case "score":
                 scores = rows.numbers(audit.predicted_by, "/score")
@@ -277,7 +254,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
                 predicted = rows.levels(audit.predicted_by, "/prediction")
             case _:
                 assert_never(audit.prediction_role)
-    with faults:
+    with faults.noting():
         clients, client_count = _clients(audit, rows)
     faults.end()
     progress()
@@ -306,22 +283,22 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     )
 
 
-def _agreed_rules(audit: AuditSpec, federation: Federation, faults: _Faults) -> OutcomeRules:
-    faults.found += in_audit(federation_label_faults(audit.labels, federation))
-    faults.found += in_audit(reference_faults(audit.fairness, federation))
-    with faults:
+def _agreed_rules(audit: AuditSpec, federation: Federation, faults: Faults) -> OutcomeRules:
+    faults.found += federation_label_faults(audit.labels, federation)
+    faults.found += reference_faults(audit.fairness, federation)
+    with faults.noting():
         rules = _rules(audit, federation)
     faults.end()
     return rules
 
 
 def _complete(
-    audit: AuditSpec, rows: TableRows, faults: _Faults
+    audit: AuditSpec, rows: TableRows, faults: Faults
 ) -> tuple[TableRows, tuple[str, ...]]:
     kept, notes = np.ones(len(rows), dtype=np.bool_), []
     for name, where in audit.columns[: 2 if audit.client_key is None else 3]:
         empty = np.zeros(0, dtype=np.bool_)
-        with faults:
+        with faults.noting():
             empty = rows.empty(name, where)
         if not empty.any():
             continue
@@ -344,12 +321,12 @@ def _complete(
 
 
 def _compared(
-    audit: AuditSpec, read: dict[str, Levels], faults: _Faults
+    audit: AuditSpec, read: dict[str, Levels], faults: Faults
 ) -> tuple[tuple[Attribute, ...], Bools | None]:
     """The attributes of the rows that figures count, and which rows [rows] no figure counts."""
     every = [attribute_of(name, levels) for name, levels in read.items()]
     found: tuple[Attribute, ...] = ()
-    with faults:
+    with faults.noting():
         found = compared(every, audit.fairness)
     out = left_out_rows(found, audit.fairness)
     if out is None:
@@ -357,24 +334,6 @@ def _compared(
     if out.all():
         raise error_at("/exclude", "leaves no row to audit; leave fewer values out")
     return tuple(one.of_rows(~out) for one in found), out
-
-
-def _truth(audit: AuditSpec, rows: TableRows) -> Levels:
-    levels = rows.levels(audit.truth, "/truth", numeric=True)
-    count = len(levels.values)
-    if count < 2:
-        raise error_at(
-            "/truth",
-            f"{audit.truth!r} is {levels.values[0]!r} in every row; audit rows with both outcomes, "
-            "or name another column",
-        )
-    if count > MAX_CLASSES:
-        raise error_at(
-            "/truth",
-            f"{audit.truth!r} has {count} distinct values, and {MAX_CLASSES} outcomes are allowed; "
-            "name a column of outcomes, and make one of a number by a threshold first",
-        )
-    return levels
 
 
 def _aligned(audit: AuditSpec, truth: Levels, predicted: Levels) -> tuple[Levels, Ints]:
@@ -412,26 +371,6 @@ def _clients(audit: AuditSpec, rows: TableRows) -> tuple[Ints, int | None]:
             "that identifies clients, or leave this out",
         )
     return levels.codes, count
-
-
-def _attributes(
-    audit: AuditSpec, rows: TableRows, faults: _Faults
-) -> tuple[dict[str, Levels], tuple[str, ...]]:
-    found: dict[str, Levels] = {}
-    notes: list[str] = []
-    for place, name in enumerate(audit.sensitive):
-        try:
-            levels, missing = read_sensitive(rows, [name], edges=audit.edges)
-        except InvalidInputError as error:
-            # Read one by one, each is the first of its list.
-            faults.found += [
-                FieldError(one.pointer.replace("/sensitive/0", f"/sensitive/{place}"), one.message)
-                for one in in_audit(error.errors)
-            ]
-            continue
-        found |= levels
-        notes += missing
-    return found, tuple(notes)
 
 
 def _federation(

@@ -17,10 +17,10 @@ from fedaudit.cli.output import (
     ExitCode,
     gate_exit,
     json_text,
-    say,
     usage_error,
     working,
     writable_folder,
+    write_bytes,
     write_json,
 )
 from fedaudit.cli.summary import show_audit
@@ -98,7 +98,7 @@ def _audit(
     """Audit a table and show the report. Raises InvalidInputError and CommandError."""
     asked = {**asked, "path": file.name}
     if policy is not None:
-        gates = [gate for one in read_policies(policy).to_evaluate for gate in one.gates]
+        gates = [gate for _, own in read_policies(policy).to_evaluate for gate in own]
         asked["gates"] = [gate.model_dump(mode="json") for gate in gates]
     spec = parse_audit(asked)
     folder = None if out is None else writable_folder(out)
@@ -115,9 +115,8 @@ def _audit(
     except FiguresDisagreeError as error:
         raise CommandError(f"the audit failed: {error}") from None
     if folder is not None:
-        (folder / "report.json").write_text(f"{json_text(report)}\n", encoding="utf-8")
-        (folder / "report.html").write_text(render_audit(report), encoding="utf-8")
-        say(f"report.json and report.html are in {folder}")
+        write_bytes(f"{json_text(report)}\n".encode(), folder / "report.json")
+        write_bytes(render_audit(report).encode(), folder / "report.html")
     if as_json:
         write_json(report)
     else:

@@ -1,10 +1,10 @@
-"""The commands on experiments of the service at FEDAUDIT_URL."""
+"""The commands on experiments of the service at FEDAUDIT_URL, and on their reports."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
@@ -14,6 +14,7 @@ from fedaudit.cli.options import (
     IdempotencyKey,
     Most,
     Out,
+    ReportForm,
     Spec,
     TableForm,
     TableName,
@@ -22,12 +23,14 @@ from fedaudit.cli.options import (
 from fedaudit.cli.output import (
     ExitCode,
     gate_exit,
+    json_text,
     progress_bars,
     say,
     show_warnings,
     standard_output,
     usage_error,
     whole_file,
+    write_bytes,
     write_json,
     write_line,
 )
@@ -177,6 +180,51 @@ def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
         raise usage_error("--out: name a file; safetensors is no text for a terminal")
     with connected() as client, whole_file(out) as file:
         client.download_model(experiment_id, file)
+
+
+@app.command()
+def report(
+    experiment_id: ExperimentId,
+    *,
+    form: Annotated[ReportForm, typer.Option("--format")] = "json",
+    reading: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="In the form that its reader has to fill; see docs/readings.md."
+        ),
+    ] = None,
+    appendix: Annotated[
+        bool,
+        typer.Option("--appendix", help="With --format html: the figures of every round as well."),
+    ] = False,
+    out: Out = None,
+) -> None:
+    """Fetch the audit report of a finished experiment."""
+    if reading is not None:
+        if form != "json":
+            raise usage_error("--reading: a reading has its own form; leave --format out")
+        with connected() as client:
+            found = client.reading(experiment_id, reading)
+        text = found if isinstance(found, str) else f"{json_text(found)}\n"
+        write_bytes(text.encode(), out)
+        return
+    if appendix and form != "html":
+        raise usage_error("--appendix: goes with --format html")
+    with connected() as client:
+        later = client.later_attacks(experiment_id)["items"]
+        match form:
+            case "html":
+                write_bytes(client.report_page(experiment_id, appendix=appendix).encode(), out)
+            case "json":
+                write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
+            case _:
+                assert_never(form)
+    sections = [attack["section"] for one in later for attack in one["items"]]
+    if alarms := sum(one.get("alarm") is not None for one in sections):
+        say(
+            f"fedaudit: {alarms} attacks after the report was signed raised an alarm: "
+            "do not rely on its guarantee"
+        )
 
 
 def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> ExitCode:

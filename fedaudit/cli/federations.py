@@ -9,7 +9,7 @@ import typer
 import yaml
 from rich.markup import escape
 
-from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value, readable
+from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value
 from fedaudit.cli.output import (
     ExitCode,
     json_text,
@@ -132,7 +132,7 @@ def federations_add(
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
     with connected() as client:
-        with readable(file) as content, working(f"sending {file.name}"):
+        with file.open("rb") as content, working(f"sending {file.name}"):
             federation = client.upload(content, value, file_name=file.name)
         if wait and federation["status"] == "profiling":
             say(f"uploaded as {federation['id']}; waiting for its profile")

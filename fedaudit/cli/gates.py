@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from fedaudit.cli.options import AsJson, read_policies
 from fedaudit.cli.output import gate_exit, standard_output, usage_error, write_bytes, write_json
-from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, Evaluation, GateResults, condition
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition, overall
 from fedaudit.reports.gates.gate_results import junit as junit_of
 from fedaudit.reports.gates.gate_results import markdown as markdown_of
 from fedaudit.reports.sections.part import GateOutcome
@@ -57,35 +57,33 @@ def gate(
         raise usage_error("gate: name an experiment, or a --policy with an experiment_id")
     with connected() as client:
         results = _evaluated(client, experiment_id, file)
-    outcome = results.together.outcome
+    outcome = overall(results.gates)
     if outcome is None:
         raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
     if junit is not None:
-        write_bytes(junit_of(results).encode(), junit, option="--junit")
+        write_bytes(junit_of(results).encode(), junit)
     if markdown is not None:
-        write_bytes(markdown_of(results).encode(), markdown, option="--markdown")
+        write_bytes(markdown_of(results).encode(), markdown)
     if as_json:
         write_json(results.as_dict())
     else:
         console = standard_output()
-        for evaluation in results.evaluations:
-            if evaluation.policy is not None:
-                console.print(f"[bold]{escape(evaluation.policy)}[/bold]")
-            for gate in evaluation.gates:
+        for name, gates in results.evaluations:
+            if name is not None:
+                console.print(f"[bold]{escape(name)}[/bold]")
+            for gate in gates:
                 console.print(f"{condition_text(gate)}: {outcome_text(gate)}")
     raise typer.Exit(gate_exit(outcome))
 
 
 def _evaluated(client: "Client", experiment_id: str, file: PolicyFile | None) -> GateResults:
     if file is None:
-        answer = client.evaluate_gates(experiment_id)
-        return GateResults(experiment_id, (Evaluation(None, tuple(answer["gates"])),))
+        return GateResults(experiment_id, [(None, client.evaluate_gates(experiment_id)["gates"])])
     evaluations = []
-    for named in file.to_evaluate:
-        gates = [gate.model_dump(mode="json") for gate in named.gates]
-        answer = client.evaluate_gates(experiment_id, gates)
-        evaluations.append(Evaluation(named.name, tuple(answer["gates"])))
-    return GateResults(experiment_id, tuple(evaluations))
+    for name, own in file.to_evaluate:
+        gates = [gate.model_dump(mode="json") for gate in own]
+        evaluations.append((name, client.evaluate_gates(experiment_id, gates)["gates"]))
+    return GateResults(experiment_id, evaluations)
 
 
 def condition_text(gate: Mapping[str, Any]) -> str:

@@ -221,15 +221,95 @@ _MAX_LOG_BYTES = 10 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
 
 
-@dataclass(frozen=True)
 class Service:
-    """One process: its name, its command and what it finds in its environment."""
+    """One process, which can be started again: its name, its command and what it finds in its
+    environment."""
 
-    name: str
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    descriptors: tuple[int, ...] = ()
-    """Open sockets that the process inherits."""
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        descriptors: tuple[int, ...] = (),
+    ) -> None:
+        """`descriptors`: open sockets that the process inherits."""
+        self.name = name
+        self.log: Path | None = None
+        """What receives its output; None where it writes to ours."""
+        self._command, self._environment, self._descriptors = command, environment, descriptors
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+        self._pause = 0.0
+        self._due: float | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs, and before."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self) -> None:
+        """Start the process."""
+        self._due = None
+        self._started = monotonic()
+        output = None if self.log is None else _open_log(self.log)
+        try:
+            # Between fork and exec only: this process has no other thread that could hold a lock.
+            self._process = subprocess.Popen(
+                self._command,
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=self._descriptors,
+                # Ctrl-C in a terminal reaches this process alone, which then stops the others.
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509
+            )
+        finally:
+            if output is not None:
+                os.close(output)
+
+    def tend(self) -> str | None:
+        """Start it again if it has died, later each time; returns what is to be said of that."""
+        if self._due is not None:
+            if monotonic() >= self._due:
+                self.start()
+            return None
+        code = self.exit_code
+        if code is None:
+            self._keep_log_small()
+            return None
+        steady = monotonic() - self._started >= _STEADY_SECONDS
+        doubled = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _MAX_PAUSE_SECONDS)
+        self._pause = 0.0 if steady else doubled
+        self._due = monotonic() + self._pause
+        where = "" if self.log is None else f"; see {self.log}"
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        again = f"it is started again in {self._pause:.0f} s"
+        return f"the {self.name} process ended {how}; {again}{where}"
+
+    def _keep_log_small(self) -> None:
+        """Start the log anew while the process writes to it, which goes on at the new end."""
+        try:
+            if self.log is not None and self.log.stat().st_size > _MAX_LOG_BYTES:
+                _set_aside(self.log)
+        except OSError:
+            # A full disk, say. The next look tries again; what runs must not end for its log.
+            return
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, after which it is not started again."""
+        self._due = None
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def wait(self, deadline: float | None) -> None:
+        """Wait for its end, until a moment of the monotonic clock."""
+        if self._process is None:
+            return
+        left = None if deadline is None else max(0.0, deadline - monotonic())
+        with suppress(subprocess.TimeoutExpired):  # what outlives the grace is killed next
+            self._process.wait(left)
 
 
 class Supervisor:
@@ -242,114 +322,31 @@ class Supervisor:
     def __init__(
         self, services: Sequence[Service], *, log_folder: Path | None, report: Callable[[str], None]
     ) -> None:
-        self._report = report
-        self._children = [_Child(service, log_folder) for service in services]
+        self._services, self._report = services, report
+        for one in services:
+            one.log = None if log_folder is None else log_folder / f"{one.name}.log"
 
     def start(self) -> None:
         """Start every service."""
-        for child in self._children:
-            child.start()
-
-    def log(self, name: str) -> Path | None:
-        """Where the output of a service goes."""
-        return next(child.log for child in self._children if child.service.name == name)
-
-    def exit_code(self, name: str) -> int | None:
-        """How a service ended; None while it runs."""
-        return next(child.ended for child in self._children if child.service.name == name)
+        for one in self._services:
+            one.start()
 
     def tend(self) -> None:
         """Start again what has died, later each time. Call this a few times a second."""
-        for child in self._children:
-            if (remark := child.tend()) is not None:
+        for one in self._services:
+            if (remark := one.tend()) is not None:
                 self._report(remark)
 
     def stop(self, *, grace_seconds: float) -> None:
         """Ask every process to end, wait, and kill what is left."""
-        for child in self._children:
-            child.signal(signal.SIGTERM)
+        for one in self._services:
+            one.signal(signal.SIGTERM)
         deadline = monotonic() + grace_seconds
-        for child in self._children:
-            child.wait(deadline)
-        for child in self._children:
-            child.signal(signal.SIGKILL)
-            child.wait(None)
-
-
-class _Child:
-    def __init__(self, service: Service, log_folder: Path | None) -> None:
-        self.service = service
-        self.log = None if log_folder is None else log_folder / f"{service.name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._started = 0.0
-        self._pause = 0.0
-        self._due: float | None = None
-
-    @property
-    def ended(self) -> int | None:
-        return None if self._process is None else self._process.poll()
-
-    def start(self) -> None:
-        self._due = None
-        self._started = monotonic()
-        output = None if self.log is None else _open_log(self.log)
-        try:
-            # Between fork and exec only: this process has no other thread that could hold a lock.
-            self._process = subprocess.Popen(
-                self.service.command,
-                env=dict(self.service.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=self.service.descriptors,
-                # Ctrl-C in a terminal reaches this process alone, which then stops the others.
-                start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509
-            )
-        finally:
-            if output is not None:
-                os.close(output)
-
-    def tend(self) -> str | None:
-        if self._due is not None:
-            if monotonic() >= self._due:
-                self.start()
-            return None
-        code = self.ended
-        if code is None:
-            self._keep_log_small()
-            return None
-        steady = monotonic() - self._started >= _STEADY_SECONDS
-        doubled = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _MAX_PAUSE_SECONDS)
-        self._pause = 0.0 if steady else doubled
-        self._due = monotonic() + self._pause
-        where = "" if self.log is None else f"; see {self.log}"
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        return (
-            f"the {self.service.name} process ended {how}; "
-            f"it is started again in {self._pause:.0f} s{where}"
-        )
-
-    def _keep_log_small(self) -> None:
-        """Start the log anew while the process writes to it, which goes on at the new end."""
-        try:
-            if self.log is not None and self.log.stat().st_size > _MAX_LOG_BYTES:
-                _set_aside(self.log)
-        except OSError:
-            # A full disk, say. The next look tries again; what runs must not end for its log.
-            return
-
-    def signal(self, number: signal.Signals) -> None:
-        self._due = None
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(number)
-
-    def wait(self, deadline: float | None) -> None:
-        if self._process is None:
-            return
-        left = None if deadline is None else max(0.0, deadline - monotonic())
-        with suppress(subprocess.TimeoutExpired):  # what outlives the grace is killed next
-            self._process.wait(left)
+        for one in self._services:
+            one.wait(deadline)
+        for one in self._services:
+            one.signal(signal.SIGKILL)
+            one.wait(None)
 
 
 def _open_log(path: Path) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from fedaudit.cli.installation import SCOPES, Installation, signing_key
 from fedaudit.cli.options import AsJson, DataDir, Decision, ExperimentId
-from fedaudit.cli.output import ExitCode, say, usage_error, write_json, write_line
+from fedaudit.cli.output import ExitCode, say, usage_error, write_bytes, write_json, write_line
 from fedaudit.cli.remote import connected
 
 app = typer.Typer()
@@ -89,8 +89,7 @@ def audit_log_verify(
     if found["faults"]:
         raise typer.Exit(ExitCode.FAILED)
     if keep is not None and stated["signed_head"] is not None:
-        keep.write_text(json.dumps(stated["signed_head"]) + "\n", "utf-8")
-        say(f"kept the signed head in {keep}")
+        write_bytes(f"{json.dumps(stated['signed_head'])}\n".encode(), keep)
     if not found["trusted"]:
         say("the chain holds; give --public-key to know that the service signed it")
         raise typer.Exit(ExitCode.NO_EVIDENCE)
@@ -99,7 +98,7 @@ def audit_log_verify(
 def _head_in(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise usage_error(f"--kept: {path} cannot be read: {error}") from None
 
 

@@ -85,6 +85,11 @@ def main() -> NoReturn:
     except CommandError as error:
         say(f"fedaudit: {error}")
         sys.exit(error.code)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        say(f"fedaudit: cannot use {error.filename}: {error.strerror}")
+        sys.exit(ExitCode.USAGE)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if not missing or find_spec(missing) is not None:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,8 +11,7 @@ import typer
 from fedaudit.cli.output import usage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import IO
+    from collections.abc import Sequence
 
     from fedaudit.ledger.statements import PublicKey
     from fedaudit.spec.errors import FieldError
@@ -111,8 +109,6 @@ def _read_text(source: str) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         raise usage_error(f"{name} is not UTF-8 text; a spec is YAML or JSON") from None
-    except OSError as error:
-        raise usage_error(f"cannot read {name}: {error.strerror}") from None
 
 
 def explain(errors: "Sequence[FieldError]") -> str:
@@ -133,23 +129,12 @@ def folder_of(spec: str) -> Path:
 
 
 def named_contents(artifacts: "Sequence[Path]") -> dict[str, bytes]:
-    """The content of each file by its SHA-256. Raises CommandError where one cannot be read."""
+    """The content of each file by its SHA-256."""
     found = {}
     for path in artifacts:
-        with readable(path, option="--artifact: ") as file:
-            data = file.read()
+        data = path.read_bytes()
         found[hashlib.sha256(data).hexdigest()] = data
     return found
-
-
-@contextmanager
-def readable(path: Path, *, option: str = "") -> "Iterator[IO[bytes]]":
-    """The file to be read. Raises CommandError where it cannot be."""
-    try:
-        with path.open("rb") as file:
-            yield file
-    except OSError as error:
-        raise usage_error(f"{option}cannot read {path}: {error.strerror}") from None
 
 
 def read_policies(source: str) -> "PolicyFile":
@@ -171,7 +156,7 @@ def trusted_keys(path: Path | None) -> "Sequence[PublicKey]":
 
     if path is None:
         return ()
-    with readable(path, option="--public-key: ") as file:
+    with path.open("rb") as file:
         content = file.read(_MAX_BYTES)
     try:
         return public_keys_in(content)

@@ -179,20 +179,10 @@ def json_text(value: Any, *, pretty: bool = True) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> None:
-    """The content into a file, or to standard output where none is named.
-
-    Raises CommandError where the file cannot be written; `option` is what named it.
-    """
-    if out is None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        out.write_bytes(content)
-    except OSError as error:
-        raise usage_error(f"{option}: cannot write {out}: {error.strerror}") from None
-    say(f"written to {out}")
+def write_bytes(content: bytes, out: Path | None) -> None:
+    """The content into a whole file, or to standard output where none is named."""
+    with whole_file(out) as file:
+        file.write(content)
 
 
 @contextmanager
@@ -212,7 +202,7 @@ def whole_file(out: Path | None) -> Iterator[IO[bytes]]:
         if not is_special:
             os.replace(aside, out)
     except OSError as error:
-        raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
+        raise usage_error(f"cannot write {out}: {error.strerror}") from None
     finally:
         if not is_special:
             aside.unlink(missing_ok=True)
@@ -220,11 +210,8 @@ def whole_file(out: Path | None) -> Iterator[IO[bytes]]:
 
 
 def writable_folder(path: Path) -> Path:
-    """The folder, made if it is missing. Raises CommandError where it cannot be."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise usage_error(f"--out: cannot make the folder {path}: {error.strerror}") from None
+    """The folder, made if it is missing."""
+    path.mkdir(parents=True, exist_ok=True)
     return path
 
 

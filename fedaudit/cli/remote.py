@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedaudit.cli.options import Out, Yes, read_value, readable
+from fedaudit.cli.options import Out, Yes, read_value
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, whole_file
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
@@ -88,7 +88,7 @@ def api(
     with ExitStack() as stack:
         data = None
         if content is not None:
-            data = stack.enter_context(readable(content, option="--content: ")).read()
+            data = content.read_bytes()
         client, file = stack.enter_context(connected()), stack.enter_context(whole_file(out))
         try:
             file.writelines(client.call(method, path, json=value, content=data))

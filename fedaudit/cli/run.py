@@ -46,17 +46,18 @@ from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.material import ModelFile, ReportMaterial
 from fedaudit.reports.sections.other_runs import SweepSection
-from fedaudit.runs.blocks import MemorySink, record_block
+from fedaudit.runs.blocks import MemorySink
 from fedaudit.runs.experiment_plan import (
     OpenArtifact,
     no_artifacts,
-    reserved_costs,
+    planned_costs,
     with_solved_noise,
     with_start,
 )
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.stored import ReservedCost
 from fedaudit.sweeps.report_section import (
     CellPlace,
     SeedFigures,
@@ -67,9 +68,9 @@ from fedaudit.sweeps.report_section import (
     with_repeats,
 )
 from fedaudit.sweeps.sweep_costs import sweep_costs, sweep_facts
-from fedaudit.training.base.cell import Cell, draws_in_secret, stacks
+from fedaudit.training.base.cell import Cell, stacks
 from fedaudit.training.base.records import RecordTable
-from fedaudit.training.base.rounds import FinalResult, PlayedRounds, has_diverged
+from fedaudit.training.base.rounds import FinalResult, has_diverged
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
@@ -77,10 +78,6 @@ if TYPE_CHECKING:
     from fedaudit.training.stack import Stack
 
 _MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
-_ROUNDS_AT_ONCE = 10
-"""Rounds between two signs of progress."""
-_ROUNDS_A_BLOCK = 100
-"""Rounds whose figures are computed together, which is faster."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def run_locally(
             for other in _play(group, device=device, progress=progress)
             if not has_diverged(other.result.stopped_by)
         ]
-    [played] = _play(runs[:1], device=device, progress=progress, audited=True)
+    [played] = _play(runs[:1], device=device, progress=progress)
     attacks = _carry_out(played)
     report, material = _report(played, sweep=_sweep_section(runs), attacks=attacks)
     if len(runs) > 1:
@@ -193,7 +190,7 @@ def _report(
 
     device = played.device
     material = report_material(
-        played.run, played.result, played.sink, device=device, backend=backend(device)
+        played.run, played.result, played.sink.rows_of_round, device=device, backend=backend(device)
     )
     material = replace(material, sweep=sweep, attacks=[one.section for one in attacks])
     try:
@@ -213,7 +210,15 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
     spec = runs[0].spec
     facts = sweep_facts([(run.spec, run.ledger.ledger_context) for run in runs])
     costs = sweep_costs(
-        [cost for run in runs for cost in reserved_costs(run)],
+        [
+            ReservedCost(
+                experiment_id=run.experiment_id,
+                federation_id=run.federation.fingerprint,
+                **vars(cost),
+            )
+            for run in runs
+            for cost in planned_costs(run.spec, run.ledger.ledger_context)
+        ],
         runs=[run.experiment_id for run in runs],
         facts=facts,
     )
@@ -239,47 +244,18 @@ def _room() -> DataRoom:
     return DataRoom(memory_bytes=int(asked))
 
 
-def _play(
-    runs: Sequence[Run], *, device: str, progress: Callable[[int], None], audited: bool = False
-) -> list[_Played]:
-    """Play runs side by side to their ends, a block of rounds after the other.
-
-    `audited`: whether canaries may end the first of them.
-    """
+def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) -> list[_Played]:
+    """Play runs side by side to their ends."""
     trainer = _open_trainer([run.cell for run in runs], device)
-    audit = None
-    if audited:
-        from fedaudit.attacks.canaries.canary_attack import audit_beside  # imports torch
+    from fedaudit.attacks.played_runs import FollowedRuns, played_blocks  # imports torch
 
-        audit = audit_beside(runs[0].cell, device=device)
+    beside = FollowedRuns(runs, trainer, device=device)
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
-    waiting = [PlayedRounds() for _ in runs]
-    without_rounds = set(range(len(runs))) - set(trainer.active)
-    while active := trainer.active:
-        if audit is not None:
-            ahead = runs[0].rounds_done + len(waiting[0]) + _ROUNDS_AT_ONCE
-            audit.play(ahead, progress=lambda _: None)
-            if audit.crossed is not None:
-                trainer.end_after(0, audit.crossed)
-        if draws_in_secret(runs[0].cell):
-            # Nothing leaves this process before its end, so no plan needs to be on record.
-            trainer.plan(_ROUNDS_AT_ONCE)
-        for position, records in trainer.advance(_ROUNDS_AT_ONCE).items():
-            waiting[position] += records
-        progress(max(runs[one].rounds_done + len(waiting[one]) for one in active))
-        for position in active:
-            ended = position not in trainer.active
-            if ended or len(waiting[position]) >= _ROUNDS_A_BLOCK:
-                block = record_block(runs[position], waiting[position], last=ended, reported=ended)
-                sinks[position].write(block)
-                runs[position].ledger.check_totals(trainer.releases(position))
-                waiting[position] = PlayedRounds()
-    for position in without_rounds:
-        sinks[position].write(
-            record_block(runs[position], PlayedRounds(), last=True, reported=True)
-        )
+    for position, block in played_blocks(runs, trainer, follow=beside.follow):
+        sinks[position].write(block)
+        progress(max(run.rounds_done for run in runs))
     return [
-        _Played(run, sink, trainer.result(position), device, audit)
+        _Played(run, sink, trainer.result(position), device, beside.audits.get(run.experiment_id))
         for position, (run, sink) in enumerate(zip(runs, sinks, strict=True))
     ]
 

@@ -65,8 +65,8 @@ def show_costs(costs: Json, facts: Json) -> None:
     standard_output().print("\n[bold]What the sweep costs together[/bold]")
     lines = cost_lines(cast("sweep_costs.SweepCosts", costs))
     # Unbounded costs mostly share one reason, under every figure.
-    for (value, remark), same in groupby(lines, key=lambda line: (line.value, line.remark)):
-        names = ", ".join(line.name for line in same)
+    for (value, remark), same in groupby(lines, key=lambda line: (line.value, line.note)):
+        names = ", ".join(line.label for line in same)
         _item(f"{names}: at most {value}, {remark}" if value else f"{names}: none: {remark}")
     for caution in cost_cautions(cast("sweep_costs.SweepFacts", facts)):
         _item(f"Mind: {caution}")

@@ -81,12 +81,11 @@ def running_service(
         key = _first_key(installation, person)
         url = _url(host, listener.getsockname()[1])
         logs = installation.data_dir / "logs"
-        supervisor = Supervisor(
-            _services(installation, listener, device=device), log_folder=logs, report=say
-        )
+        services = _services(installation, listener, device=device)
+        supervisor = Supervisor(services, log_folder=logs, report=say)
         try:
             supervisor.start()
-            _wait_until_ready(url, supervisor, stopping)
+            _wait_until_ready(url, services[0], stopping)
             if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
                 _refuse_key(installation.data_dir)
             yield RunningService(
@@ -148,6 +147,7 @@ def signing_key_words(private: Path) -> str:
 
 
 def _services(installation: Installation, listener: socket.socket, *, device: str) -> list[Service]:
+    """The API, and what it does not wait for."""
     environment = dict(installation.environment)
     # Measured: two processes of two threads each run many times slower than one thread each.
     one_thread = {"OMP_NUM_THREADS": "1", **environment}
@@ -244,16 +244,16 @@ def _first_key(installation: Installation, person: str | None) -> str:
     return str(created["key"])
 
 
-def _wait_until_ready(url: str, supervisor: Supervisor, stopping: threading.Event) -> None:
+def _wait_until_ready(url: str, api: Service, stopping: threading.Event) -> None:
     deadline = monotonic() + _START_SECONDS
     while stopping.is_set() or _status(f"{url}/health/ready") != 200:
         if stopping.wait(_TEND_SECONDS):
             raise CommandError(STOPPED_EARLY)
-        if (code := supervisor.exit_code("api")) is not None:
-            raise CommandError(f"the API ended with exit code {code}{_end_of_log(supervisor)}")
+        if api.exit_code is not None:
+            raise CommandError(f"the API ended with exit code {api.exit_code}{_end_of(api.log)}")
         if monotonic() > deadline:
             raise CommandError(
-                f"the API was not ready within {_START_SECONDS:.0f} s{_end_of_log(supervisor)}"
+                f"the API was not ready within {_START_SECONDS:.0f} s{_end_of(api.log)}"
             )
 
 
@@ -274,8 +274,7 @@ def _status(url: str, **headers: str) -> int | None:
         return None
 
 
-def _end_of_log(supervisor: Supervisor) -> str:
-    log = supervisor.log("api")
+def _end_of(log: Path | None) -> str:
     if log is None or not log.exists():
         return ""
     return f"; the end of {log}:\n{last_lines(log.read_text('utf-8', 'replace'))}"
@@ -359,7 +358,7 @@ def worker(
         try:
             supervisor.start()
             while not stopping.wait(_TEND_SECONDS):
-                _check(supervisor, services)
+                _check(services)
         finally:
             supervisor.stop(grace_seconds=_WORKER_GRACE_SECONDS)
 
@@ -371,11 +370,13 @@ def migrate(*, data_dir: DataDir = None) -> None:
     write_line(said or "the database is up to date")
 
 
-def _check(supervisor: Supervisor, services: Sequence[Service]) -> None:
+def _check(services: Sequence[Service]) -> None:
     """The supervisor of this process starts all devices again, rather than each its own."""
-    for service in services:
-        if (code := supervisor.exit_code(service.name)) is not None:
-            raise CommandError(f"the {service.name} ended with exit code {code}; the others stop")
+    for one in services:
+        if one.exit_code is not None:
+            raise CommandError(
+                f"the {one.name} ended with exit code {one.exit_code}; the others stop"
+            )
 
 
 def _devices(device: str) -> list[str]:

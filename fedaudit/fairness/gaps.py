@@ -156,10 +156,11 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
 
 
 NO_OUTCOME = "no favourable outcome was declared"
-_REMEDY = (
+REMEDY_OF_SPEC = (
     "to get one, join small groups by `fairness.groups`, or leave their rows out of every figure "
     "by `fairness.exclude`, which a service refuses beside a report that counted them"
 )
+"""What to change in the spec of a run, where fewer than two groups are shown."""
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"
 
 
@@ -256,7 +257,7 @@ def why_incomparable(
         hidden = left_out_note(len(shown) - left, len(shown), because)
         found = f"fewer than two groups are left to compare ({hidden})"
         # Rows that an earlier report did not leave out would follow from the two together.
-        return f"{found}; {_REMEDY}" if because in USUAL else found
+        return f"{found}; {REMEDY_OF_SPEC}" if because in USUAL else found
     if reference is not None and not shown[reference]:
         return f"the reference group is left out: {because}"
     return None

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.levels import Levels, find_class, number_in
-from fedaudit.spec.errors import FieldError, error_at, listed_values, pointer, raise_errors
+from fedaudit.federations.levels import Levels
+from fedaudit.spec.errors import Faults, FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
-from fedaudit.spec.labels import as_read
+from fedaudit.spec.labels import as_read, find_class, number_in
 
 if TYPE_CHECKING:
     # It brings Arrow, which the API starts without.
@@ -33,25 +33,31 @@ def read_sensitive(
     """Each attribute's groups, and a note for each that is missing in some rows.
 
     `columns` gives the column of an attribute whose name differs, `edges` where numeric attributes
-    are cut into groups. Raises InvalidInputError at /fairness/sensitive/i or /fairness/edges/name.
+    are cut into groups. What is no column, as the turns of images, is left out. Raises
+    InvalidInputError at /fairness/sensitive/i or /fairness/edges/name.
     """
     attributes: dict[str, Levels] = {}
     notes: list[str] = []
+    faults = Faults()
     for place, name in enumerate(names):
         where = pointer("fairness", "sensitive", place)
         column = (columns or {}).get(name, name)
-        if edges is not None and name in edges:
-            at_edges = pointer("fairness", "edges", name)
-            numbers = rows.numbers(column, at_edges, missing_allowed=True)
-            levels = between_edges(numbers, edges[name])
-        else:
-            levels = rows.levels(column, where, numeric=True)
-        notes += checked_groups(name, levels, where)
-        attributes[name] = levels
+        if column not in rows.columns:
+            continue
+        with faults.noting():
+            if edges is not None and name in edges:
+                at_edges = pointer("fairness", "edges", name)
+                numbers = rows.numbers(column, at_edges, missing_allowed=True)
+                levels = between_edges(numbers, edges[name])
+            else:
+                levels = rows.levels(column, where, numeric=True)
+            notes += _checked_groups(name, levels, where)
+            attributes[name] = levels
+    faults.end()
     return attributes, tuple(notes)
 
 
-def checked_groups(name: str, levels: Levels, where: str) -> list[str]:
+def _checked_groups(name: str, levels: Levels, where: str) -> list[str]:
     """A note on the rows without a group, where there are some.
 
     Raises InvalidInputError at `where` where no row has a group, or groups are too many.

@@ -17,7 +17,7 @@ from fedaudit.federations.reading.source_files import Files, SourceFile, open_pa
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, as_numpy
 from fedaudit.federations.record_keys import smallest_row_hashes
-from fedaudit.federations.source_kind import FileKind, LoadRequest
+from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.federations.table.features import refuse_gaps
 from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
 from fedaudit.spec.federation import HospitalCharges
@@ -142,7 +142,7 @@ FEATURES = ("service_index", "longitude", "latitude")
 _ZIP_TABLE = "/federation/zip_table"
 
 
-class HospitalChargesKind(FileKind[HospitalCharges]):
+class HospitalChargesKind(SourceKind[HospitalCharges]):
     """Inpatient charges by condition and place."""
 
     def load(self, asked: LoadRequest) -> Federation:

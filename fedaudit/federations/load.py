@@ -18,10 +18,9 @@ from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import compared, left_out_rows, outcome_rules, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
-from fedaudit.federations.levels import find_classes
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
-from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
+from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.federations.split import held_out, split_clients, training_clients
 from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearKind
 from fedaudit.federations.table.table_federation import TableKind
@@ -31,15 +30,14 @@ from fedaudit.spec.fairness import Fairness, Groups
 from fedaudit.spec.federation import (
     FederationSpec,
     Femnist,
-    FileSpec,
     HospitalCharges,
     Images,
     SyntheticGroups,
     SyntheticLinear,
 )
-from fedaudit.spec.labels import as_read, label_of, repeated_labels
+from fedaudit.spec.labels import as_read, find_classes, label_of, repeated_labels
 from fedaudit.spec.registration import Registration
-from fedaudit.spec.sources import FileSource, LeaveOneOut, RowSplit
+from fedaudit.spec.sources import LeaveOneOut, RowSplit
 from fedaudit.spec.table import Table
 
 
@@ -50,15 +48,6 @@ def source_kind(source: FederationSpec) -> SourceKind[Any]:
             return SyntheticLinearKind(source)
         case SyntheticGroups():
             return SyntheticGroupsKind(source)
-        case FileSource():
-            return file_kind(source)
-        case _:
-            assert_never(source)
-
-
-def file_kind(source: FileSpec) -> FileKind[Any]:
-    """The loader and profiler of this source."""
-    match source:
         case HospitalCharges():
             return HospitalChargesKind(source)
         case Table():
@@ -155,8 +144,8 @@ class RegisteredData:
         return self._kind.row_hashes(self._asked(), keep=keep)
 
     @property
-    def _kind(self) -> FileKind[Any]:
-        return file_kind(self.registration.federation)
+    def _kind(self) -> SourceKind[Any]:
+        return source_kind(self.registration.federation)
 
     def _asked(self, **more: Any) -> LoadRequest:
         fairness = self.registration.fairness

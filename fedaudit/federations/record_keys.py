@@ -156,16 +156,9 @@ def smallest_row_hashes(file: SourceFile, asked: "LoadRequest", *, header: bool,
 def row_hashes(rows: "TableRows", names: Sequence[str], where: str) -> NDArray[np.uint64]:
     """The hash of each row's cells in these columns: uint64 [rows], or none where no column can be
     compared. `where`: the field of the spec that a fault is of."""
-    import pyarrow.compute as pc
-
     from fedaudit.federations.reading.table_rows import is_comparable
 
-    comparable = [name for name in names if is_comparable(rows.columns[name].type)]
-    cells = [rows.text(name, where) for name in comparable]
-    if not cells:
-        return np.empty(0, np.uint64)
-    joined = pc.binary_join_element_wise(*cells, BETWEEN_CELLS)
-    digests = (
-        blake2b(row.encode(), digest_size=_HASH_BYTES).digest() for row in joined.to_pylist()
-    )
+    comparable = {name: where for name in names if is_comparable(rows.columns[name].type)}
+    cells = _joined_cells(rows, comparable) if comparable else ()
+    digests = (blake2b(row, digest_size=_HASH_BYTES).digest() for row in cells)
     return np.frombuffer(b"".join(digests), dtype=">u8").astype(np.uint64)

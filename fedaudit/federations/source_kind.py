@@ -51,10 +51,6 @@ class SourceKind(ABC, Generic[Of]):
         """What a plan needs of the data, with the errors of `load`: perhaps without features."""
         return self.load(asked)
 
-
-class FileKind(SourceKind[Of]):
-    """A file source, which can be registered."""
-
     def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:
         """Sizes and names as JSON; the data are loaded as for an experiment with seed 0.
 

@@ -15,7 +15,7 @@ from fedaudit.ledger.encoding import (
     EntryEncoder,
     LedgerHash,
     genesis,
-    link_of_bytes,
+    link,
     placed_bytes,
     placed_of,
 )
@@ -94,6 +94,11 @@ class LedgerAudit:
         self.miscounted = Places()
         self.disordered = Places()
 
+    def name(self, names: Sequence[str]) -> None:
+        """Other names for what comes next, those known first: a declared ledger's grow with its
+        rounds. Raises ValueError where two are equal."""
+        self._encoder, self._names = EntryEncoder(names), names
+
     def read(self, rows: Sequence[LedgerRow | UnreadableRow]) -> list[EntryColumns]:
         """Check the next rows; returns the entries that they form, in order. A long ledger is read
         in `batches`."""
@@ -158,7 +163,7 @@ class LedgerAudit:
                 self.altered.add(place_of(row))
             elif digest != row.digest or number in more:
                 self.altered.add(place_of(row))
-            self.head = link_of_bytes(self.head, digest, clusters, declaration=declaration)
+            self.head = link(self.head, digest, clusters, declaration=declaration)
             if self.head != row.link and self.unchained is None:
                 self.unchained = place_of(row)
             if self.entries in self._watch:
@@ -246,40 +251,32 @@ def _with_more_than_encoded(entries: EntryColumns) -> Container[int]:
     return frozenset(entries.with_any(~np.isnan(entries.radii)))
 
 
-@dataclass
 class ErasingLedger:
     """Reads a ledger a last time with its names, and as it will be without them."""
 
-    experiment_id: str
-    names: Sequence[str]
-    salt: bytes | None = None
-
-    def __post_init__(self) -> None:
-        """Begins before the first entry."""
-        self.made_up = made_up_names(self.names)
-        self._audit = LedgerAudit(self.experiment_id, self.names, watch=(), salt=self.salt)
-        self._encoder = EntryEncoder(self.made_up)
-        self._hash = LedgerHash()
-        self._hashed = 0
+    def __init__(self, experiment_id: str, names: Sequence[str], salt: bytes | None = None) -> None:
+        self.made_up = made_up_names(names)
+        self._names = names
+        self._named = LedgerAudit(experiment_id, names, watch=(), salt=salt)
+        self._erased = LedgerAudit(experiment_id, self.made_up, watch=(), erased=True)
+        self._formed = 0
+        """Rows that form entries."""
 
     def read(self, rows: Sequence[LedgerRow]) -> None:
         """Take the next rows in."""
-        for entries in self._audit.read(rows):
-            digests = self._encoder.digests(entries)
-            for key, digest in zip(entries.keys, digests, strict=True):
-                self._hash.add((*key, digest))
-                self._hashed += 1
+        self._formed += sum(map(len, self._named.read(rows)))
+        self._erased.read(rows)
 
     def statement(self, *, erased_at: str) -> ErasedNames:
         """What is to be signed, once every row was read."""
         return ErasedNames(
-            experiment_id=self.experiment_id,
-            entries=self._audit.entries,
-            chain_head=self._audit.head.hex(),
-            ledger_hash=self._audit.ledger_hash,
-            subjects_hash=subjects_hash(self.names),
-            erased_hash=self._hash.hexdigest(),
-            agreed=self._hashed == self._audit.entries and self._audit.consistent,
+            experiment_id=self._named.experiment_id,
+            entries=self._named.entries,
+            chain_head=self._named.head.hex(),
+            ledger_hash=self._named.ledger_hash,
+            subjects_hash=subjects_hash(self._names),
+            erased_hash=self._erased.erased_hash,
+            agreed=self._formed == self._named.entries and self._named.consistent,
             erased_at=erased_at,
         )
 

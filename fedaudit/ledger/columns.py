@@ -1,6 +1,6 @@
-"""Many ledger entries in columns: read, hashed, counted, and shown line by line, all at once.
+"""Ledger entries in columns, one or many: read, hashed, counted, and shown line by line.
 
-An entry of a hundred subjects costs half as much this way as by itself.
+An entry of a hundred subjects costs half as much among others as by itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,6 @@ from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32
 from fedaudit.ledger.rows import (
     OUTCOMES,
     InputsReader,
-    LedgerEntry,
     Outcome,
     OutcomeName,
     UnreadableRow,
@@ -39,38 +38,40 @@ _AnyRow = TypeVar("_AnyRow", bound=LedgerRow | UnreadableRow)
 
 @dataclass(frozen=True, eq=False)
 class EntryColumns:
-    """Consecutive entries of one mechanism and kind of subject, against any observers. All of them
-    charge either those who train or the held-out people."""
+    """Consecutive entries of one mechanism and kind of subject: what a round, and one release of
+    it, cost its subjects against one observer. All of them charge either those who train or the
+    held-out people."""
 
     inputs: MechanismParameters
     subject_kind: str
     keys: Sequence[Key]
-    """[entries]."""
+    """[entries]. The first round is 1; `release` is 0 unless the round was repeated by a run with
+    `release` noise."""
     interrupted: Sequence[bool]
-    """[entries]."""
+    """[entries]: charged, but lost before its results were stored."""
     sizes: Ints
     """[entries], how many subjects each charges."""
     subjects: Ints32
-    """[charged], the subjects of one entry after the subjects of the one before."""
+    """[charged], the subjects of one entry after the subjects of the one before, in any order:
+    indices of the clients asked to take part, or of the subjects that represent records or the
+    population (`fedaudit.privacy.planning.plan`)."""
     outcomes: NDArray[np.uint8]
-    """[charged]."""
+    """[charged]: codes into OUTCOMES."""
     radii: Floats
-    """[charged], or [charged, components]."""
+    """[charged], or [charged, components]: the radius of the noise; NaN where nothing was released
+    or there is no mechanism."""
     releases: Ints32
-    """[charged]."""
+    """[charged]: the subject's releases up to and including this one."""
     clusters: Ints16
-    """[charged]."""
+    """[charged]: the cluster of the upload, as the server assigned it; -1 for none. Not part of
+    the encoding."""
     epsilons: Floats | None
-    """[charged]; None unless the cost is an epsilon."""
-
-    @classmethod
-    def of_entries(cls, entries: Sequence[LedgerEntry]) -> "EntryColumns":
-        """Entries that share mechanism, kind of subject and whom they charge; at least one."""
-        return cls._joined(entries, entries[0].inputs)
+    """[charged]: what the subject has spent up to and including this entry, as an epsilon at the
+    delta of the inputs; None unless the cost is an epsilon."""
 
     @classmethod
     def of_rows(cls, rows: Sequence[LedgerRow], inputs: MechanismParameters) -> "EntryColumns":
-        """The same of stored rows whose inputs were read: at least one, which `alike` gave.
+        """The entries of stored rows whose inputs were read: at least one, which `alike` gave.
 
         Raises ValueError or TypeError where some row does not form an entry.
         """
@@ -84,12 +85,7 @@ class EntryColumns:
                 expected = (subjects * parts if name == "radii" else subjects,)
                 if np.shape(getattr(row, name)) != expected:
                     raise ValueError(f"{name} has not {expected[0]} values side by side")
-        return cls._joined(rows, inputs)
 
-    @classmethod
-    def _joined(
-        cls, rows: Sequence[LedgerEntry] | Sequence[LedgerRow], inputs: MechanismParameters
-    ) -> "EntryColumns":
         def joined(name: str) -> NDArray[Any]:
             return np.concatenate([getattr(one, name) for one in rows])
 
@@ -101,7 +97,7 @@ class EntryColumns:
         return cls(
             inputs=inputs,
             subject_kind=rows[0].subject_kind,
-            keys=[(one.round, one.release, one.subject_kind, one.observer) for one in rows],
+            keys=[one.key for one in rows],
             interrupted=[one.interrupted for one in rows],
             sizes=np.array([len(one.subjects) for one in rows], np.int64),
             subjects=joined("subjects"),
@@ -153,30 +149,45 @@ class EntryColumns:
         entries: list[int] = np.unique(self.places[found]).tolist()
         return entries
 
-    def entries(self) -> Iterator[LedgerEntry]:
+    def each(self) -> Iterator["EntryColumns"]:
         """The entries one by one; their columns are views of these."""
-        return (LedgerEntry(**fields, inputs=self.inputs) for fields in self._fields())
+        for place, own in enumerate(self._own_columns()):
+            one = slice(place, place + 1)
+            yield EntryColumns(
+                inputs=self.inputs,
+                subject_kind=self.subject_kind,
+                keys=self.keys[one],
+                interrupted=self.interrupted[one],
+                sizes=self.sizes[one],
+                **own,
+            )
 
-    def rows(self, digests: Sequence[bytes], links: Sequence[bytes]) -> Iterator[LedgerRow]:
-        """The rows that hold the entries, in their places in the chain; they share their inputs."""
-        inputs = self.inputs.as_dict()
-        for fields, digest, link in zip(self._fields(), digests, links, strict=True):
-            fields["radii"] = fields["radii"].ravel()
-            yield LedgerRow(**fields, inputs=inputs, digest=digest, link=link)
+    def rows(
+        self, digests: Sequence[bytes], links: Sequence[bytes], *, declaration: bytes | None = None
+    ) -> Iterator[LedgerRow]:
+        """The rows that hold the entries, in their places in the chain; they share their inputs.
+        `declaration`: of the declared round whose entries they are."""
+        inputs, places = self.inputs.as_dict(), zip(self.keys, self.interrupted, strict=True)
+        hashes = zip(digests, links, strict=True)
+        for (key, interrupted), own, (digest, link) in zip(
+            places, self._own_columns(), hashes, strict=True
+        ):
+            own["radii"] = own["radii"].ravel()
+            yield LedgerRow(
+                **key._asdict(),
+                interrupted=interrupted,
+                inputs=inputs,
+                **own,
+                digest=digest,
+                link=link,
+                declaration=declaration,
+            )
 
-    def _fields(self) -> Iterator[dict[str, Any]]:
-        """What is each entry's own."""
-        for key, interrupted, span in zip(self.keys, self.interrupted, self.spans, strict=True):
-            round_, release, subject_kind, observer = key
-            yield {
-                "round": round_,
-                "release": release,
-                "subject_kind": subject_kind,
-                "observer": observer,
-                "interrupted": interrupted,
-                **{name: getattr(self, name)[span] for name in _COLUMNS},
-                "epsilons": None if self.epsilons is None else self.epsilons[span],
-            }
+    def _own_columns(self) -> Iterator[dict[str, Any]]:
+        """The part of the columns that each entry has."""
+        for span in self.spans:
+            own = {name: getattr(self, name)[span] for name in _COLUMNS}
+            yield {**own, "epsilons": None if self.epsilons is None else self.epsilons[span]}
 
 
 def batches(rows: Iterable[_AnyRow]) -> Iterator[list[_AnyRow]]:
@@ -219,12 +230,6 @@ def columns_of_rows(rows: Iterable[LedgerRow]) -> Iterator[EntryColumns]:
         if inputs is None:
             raise ValueError("the stored parameters of a mechanism cannot be read")
         yield EntryColumns.of_rows(same, inputs)
-
-
-def entry_of(row: LedgerRow) -> LedgerEntry:
-    """The entry that one row holds. Raises as `columns_of_rows` does."""
-    [entries] = columns_of_rows([row])
-    return next(entries.entries())
 
 
 def _people(row: LedgerRow) -> tuple[str, bool]:

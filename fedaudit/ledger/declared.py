@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import struct
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -17,9 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedaudit.arrays import Floats, Ints32
-from fedaudit.ledger.columns import entry_of
-from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, genesis, link
-from fedaudit.ledger.rows import LedgerEntry, Outcome, place_of
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.columns import EntryColumns
+from fedaudit.ledger.encoding import LedgerHash
+from fedaudit.ledger.rows import Outcome, place_of
 from fedaudit.privacy.accounting.privacy_events import (
     DECLARED,
     Composed,
@@ -39,7 +41,7 @@ from fedaudit.privacy.declared.histories import (
 )
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.stored import KeyedDigest, LedgerRow
+from fedaudit.stored import Key, KeyedDigest, LedgerRow
 
 _EVERYONE = np.zeros(1, dtype=np.int32)
 _ACCOUNTANT = "rdp"
@@ -76,35 +78,29 @@ def declared_entries(
     participants: Ints32,
     failures: Ints32,
     releases: Ints32,
-) -> list[LedgerEntry]:
+) -> EntryColumns:
     """The entries of a round that `histories` have been charged for. `releases` [subjects]: how
     many earlier entries charged each of them; incremented here."""
     inputs = declared_inputs(terms, charge, steps=steps)
-    parts = [("population", 0, _EVERYONE)] if charge.everyone else [("client", 0, participants)]
+    kind, parts = ("population", [_EVERYONE]) if charge.everyone else ("client", [participants])
     if len(failures) and not charge.everyone:
-        parts.append(("client", 1, failures))
-    entries = []
-    for kind, release, subjects in parts:
-        releases[subjects] += 1
-        failed = release == 1
-        radius = np.nan if inputs.radius is None or failed else inputs.radius
-        entries.append(
-            LedgerEntry(
-                round=round_,
-                release=release,
-                subject_kind=kind,
-                observer=terms.observer,
-                inputs=inputs,
-                subjects=subjects,
-                outcomes=np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8),
-                radii=np.full(len(subjects), radius, dtype=np.float64),
-                releases=releases[subjects],
-                clusters=np.full(len(subjects), -1, dtype=np.int16),
-                interrupted=failed,
-                epsilons=_epsilons(terms, histories, subjects),
-            )
-        )
-    return entries
+        parts.append(failures)
+    sizes, subjects = np.array([len(one) for one in parts]), np.concatenate(parts)
+    releases[subjects] += 1
+    radius = np.nan if inputs.radius is None else inputs.radius
+    return EntryColumns(
+        inputs=inputs,
+        subject_kind=kind,
+        keys=[Key(round_, release, kind, terms.observer) for release in range(len(parts))],
+        interrupted=[False, True][: len(parts)],
+        sizes=sizes,
+        subjects=subjects,
+        outcomes=np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8),
+        radii=np.repeat([radius, np.nan][: len(parts)], sizes),
+        releases=releases[subjects],
+        clusters=np.full(len(subjects), -1, dtype=np.int16),
+        epsilons=_epsilons(terms, histories, subjects),
+    )
 
 
 def _epsilons(terms: LedgerTerms, histories: Histories, subjects: Ints32) -> Floats | None:
@@ -116,10 +112,10 @@ def _epsilons(terms: LedgerTerms, histories: Histories, subjects: Ints32) -> Flo
     return np.where(np.isinf(found), np.nan, found)[which]
 
 
-def charge_of_entry(entry: LedgerEntry) -> tuple[Charge, int]:
-    """What an entry charges, and how often it is composed. Raises ValueError for an unknown event,
-    KeyError or TypeError for a malformed one."""
-    inputs, everyone = entry.inputs, entry.subject_kind == "population"
+def charge_of_entries(entries: EntryColumns) -> tuple[Charge, int]:
+    """What each of some entries charges, and how often it is composed. Raises ValueError for an
+    unknown event, KeyError or TypeError for a malformed one."""
+    inputs, everyone = entries.inputs, entries.subject_kind == "population"
     if inputs.event is None:
         if inputs.noise_multiplier is None:
             return Charge(NonPrivate(), everyone), 1
@@ -312,23 +308,24 @@ class ChargedEntries:
         self._terms = terms
         self._inputs: tuple[MechanismParameters, str] | None = None
 
-    def read(self, entry: LedgerEntry) -> None:
-        """Charge the next entry. Raises ValueError where it does not fit the ledger's terms, and
-        KeyError or TypeError where its event is malformed."""
-        # Most entries have the inputs of the one before, of which all was found then.
-        if self._inputs != (entry.inputs, entry.subject_kind):
+    def read(self, entries: EntryColumns) -> None:
+        """Charge the next entries. Raises ValueError where they do not fit the ledger's terms, and
+        KeyError or TypeError where their event is malformed."""
+        # Most entries have the inputs of those before, of which all was found then.
+        if self._inputs != (entries.inputs, entries.subject_kind):
             self._inputs = None
-            self._charge, self._steps = charge_of_entry(entry)
-        is_counted = entry.round == self.last_round
-        self.histories.charge(
-            self._charge, entry.subjects, steps=self._steps, is_counted=is_counted
-        )
-        self.last_round = entry.round
+            self._charge, self._steps = charge_of_entries(entries)
+        for key, span in zip(entries.keys, entries.spans, strict=True):
+            is_counted = key.round == self.last_round
+            self.histories.charge(
+                self._charge, entries.subjects[span], steps=self._steps, is_counted=is_counted
+            )
+            self.last_round = key.round
         if self._inputs is None:
-            if entry.inputs != declared_inputs(self._terms, self._charge, steps=self._steps):
-                place = f"round {entry.round}, release {entry.release}"
+            if entries.inputs != declared_inputs(self._terms, self._charge, steps=self._steps):
+                place = "round {}, release {}".format(*entries.keys[0])
                 raise ValueError(f"{place} is not of the ledger's terms")
-            self._inputs = entry.inputs, entry.subject_kind
+            self._inputs = entries.inputs, entries.subject_kind
 
 
 class Replay:
@@ -337,33 +334,27 @@ class Replay:
 
     def __init__(self, terms: LedgerTerms, ledger_id: str) -> None:
         self.charged = ChargedEntries(terms, Histories(()))
-        self.head = genesis(ledger_id)
-        self.entries = 0
-        self.heads = {0: self.head}
-        """The head after each number of entries read."""
+        self.audit = LedgerAudit(ledger_id, (), watch=range(sys.maxsize))
         self.rounds: dict[int, tuple[bytes, bytes | None]] = {}
         """The head after each round, by its number, and its declaration, or None if it has none."""
-        self._encoder = EntryEncoder(())
 
     def name(self, names: Sequence[str]) -> None:
         """`names`: the subjects' by index, those named before first. Raises ValueError where two
         are equal."""
-        self._encoder = EntryEncoder(names)
+        self.audit.name(names)
         self.charged.histories.enter(names)
 
-    def read(self, row: LedgerRow) -> None:
-        """Read the next entry. Raises ValueError where it does not fit this ledger's terms, or
-        declares something else than the entry of the same round before it."""
-        entry = entry_of(row)
-        digest = self._encoder.digest(entry)
-        before = self.rounds.get(entry.round)
-        if before is not None and before[1] != row.declaration:
-            raise ValueError(f"{place_of(row)} declares otherwise than the round's first entry")
-        self.head = link(self.head, digest, entry.clusters, declaration=row.declaration)
-        self.entries += 1
-        self.heads[self.entries] = self.head
-        self.rounds[entry.round] = (self.head, row.declaration)
-        self.charged.read(entry)
+    def read(self, rows: Sequence[LedgerRow]) -> None:
+        """Read the next entries. Raises ValueError where they do not fit this ledger's terms, or
+        one declares something else than the entry of the same round before it."""
+        entries = self.audit.entries
+        for some in self.audit.read(rows):
+            self.charged.read(some)
+        for number, row in enumerate(rows, start=entries + 1):
+            before = self.rounds.get(row.round)
+            if before is not None and before[1] != row.declaration:
+                raise ValueError(f"{place_of(row)} declares otherwise than the round's first entry")
+            self.rounds[row.round] = (self.audit.heads[number], row.declaration)
 
     @property
     def tallies(self) -> list[Tally]:

@@ -64,11 +64,11 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.rows import LedgerEntry, names_of_subjects
+from fedaudit.ledger.rows import names_of_subjects
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import leakage, release_epsilons
 from fedaudit.spec.privacy import Noise
-from fedaudit.stored import Key, KeyedDigest
+from fedaudit.stored import KeyedDigest
 
 METRIC_VERSION = 1
 EPSILON_VERSION = 2
@@ -104,18 +104,13 @@ class EntryEncoder:
         self._salt = salt
         self._others: dict[str, EntryEncoder] = {}
 
-    def encode(self, entry: LedgerEntry) -> bytes:
-        """The entry's bytes. Raises ValueError for subjects that repeat or have no name."""
-        [encoded] = self.encode_all(EntryColumns.of_entries([entry]))
-        return encoded
-
-    def encode_all(self, entries: EntryColumns) -> list[bytes]:
-        """The bytes of each entry. Raises ValueError as `encode` does, and struct.error for a
-        negative round or release."""
+    def encode(self, entries: EntryColumns) -> list[bytes]:
+        """The bytes of each entry. Raises ValueError for subjects that repeat or have no name, and
+        struct.error for a negative round or release."""
         kind, inputs = entries.subject_kind, entries.inputs
         names = names_of_subjects(kind, self._names)
         if names is not self._names:
-            return self._others.setdefault(kind, EntryEncoder(names)).encode_all(entries)
+            return self._others.setdefault(kind, EntryEncoder(names)).encode(entries)
         version, encoded = _version(inputs), self._encoded_inputs(inputs)
         subjects = self._subjects(entries)
         width, charged = subjects.itemsize, subjects.tobytes()
@@ -137,14 +132,10 @@ class EntryEncoder:
             )
         ]
 
-    def digest(self, entry: LedgerEntry) -> bytes:
-        """The digest of the entry's bytes. Raises ValueError as `encode`, and for a salt of another
-        length."""
-        return digest_of(self.encode(entry), self._salt)
-
     def digests(self, entries: EntryColumns) -> list[bytes]:
-        """The same of each. Raises struct.error as `encode_all` too."""
-        return [digest_of(encoded, self._salt) for encoded in self.encode_all(entries)]
+        """The digest of each entry's bytes. Raises as `encode`, and ValueError for a salt of
+        another length."""
+        return [digest_of(encoded, self._salt) for encoded in self.encode(entries)]
 
     def _encoded_inputs(self, inputs: MechanismParameters) -> bytes:
         # The same object: a zero of the other sign is equal, and has other bytes.
@@ -321,25 +312,6 @@ def genesis(experiment_id: str) -> bytes:
     return hashlib.sha256(_GENESIS + experiment_id.encode("utf-8")).digest()
 
 
-def link(
-    previous: bytes,
-    digest: bytes,
-    clusters: NDArray[np.integer],
-    *,
-    declaration: bytes | None = None,
-) -> bytes:
-    """The link of an entry: the previous link, its digest and its clusters, hashed together.
-
-    `clusters`: [subjects], in the order in which the row holds them. They are not part of
-    the digest, since they cost nothing, but must not change in the row either.
-    `declaration`: of a declared round, the keyed hash of what it declared beside its entries
-    (`fedaudit.ledger.declared`); None where there is none, as in every run and in rounds that
-    were declared before it was introduced. Raises ValueError where `previous`, `digest` or
-    `declaration` is not 32 bytes.
-    """
-    return link_of_bytes(previous, digest, placed_bytes(clusters), declaration=declaration)
-
-
 def placed_bytes(clusters: NDArray[np.integer]) -> bytes:
     """The clusters as links hash them, `CLUSTER_BYTES` each."""
     return clusters.astype("<i2").tobytes()
@@ -351,10 +323,18 @@ def placed_of(entries: EntryColumns) -> list[bytes]:
     return [placed[CLUSTER_BYTES * one.start : CLUSTER_BYTES * one.stop] for one in entries.spans]
 
 
-def link_of_bytes(
+def link(
     previous: bytes, digest: bytes, placed: bytes, *, declaration: bytes | None = None
 ) -> bytes:
-    """Like `link`, with clusters in the form of `placed_bytes`, for many entries at once."""
+    """The link of an entry: the previous link, its digest and its clusters, hashed together.
+
+    `placed`: the clusters in the form of `placed_bytes`, in the order in which the row holds them.
+    They are not part of the digest, since they cost nothing, but must not change in the row either.
+    `declaration`: of a declared round, the keyed hash of what it declared beside its entries
+    (`fedaudit.ledger.declared`); None where there is none, as in every run and in rounds that
+    were declared before it was introduced. Raises ValueError where `previous`, `digest` or
+    `declaration` is not 32 bytes.
+    """
     version = _LINK if declaration is None else _LINK_OF_DECLARED
     hashed = {"previous": previous, "digest": digest}
     if declaration is not None:
@@ -363,6 +343,20 @@ def link_of_bytes(
         if len(value) != _DIGEST_BYTES:
             raise ValueError(f"{name} has {len(value)} bytes; a SHA-256 digest has 32")
     return hashlib.sha256(version + b"".join(hashed.values()) + placed).digest()
+
+
+def links_of(
+    entries: EntryColumns,
+    digests: Sequence[bytes],
+    *,
+    before: bytes,
+    declaration: bytes | None = None,
+) -> list[bytes]:
+    """The links of entries with these digests, behind the link `before` them."""
+    links = [before]
+    for digest, placed in zip(digests, placed_of(entries), strict=True):
+        links.append(link(links[-1], digest, placed, declaration=declaration))
+    return links[1:]
 
 
 class LedgerHash:
@@ -393,7 +387,7 @@ def ledger_hash(entries: Iterable[KeyedDigest]) -> str:
     Raises ValueError where two entries share all four.
     """
     total = LedgerHash()
-    before: Key | None = None
+    before: tuple[int, int, str, str] | None = None
     for entry in sorted(entries):
         if entry[:4] == before:
             raise ValueError(

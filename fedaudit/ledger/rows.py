@@ -16,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import Floats, Ints16, Ints32
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.count_release import CountRelease
 from fedaudit.spec.canonical import canonical_json
@@ -38,57 +37,6 @@ class Outcome(IntEnum):
 
 OUTCOMES: tuple[OutcomeName, ...] = ("released", "refused", "withheld")
 """The name of each outcome code."""
-
-_COLUMNS = ("outcomes", "radii", "releases", "clusters", "epsilons")
-
-
-@dataclass(frozen=True)
-class LedgerEntry:
-    """What one round (and one release of it) cost its subjects against one observer.
-
-    The columns run along the subjects, in any order. Raises ValueError where their lengths differ,
-    or the radii are not one for each component.
-    """
-
-    round: int
-    """The first is 1."""
-    release: int
-    """0 unless the round was repeated by a run with `release` noise."""
-    subject_kind: str
-    observer: str
-    inputs: MechanismParameters
-    subjects: Ints32
-    """Indices of the charged subjects: the clients asked to take part, or the subjects that
-    represent records or the population (`fedaudit.privacy.planning.plan`)."""
-    outcomes: NDArray[np.uint8]
-    """Codes into OUTCOMES."""
-    radii: Floats
-    """The radius of the noise; NaN where nothing was released or there is no mechanism. Where the
-    mechanism has components [subjects, components]."""
-    releases: Ints32
-    """The subject's releases up to and including this one."""
-    clusters: Ints16
-    """The cluster of the upload, as the server assigned it; -1 for none. Not part of the
-    encoding."""
-    interrupted: bool = False
-    """Charged, but lost before its results were stored."""
-    epsilons: Floats | None = None
-    """What the subject has spent up to and including this entry, as an epsilon at the delta of the
-    parameters; None for a mechanism whose cost is not an epsilon."""
-
-    def __post_init__(self) -> None:
-        if self.inputs.counts_epsilon != (self.epsilons is not None):
-            raise ValueError("epsilons go with an event and a delta, and only with them")
-        for column in _COLUMNS:
-            values = getattr(self, column)
-            if values is not None and len(values) != len(self.subjects):
-                raise ValueError(
-                    f"{column} has {len(values)} values for "
-                    f"{len(self.subjects)} subjects; give one each"
-                )
-        if np.shape(self.radii) != self.inputs.radii_shape(len(self.subjects)):
-            raise ValueError("radii go with the components of the mechanism, one each")
-
 
 SUBJECT_KINDS: Mapping[HeldOutUnit, str] = {
     "client": "validation_client",
@@ -139,25 +87,6 @@ def report_inputs(release: CountRelease, *, counts: int, noise: str) -> Mechanis
     )
 
 
-def report_entry(
-    count_release: CountRelease, inputs: MechanismParameters, *, round_: int
-) -> LedgerEntry:
-    """What the held-out people spend on the report; `round_`: the one after the last."""
-    return LedgerEntry(
-        round=round_,
-        release=0,
-        subject_kind=SUBJECT_KINDS[count_release.unit],
-        observer=REPORT,
-        inputs=inputs,
-        subjects=np.zeros(1, dtype=np.int32),
-        outcomes=np.array([Outcome.RELEASED], dtype=np.uint8),
-        radii=np.full(1, np.nan),
-        releases=np.ones(1, dtype=np.int32),
-        clusters=np.full(1, -1, dtype=np.int16),
-        epsilons=np.array([count_release.epsilon(1)]),
-    )
-
-
 @dataclass(frozen=True)
 class UnreadableRow:
     """A row that could not be read."""
@@ -205,14 +134,6 @@ def check_types(row: LedgerRow) -> None:
         raise TypeError("round, release, kind and observer must be (int, int, str, str)")
     if not isinstance(row.interrupted, bool):
         raise TypeError("interrupted must be a bool")
-
-
-def row_of(
-    entry: LedgerEntry, *, digest: bytes, link: bytes, declaration: bytes | None = None
-) -> LedgerRow:
-    """The row that holds an entry, in its place in the chain."""
-    fields = {**vars(entry), "radii": entry.radii.ravel(), "inputs": entry.inputs.as_dict()}
-    return LedgerRow(**fields, digest=digest, link=link, declaration=declaration)
 
 
 class InputsReader:

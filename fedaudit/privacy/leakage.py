@@ -31,10 +31,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import TypedDict
 
 from fedaudit.arrays import Floats, Floats32, Ints, Ints16, Ints32, Turns
 

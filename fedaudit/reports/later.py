@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedaudit.ledger.statements import Chained, Number
-from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.gates.gate_results import overall
+from fedaudit.reports.report import gated
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.gates import Gate
 
@@ -21,9 +20,7 @@ def judged_later(
     if not sections:
         return dict(report)
     found: dict[str, Any] = {**report, "attacks": [*(report.get("attacks") or []), *sections]}
-    gates = [Gate.model_validate(gate) for gate in report["spec"]["gates"]]
-    found["gates"] = evaluate(gates, found)
-    found["gate_outcome"] = overall(found["gates"])
+    found |= gated([Gate.model_validate(gate) for gate in report["spec"]["gates"]], found)
     return found | judged(found)
 
 

@@ -1,8 +1,8 @@
 """What a block of rounds leaves, and where it goes: ledger entries, figures, published counts."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from fedaudit.fairness.noised_counts import (
     Rounder,
     bounded_counts,
 )
-from fedaudit.ledger.columns import columns_of_rows, ledger_columns
+from fedaudit.ledger.columns import EntryColumns, columns_of_rows, ledger_columns
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.count_release import CountRelease, IntegerDraws, drawn_integers
 from fedaudit.privacy.leakage import ClusterLeakage
@@ -32,7 +31,7 @@ from fedaudit.runs.ledger_writer import RecordedRounds
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
-from fedaudit.stored import FairnessRow, KeyedDigest, LedgerRow, RoundRow
+from fedaudit.stored import FairnessRow, LedgerRow, RoundRow
 from fedaudit.training.base.rounds import FinalResult, PlayedRounds, RoundColumns
 
 _REPORT = 0
@@ -341,21 +340,8 @@ def _follow_clusters(
     )
 
 
-class RunSink(Protocol):
-    """Keeps the rounds of one run."""
-
-    def write(self, block: Block) -> None:
-        """Keep what the next rounds left behind."""
-
-    def digests(self) -> Iterable[KeyedDigest]:
-        """What the ledger hash takes in of every entry, in their order."""
-
-    def rows_of_round(self, round_: int) -> Sequence[LedgerRow]:
-        """The ledger's entries of one round, repeats included."""
-
-
 class MemorySink:
-    """A `RunSink` without a database."""
+    """What the rounds of a run left behind, without a database."""
 
     def __init__(self, ledger_context: LedgerContext) -> None:
         """`ledger_context`: that of the run."""
@@ -366,26 +352,22 @@ class MemorySink:
         self.fairness: list[FairnessRow] = []
         """Those of each attribute in rounds that were validated. Counts are confidential."""
 
-    # What these do is said in `RunSink`.
-
     def write(self, block: Block) -> None:
+        """Keep what the next rounds left behind."""
         self._ledger += block.ledger
         self.rounds += block.rounds
         self.fairness += block.fairness
 
-    def digests(self) -> Iterator[KeyedDigest]:
-        return (row.keyed_digest for row in self._ledger)
-
     def rows_of_round(self, round_: int) -> list[LedgerRow]:
+        """The ledger's entries of one round, repeats included."""
         return [row for row in self._ledger if row.round == round_]
 
     # -- what the files of a run are made from ----------------------------------------------------
 
     @property
-    def entries(self) -> list[LedgerEntry]:
-        """The ledger, in its order."""
-        found = columns_of_rows(self._ledger)
-        return [entry for columns in found for entry in columns.entries()]
+    def entries(self) -> list[EntryColumns]:
+        """The ledger, in its order, each entry by itself."""
+        return [entry for some in columns_of_rows(self._ledger) for entry in some.each()]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """One line per round, observer and subject, as the service's privacy ledger gives them."""

@@ -1,11 +1,12 @@
 """An experiment before it runs: its noise, limits, who is charged, what it can cost, is stored."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, assert_never
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
@@ -13,18 +14,19 @@ from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.networks.shape import network_shape
 from fedaudit.number_text import at_most
+from fedaudit.privacy.count_release import BUDGET_DELTA
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
-from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.privacy.planning.cost_projection import Projection, theorem_sum
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.reports.sections.held_out_privacy import NO_NOISE
-from fedaudit.runs.run import Run, cell_ledger_context
+from fedaudit.runs.run import cell_ledger_context
 from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import NoisedUpdates
-from fedaudit.stored import CostFigure, ReservedCost
+from fedaudit.stored import Cost, LeakageTerms
 from fedaudit.training.base.cell import Cell
 
 
@@ -283,39 +285,65 @@ def _profile(federation: Federation) -> dict[str, Any]:
     return known
 
 
-def reserved_costs(run: Run) -> list[ReservedCost]:
-    """The worst case of every round that the spec plans; nothing for training without noise."""
-    mechanism, context = mechanism_of(run.spec), run.ledger.ledger_context
-    unit, plan, inputs = mechanism.facts.unit, context.plan, context.inputs
-    cost = partial(
-        ReservedCost,
-        experiment_id=run.experiment_id,
-        federation_id=run.federation.fingerprint,
-        unit=unit,
-        unit_key=unit_key(run.spec, unit),
-    )
-    if plan is not None:
-        return [
-            cost(
-                figure="epsilon",
-                observer=observer,
-                terms=plan.adjacency,
-                delta=plan.delta,
-                amount=plan.largest(observer, plan.steps),
-                curve=plan.curve(observer, plan.steps),
-            )
-            for observer in plan.observers
-        ]
-    projection = mechanism.project_cost(
-        n=inputs.n, training_clients=run.training_clients, plan=None, layers=inputs.component_sizes
-    )
-    amounts: dict[CostFigure, float | None] = {
-        "leakage": projection.leakage_worst_case,
-        "log_ratio": projection.log_ratio_worst_case,
-    }
-    terms = f"radius {inputs.radius}, clip {inputs.clip}"
-    return [
-        cost(figure=figure, terms=terms, amount=amount)
-        for figure, amount in amounts.items()
-        if amount is not None
-    ]
+def planned_costs(spec: ExperimentSpec, context: LedgerContext) -> list[Cost]:
+    """What a run may spend, at most, of the people held out, whom its report is about, and of those
+    who train; nothing where nothing bounds it."""
+    return [*_report_costs(spec, context.held_out), *_training_costs(spec, context)]
+
+
+def _report_costs(spec: ExperimentSpec, held_out: HeldOutContext | None) -> Iterator[Cost]:
+    """The epsilon of the fairness counts; nothing bounds what exact or rounded figures reveal."""
+    if held_out is not None:
+        release = held_out.release
+        yield Cost(
+            figure="epsilon",
+            observer=release.observer,
+            adjacency=release.adjacency,
+            unit=release.unit,
+            unit_key=unit_key(spec, release.unit),
+            delta=release.delta or BUDGET_DELTA,
+            amount=release.epsilon(1),
+            curve=release.curve,
+            step=release.curve,
+            planned=1,
+        )
+
+
+def _training_costs(spec: ExperimentSpec, context: LedgerContext) -> Iterator[Cost]:
+    """An epsilon against each observer, or leakage under its radius and clip and, where there is
+    one, the theorem's own sum."""
+    inputs, plan, mechanism = context.inputs, context.plan, mechanism_of(spec)
+    unit = mechanism.facts.unit
+    whose = unit_key(spec, unit)
+    match inputs.cost_kind:
+        case "unbounded":
+            return
+        case "leakage":
+            most, allowed = spec.training.rounds, mechanism.participation_cap(n=inputs.n)
+            most = most if allowed is None else min(most, allowed)
+            terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
+            leaked = inputs.leakage(most)
+            yield Cost(figure="leakage", adjacency=terms.key, unit_key=whose, amount=leaked)
+            one, all_ = theorem_sum(inputs, 1), theorem_sum(inputs, most)
+            if not (isinstance(one, str) or isinstance(all_, str)):
+                step = np.array([one])
+                yield Cost(figure="log_ratio", unit_key=whose, amount=all_, step=step)
+        case "epsilon":
+            assert plan is not None, "what counts an epsilon has a plan"
+            for observer in plan.observers:
+                allowed = mechanism.compositions_within_budget(plan, observer)
+                steps = plan.steps if allowed is None else allowed
+                yield Cost(
+                    figure="epsilon",
+                    observer=observer,
+                    adjacency=plan.adjacency,
+                    unit=unit,
+                    unit_key=whose,
+                    delta=plan.delta,
+                    amount=plan.largest(observer, steps),
+                    curve=plan.curve(observer, steps),
+                    step=plan.curve(observer, 1),
+                    planned=plan.events_within(observer, steps),
+                )
+        case _:
+            assert_never(inputs.cost_kind)

@@ -34,8 +34,8 @@ from fedaudit.fairness.scored_groups import (
 )
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import outcome_rules
-from fedaudit.federations.levels import number_in
 from fedaudit.federations.record_keys import record_keys
+from fedaudit.spec.labels import number_in
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 

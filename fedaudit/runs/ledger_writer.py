@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32, Turns
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.encoding import EntryEncoder, genesis, link_of_bytes, placed_of
+from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, genesis, links_of
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.rows import Outcome, report_entry
-from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
-from fedaudit.stored import LedgerRow
+from fedaudit.ledger.rows import SUBJECT_KINDS, Outcome, charges_report
+from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters, Observer
+from fedaudit.stored import Key, LedgerRow
 from fedaudit.training.base.rounds import PlannedRound, RoundColumns
 
 _RELEASED, _REFUSED, _WITHHELD = (
@@ -132,6 +132,7 @@ class LedgerWriter:
         self.clusters = np.full(len(ledger_context.subjects), -1, dtype=np.int16)
         """The cluster of each client's newest upload, -1 for none."""
         self._encoder = EntryEncoder(ledger_context.subjects, salt=salt)
+        self._hash = LedgerHash()
 
     @classmethod
     def from_beginning(
@@ -161,6 +162,11 @@ class LedgerWriter:
     def spending(self) -> Spending:
         """Spending against the first observer: all who take part are charged against it."""
         return self.spendings[0]
+
+    @property
+    def ledger_hash(self) -> str:
+        """The hash of all entries, in hexadecimal; those that were stored before are read again."""
+        return self._hash.hexdigest()
 
     @property
     def totals(self) -> Ints32:
@@ -239,8 +245,30 @@ class LedgerWriter:
         if held_out is None or self.report_charged:
             return []
         self.report_charged = True
-        entry = report_entry(held_out.release, held_out.inputs, round_=self.last_round + 1)
-        return self._chained(EntryColumns.of_entries([entry]))
+        kind = SUBJECT_KINDS[held_out.release.unit]
+        entry = EntryColumns(
+            inputs=held_out.inputs,
+            subject_kind=kind,
+            keys=[Key(self.last_round + 1, 0, kind, REPORT)],
+            interrupted=[False],
+            sizes=np.ones(1, dtype=np.int64),
+            subjects=np.zeros(1, dtype=np.int32),
+            outcomes=np.array([Outcome.RELEASED], dtype=np.uint8),
+            radii=np.full(1, np.nan),
+            releases=np.ones(1, dtype=np.int32),
+            clusters=np.full(1, -1, dtype=np.int16),
+            epsilons=np.array([held_out.release.epsilon(1)]),
+        )
+        return self._chained(entry)
+
+    def read_again(self, row: LedgerRow) -> None:
+        """Take from a stored row, which the totals have in, what they do not say."""
+        self._hash.add(row.keyed_digest)
+        if charges_report(row.observer):
+            return
+        self.place_uploads(row.subjects, row.outcomes, row.clusters)
+        if row.observer == self.ledger_context.observers[0]:
+            self.spending.count_refused(row.subjects, row.outcomes)
 
     def place_uploads(
         self, subjects: Ints32, outcomes: NDArray[np.integer], clusters: Ints16
@@ -309,7 +337,7 @@ class LedgerWriter:
             inputs=context.inputs,
             subject_kind=context.subject_kind,
             keys=[
-                (*round_, context.subject_kind, observer)
+                Key(*round_, context.subject_kind, observer)
                 for round_ in zip(rounds, releases, strict=True)
                 for observer in context.observers
             ],
@@ -326,10 +354,11 @@ class LedgerWriter:
         )
 
     def _chained(self, entries: EntryColumns) -> list[LedgerRow]:
-        digests, links = self._encoder.digests(entries), []
-        for digest, placed in zip(digests, placed_of(entries), strict=True):
-            self.head = link_of_bytes(self.head, digest, placed)
-            links.append(self.head)
+        digests = self._encoder.digests(entries)
+        links = links_of(entries, digests, before=self.head)
+        self.head = links[-1]
+        for key, digest in zip(entries.keys, digests, strict=True):
+            self._hash.add((*key, digest))
         self.entries += len(entries)
-        self.last_round = entries.keys[-1][0]
+        self.last_round = entries.keys[-1].round
         return list(entries.rows(digests, links))

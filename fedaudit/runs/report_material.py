@@ -1,7 +1,7 @@
 """What the report of a run is made from, the file of its model, and the report, checked."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, assert_never
@@ -13,7 +13,6 @@ from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, Rounder
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
 from fedaudit.federations.mapped import EVERY_NUMBER, Scales
-from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
@@ -33,7 +32,7 @@ from fedaudit.reports.sections.material import (
 from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.reports.sections.published_fairness import exact_sections
-from fedaudit.runs.blocks import RunSink, publish_counts
+from fedaudit.runs.blocks import publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
@@ -46,6 +45,7 @@ from fedaudit.spec.federation import (
     SyntheticLinear,
 )
 from fedaudit.spec.table import Feature, Table
+from fedaudit.stored import LedgerRow
 from fedaudit.training.base.records import split_of, training_records
 from fedaudit.training.base.rounds import FinalResult, has_diverged, reported_end
 
@@ -209,7 +209,11 @@ def _card(
     }
 
 
-def _radii(run: Run, sink: RunSink, round_: int) -> Floats | None:
+RowsOfRound = Callable[[int], Sequence[LedgerRow]]
+"""The ledger's rows of one round, repeats included."""
+
+
+def _radii(run: Run, rows_of_round: RowsOfRound, round_: int) -> Floats | None:
     """Radii of the releases of a round, [releases, parts]; None where no radius is secret."""
     inputs = run.ledger.inputs
     if inputs.radius_floor is None:
@@ -219,7 +223,7 @@ def _radii(run: Run, sink: RunSink, round_: int) -> Floats | None:
         row.radii.reshape(len(row.subjects), len(inputs.noised_sizes))[
             row.outcomes == Outcome.RELEASED
         ]
-        for row in sink.rows_of_round(round_)
+        for row in rows_of_round(round_)
         if not row.interrupted and not charges_report(row.observer)
     ]
     return np.concatenate(found) if found else None
@@ -228,7 +232,7 @@ def _radii(run: Run, sink: RunSink, round_: int) -> Floats | None:
 def report_material(
     run: Run,
     result: FinalResult,
-    sink: RunSink,
+    rows_of_round: RowsOfRound,
     *,
     device: str,
     backend: Mapping[str, str],
@@ -265,7 +269,7 @@ def report_material(
         withheld=ledger.spending.withheld,
         refused=ledger.spending.refused,
         result=FinalFigures(**figures),
-        ledger_hash=ledger_hash(sink.digests()),
+        ledger_hash=ledger.ledger_hash,
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         disclosures=run.disclosures,
@@ -278,7 +282,7 @@ def report_material(
         plan=ledger.ledger_context.plan,
         compositions=ledger.compositions,
         hypotheses=HypothesesFacts(
-            hypotheses=result.hypotheses, radii=_radii(run, sink, result.best_round)
+            hypotheses=result.hypotheses, radii=_radii(run, rows_of_round, result.best_round)
         ),
     )
     model = trained_model(run, result, material)

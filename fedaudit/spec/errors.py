@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -40,6 +41,34 @@ def raise_errors(faults: list[FieldError]) -> None:
     """Raise InvalidInputError with every error found, if there are any."""
     if faults:
         raise InvalidInputError(faults)
+
+
+class Faults:
+    """Every fault of a file, so that a caller mends all of them before the next attempt."""
+
+    def __init__(self) -> None:
+        self.found: list[FieldError] = []
+        self._known: set[str] = set()
+
+    @contextmanager
+    def noting(self, once: str = "") -> Iterator[None]:
+        """Notes the fault of a block: what it was to read is missing behind it. `once`: a name of
+        what several blocks check part by part, of which the first fault is noted."""
+        try:
+            yield
+        except InvalidInputError as error:
+            if once not in self._known:
+                self.found += error.errors
+            self._known |= {once} - {""}
+
+    def error(self, most: int | None = None) -> InvalidInputError:
+        """What is to be raised: each of the faults once, at most so many."""
+        return InvalidInputError(list(dict.fromkeys(self.found))[:most])
+
+    def end(self) -> None:
+        """Raises InvalidInputError where there is any."""
+        if self.found:
+            raise self.error()
 
 
 _MOST_LISTED = 20

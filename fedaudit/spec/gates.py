@@ -182,14 +182,6 @@ class Policy(SpecPart):
     gates: PolicyGates
 
 
-@dataclass(frozen=True)
-class NamedGates:
-    """Gates to be evaluated together, and the name of their policy, if it has one."""
-
-    name: str | None
-    gates: Sequence[Gate]
-
-
 class PolicyFile(SpecPart):
     """What an experiment is to be held against: one policy, named or not, or several."""
 
@@ -214,11 +206,11 @@ class PolicyFile(SpecPart):
                 yield refuse_at(where, f"{name!r} is given twice; keep one")
 
     @property
-    def to_evaluate(self) -> list[NamedGates]:
-        """The gates, policy by policy."""
+    def to_evaluate(self) -> list[tuple[str | None, Sequence[Gate]]]:
+        """The gates by their policies in order; the name is None for gates without one."""
         if self.policies is None:
-            return [NamedGates(self.name, self.gates or ())]
-        return [NamedGates(policy.name, policy.gates) for policy in self.policies]
+            return [(self.name, self.gates or ())]
+        return [(policy.name, policy.gates) for policy in self.policies]
 
 
 def parse_policies(value: object) -> PolicyFile:

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -45,8 +45,8 @@ def _told_apart(labels: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         seen: dict[str, str] = {}
         codes: dict[str | float, str] = {}
         for code, label in words.items():
-            where = pointer("federation", "labels", column, code)
-            same = codes.setdefault(_as_number(code), code)
+            where, number = pointer("federation", "labels", column, code), number_in(code)
+            same = codes.setdefault(code if number is None else number, code)
             if same != code:
                 raise refuse_at(where, f"is the same code as {same!r}; keep one of them")
             other = seen.setdefault(as_read(label), code)
@@ -78,29 +78,41 @@ CodeLabels = Annotated[
 """The label of each code, by column. A code without one is shown unchanged."""
 
 
+def number_in(text: str) -> float | None:
+    """The finite number that a text spells, or None."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def find_class(classes: Sequence[str], label: str | float) -> int | None:
+    """The class that a label names, as text or as a number (1, 1.0 and "1" are the same)."""
+    (index,) = find_classes(classes, [str(label)])
+    return None if index < 0 else index
+
+
+def find_classes(classes: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """The class that each label names, as `find_class`; -1 for an unknown label."""
+    by_text = {name: index for index, name in reversed(list(enumerate(classes)))}
+    by_number = {number_in(name): index for name, index in by_text.items()}
+    by_number.pop(None, None)
+    return [by_text.get(label, by_number.get(number_in(label), -1)) for label in labels]
+
+
 def label_of(words: Mapping[str, str], value: str) -> str | None:
-    """The label of a value; as everywhere, 1, 1.0 and "1" are the same code."""
+    """The label of a value."""
     if value in words:
         return words[value]
-    number = _as_number(value)
-    if isinstance(number, str):
-        return None
-    return next((label for code, label in words.items() if _as_number(code) == number), None)
+    place = find_class(tuple(words), value)
+    return None if place is None else [*words.values()][place]
 
 
 def labelled(code: str, words: Mapping[str, str]) -> str:
     """A code behind its label, if it has one: `male (1)`."""
     label = label_of(words, code)
     return code if label is None else f"{label} ({code})"
-
-
-def _as_number(code: str) -> str | float:
-    """The finite number that a code spells, or the code."""
-    try:
-        number = float(code)
-    except ValueError:
-        return code
-    return number if math.isfinite(number) else code
 
 
 def as_read(label: str) -> str:

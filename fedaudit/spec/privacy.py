@@ -415,13 +415,13 @@ class GaussianLocal(GaussianUpdates):
     noise: Annotated[Noise, _NOISE] = "simulation"
 
 
+Distribution = Literal["three-levels", "bounded-pareto", "bounded-mix-gauss"]
+
+
 class RecordBudgets(SpecPart):
     """Where the records' budgets come from: one of the two."""
 
-    distribution: Annotated[
-        Literal["three-levels", "bounded-pareto", "bounded-mix-gauss"] | None,
-        InForm("Records' budgets", "three-levels"),
-    ] = None
+    distribution: Annotated[Distribution | None, InForm("Records' budgets", "three-levels")] = None
     """Drawn for each record with the experiment's seed, and brought into [epsilon_min,
     epsilon_max] (rPDP-FL, CCS 2024)."""
     column: Text | None = None

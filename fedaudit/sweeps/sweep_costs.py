@@ -5,7 +5,6 @@ data, so for any choice among it. The figure of a single run does not cover it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
+from fedaudit.reports.sections.part import FigureRow
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.stored import ReservedCost
 
@@ -80,7 +80,7 @@ def sweep_costs(
     )
     leakage = log_ratio = None
     if "leakage" not in reasons:
-        if len({one.terms for one in leakages}) > 1:
+        if len({one.adjacency for one in leakages}) > 1:
             reasons["leakage"] = _OTHER_TERMS
         elif not _covers(leakages, runs):
             reasons["leakage"] = _UNPROTECTED
@@ -151,7 +151,7 @@ def _epsilons(
     for one in reserved:
         # What training costs has no bound where a reason says so; what a report costs may have.
         if "epsilon" not in reasons or one.observer == REPORT:
-            group = (one.observer, one.terms, one.unit or "", one.unit_key)
+            group = (one.observer, one.adjacency, one.unit or "", one.unit_key)
             grouped.setdefault(group, []).append(one)
     found = []
     for _, costs in sorted(grouped.items()):
@@ -174,7 +174,7 @@ def _entry(costs: Sequence[ReservedCost]) -> SweepEpsilon:
     return {
         "observer": costs[0].observer,
         "delta": delta,
-        "adjacency": costs[0].terms,
+        "adjacency": costs[0].adjacency,
         "unit": costs[0].unit or "client",
         "value": value,
         "cell_max": max(map(_alone, costs)),
@@ -249,34 +249,24 @@ HEURISTIC = (
 )
 
 
-@dataclass(frozen=True)
-class CostLine:
-    """One cost of all cells together."""
-
-    name: str
-    value: str | None
-    """An upper bound; None where there is none."""
-    remark: str
-    """What the bound means, or why there is none."""
-
-
-def cost_lines(costs: SweepCosts) -> Iterator[CostLine]:
-    """Those that there are, then why there are no others."""
+def cost_lines(costs: SweepCosts) -> Iterator[FigureRow]:
+    """The upper bounds on what all cells cost together that there are, then why there are no
+    others."""
     for one in costs["epsilon"]:
         terms = (
             f"of a {one['unit']}, against {observer_words(one['observer'])}, "
             f"at delta = {one['delta']:g} under {adjacency_words(one['adjacency'])}; "
             f"a single cell at most {bound_text(one['cell_max'])}"
         )
-        yield CostLine("epsilon", bound_text(one["value"]), terms)
+        yield FigureRow("epsilon", bound_text(one["value"]), terms)
     named = (("log_ratio_max", "log ratio"), ("leakage", "leakage"))
     for field, name in named:
         value = costs[field]  # type: ignore[literal-required]
         if value is not None:
-            yield CostLine(name, bound_text(value), _NO_MORE)
+            yield FigureRow(name, bound_text(value), _NO_MORE)
     for field, name in (("epsilon", "epsilon"), *named):
         if field in costs["reasons"]:
-            yield CostLine(name, None, costs["reasons"][field])
+            yield FigureRow(name, "", costs["reasons"][field])
 
 
 def cost_cautions(facts: SweepFacts) -> Iterator[str]:

@@ -96,7 +96,7 @@ class RecordByRecord(Engine):
         self._classes = length_classes(self._counts)
         self._scored_classes = length_classes(cell.federation.counts)
         self._network = ClientNetwork(cell.shape, device)
-        protection = build_record_protection(cell, self._loss, use.plan, clients=len(self._counts))
+        protection = build_record_protection(cell, self._loss, use, clients=len(self._counts))
         self._planted_records = of_records(cell.planted)
         self._noise, self._steps = protection.noise_multipliers, protection.steps
 
@@ -127,7 +127,7 @@ class RecordByRecord(Engine):
         zeros = torch.zeros(1, len(models), dtype=torch.int64, device=self._device)
         sent = Sent(zeros, models[None], present[None], radii=None, assigned=zeros)
         found = self._moved(RoundResult(theta, average, present.sum()[None, None], sent), moments)
-        if self.use.plan.runs is None:
+        if self.use.runs is None:
             return [found]
         # The numbers of uploads and of withheld ones depend on the coins, which are secret.
         return [replace(found, sizes=torch.zeros_like(found.sizes), sent=None)]
@@ -173,9 +173,7 @@ class RecordByRecord(Engine):
         client, row = np.nonzero(number < self._counts[places, None])
         index = self._first[places[client]] + row
         inclusion = np.zeros((len(places), rows))
-        inclusion[client, row] = np.where(
-            paid < self.use.plan.rounds[index], self.use.plan.rates[index], 0.0
-        )
+        inclusion[client, row] = np.where(paid < self.use.rounds[index], self.use.rates[index], 0.0)
         return inclusion
 
     def score(self, asked: Scoring, *, per_client: bool = False) -> Figures:
@@ -251,7 +249,7 @@ class RecordCharges:
     def __init__(self, engine: RecordByRecord, state: StackState) -> None:
         """Raises InvalidInputError where none of the records can be used."""
         self._engine, self._state, self._spending = engine, state, None
-        runs = engine.use.plan.runs
+        runs = engine.use.runs
         if runs is not None:
             rounds = engine.training.rounds
             self._spending = record_spending(engine.use, rounds=rounds, delta=runs[0].delta)

@@ -42,12 +42,7 @@ from models.repositories.files import (
 )
 from models.repositories.ledger import LedgerRepository
 from models.repositories.reports import ReportListRepository, ReportRepository
-from models.repositories.service import (
-    ServiceStateRepository,
-    SweeperLeaseRepository,
-    fail_task,
-    fail_unit,
-)
+from models.repositories.service import ServiceStateRepository, SweeperLeaseRepository, fail_task
 from models.repositories.signing import (
     LedgerCheckpointRepository,
     RunLogRepository,

@@ -1,10 +1,11 @@
 """Experiments of one project, from queued to ended."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from functools import partial
+from operator import eq
+from typing import Any, Literal
 
-from sqlalchemy import Column, ColumnElement, Select, bindparam, func, select, update
+from sqlalchemy import Column, ColumnElement, bindparam, func, select, update
 
 from fedaudit.privacy.leakage import leakage
 from models.clock import utc_now
@@ -15,11 +16,11 @@ from models.repositories.budgets.budgets import SUMS, Budgets
 from models.repositories.budgets.counting import REPORT, counts_report
 from models.repositories.experiment_parts import EventRepository
 from models.repositories.ledger import LedgerRepository
-from models.repositories.reports import has_epsilon
+from models.repositories.reports import OF_EXPERIMENTS, Condition, filtered, has_epsilon
 from models.repositories.units import UnitRepository
 from models.repositories.webhooks import AnnouncementRepository
-from models.tables.experiments import Experiment, ExperimentTag, Unit
-from models.values import Cursor, ExperimentFilters, FinalFigures, Page
+from models.tables.experiments import Experiment, ExperimentTag
+from models.values import Bound, Cursor, Page
 from models.vocabulary import ENDED, OPEN
 
 _BY_ID = select(Experiment).where(
@@ -69,15 +70,17 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     def list(
         self,
-        filters: ExperimentFilters | None = None,
+        filters: Mapping[str, Any] | None = None,
         *,
+        bounds: Sequence[Bound] = (),
         cursor: Cursor | None = None,
         limit: int = 50,
         sort: str = "-created_at",
     ) -> Page[Experiment]:
-        """One page; `cursor`: the previous page's `next_cursor`, same sort. Raises ValueError for
-        an unknown sort or bound."""
-        statement = _filtered(self._select(Experiment), filters or ExperimentFilters())
+        """One page; `filters`: of `FILTERS`, all of which must hold; `cursor`: the previous page's
+        `next_cursor`, same sort. Raises ValueError for an unknown sort."""
+        statement = filtered(self._select(Experiment), filters or {}, _CONDITIONS)
+        statement = statement.where(*(_within(*bound) for bound in bounds))
         column, descending = _sort_column(sort)
         names = ("id",) if column is _columns.id else (column.key, "id")
         paged = ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
@@ -130,45 +133,42 @@ class ExperimentRepository(RowRepository[Experiment]):
         return {id_ for id_, status in found.items() if status == "cancelling"}
 
     def request_cancel(self, id: str, *, cancelled_by: Actor | None = None) -> Experiment | None:
-        """Cancels, and returns the experiment; None if there is none. Without a worker it is
-        `cancelled` at once, otherwise `cancelling` until the worker stops. No change if it has
-        ended or was asked before."""
-        experiment = self.get(id)
-        if experiment is None or experiment.status in (*ENDED, "cancelling"):
-            return experiment
-        asked: dict[str, Any] = {"cancel_requested_at": utc_now()}
-        if cancelled_by is not None:
-            asked["cancelled_by"] = cancelled_by.as_dict()
-        if self._withdraw(experiment):
-            self.conclude(id, status="cancelled", reason="cancelled-by-caller")
-            self._update(id, **asked)
-        else:
-            self._change(id, ("queued", "running"), status="cancelling", **asked)
+        """`request_cancel_each` of one; returns the experiment, or None if there is none."""
+        self.request_cancel_each([id], cancelled_by=cancelled_by)
         return self.get(id)
 
-    def request_cancel_each(self, ids: Collection[str], *, cancelled_by: Actor) -> None:
-        """`request_cancel` of many. Those that wait and never started, as a rule nearly all, end by
-        a few statements, whatever their number."""
-        asked = self._select(Experiment).where(Experiment.id.in_(ids))
-        unit_ids = self.session.scalars(asked.with_only_columns(Experiment.unit_id).distinct())
+    def request_cancel_each(
+        self, ids: Collection[str], *, cancelled_by: Actor | None = None
+    ) -> None:
+        """Cancels those that have not ended, nor were asked before: at once where no worker has
+        them, otherwise `cancelling` until the worker stops. Those that wait and never started, as a
+        rule nearly all of many, end by a few statements, whatever their number."""
+        asked = self._select(Experiment).where(Experiment.id.in_(ids)).order_by(Experiment.id)
+        unit_ids = asked.order_by(None).with_only_columns(Experiment.unit_id).distinct()
         units = UnitRepository(self.session)
-        waiting = units.hold_waiting(list(unit_ids))
+        # Held: no worker claims them before the transaction ends.
+        waiting = units.hold_waiting(list(self.session.scalars(unit_ids)))
+        by: dict[str, Any] = {"cancel_requested_at": utc_now()}
+        by |= {"cancelled_by": None if cancelled_by is None else cancelled_by.as_dict()}
         fresh = asked.where(Experiment.status == "queued", Experiment.unit_id.in_(waiting))
-        unstarted = [one.id for one in self._all(fresh.order_by(Experiment.id).with_for_update())]
-        self._end_unstarted(unstarted, cancelled_by)
+        self._end_unstarted([one.id for one in self._all(fresh.with_for_update())], **by)
+        goes_on = ("queued", "running")
+        for one in self._all(asked.where(Experiment.status.in_(goes_on))):
+            if one.unit_id in waiting:
+                self.conclude(one.id, status="cancelled", reason="cancelled-by-caller")
+                self._update(one.id, **by)
+            else:
+                self._change(one.id, goes_on, status="cancelling", **by)
         units.withdraw_emptied(waiting)
-        for one in sorted(set(ids) - set(unstarted)):
-            self.request_cancel(one, cancelled_by=cancelled_by)
 
-    def _end_unstarted(self, ids: Sequence[str], cancelled_by: Actor) -> None:
+    def _end_unstarted(self, ids: Sequence[str], **by: Any) -> None:
         """Cancels queued experiments that no worker can claim, and gives back what they reserved:
         without a round nothing was spent."""
         if not ids:
             return
         Budgets(self.session, self.project_id).give_back(ids)
-        now, reason = utc_now(), "cancelled-by-caller"
-        ended = {"status": "cancelled", "status_reason": reason, "finished_at": now}
-        by = {"cancel_requested_at": now, "cancelled_by": cancelled_by.as_dict()}
+        reason = "cancelled-by-caller"
+        ended = {"status": "cancelled", "status_reason": reason, "finished_at": utc_now()}
         self._set(Experiment, Experiment.id.in_(ids), **ended, **by)
         event = ("status.changed", {"status": "cancelled", "status_reason": reason})
         with gathered_writes(self.session):
@@ -185,49 +185,45 @@ class ExperimentRepository(RowRepository[Experiment]):
         status: str,
         reason: str | None = None,
         detail: str | None = None,
-        figures: FinalFigures | None = None,
+        figures: Mapping[str, Any] | None = None,
     ) -> bool:
         """Ends an experiment as `succeeded`, `failed` or `cancelled`; False if it has ended.
-        Settles its reservations by the ledger, with open intents counted as spent."""
+        Settles its reservations by the ledger, with open intents counted as spent. `figures`: the
+        columns by which it is found, by their names."""
         experiment = self.get(id)
         if experiment is None or experiment.status in ENDED:
             return False
         self._settle(experiment)
-        values = {} if figures is None else asdict(figures)
+        found = figures or {}
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
-        changed = self._change(id, OPEN, status=status, **ended, **values)
+        changed = self._change(id, OPEN, status=status, **ended, **found)
         if changed:
-            found = figures or FinalFigures()
             AnnouncementRepository(self.session, self.project_id).experiment_ended(
                 id,
                 status=status,
                 reason=reason,
-                gate_outcome=found.gate_outcome,
-                alarms=found.alarms or 0,
+                gate_outcome=found.get("gate_outcome"),
+                alarms=found.get("alarms") or 0,
             )
         return changed
 
-    def judge_later(self, id: str, *, raised: int, figures: FinalFigures) -> None:
+    def fail(self, id: str, *, reason: str, detail: str | None = None) -> bool:
+        """Ends it as cancelled where that was asked for, else as failed; False if it has ended."""
+        experiment = self.get(id)
+        if experiment is not None and experiment.status == "cancelling":
+            return self.conclude(id, status="cancelled", reason="cancelled-by-caller")
+        return self.conclude(id, status="failed", reason=reason, detail=detail)
+
+    def judge_later(self, id: str, *, raised: int, figures: Mapping[str, Any]) -> None:
         """Records how an ended experiment is judged after more attacks, and notifies webhooks.
         `raised`: alarms by these attacks."""
-        before, alarms, gate_outcome = self.get(id), figures.alarms or 0, figures.gate_outcome
-        self._update(id, alarms=alarms, gate_outcome=gate_outcome, answer=figures.answer)
+        before, alarms, gate_outcome = self.get(id), figures["alarms"] or 0, figures["gate_outcome"]
+        self._update(id, alarms=alarms, gate_outcome=gate_outcome, answer=figures["answer"])
         announcements = AnnouncementRepository(self.session, self.project_id)
         if raised:
             announcements.alarm_raised(id, alarms=alarms)
         if before is not None and gate_outcome != before.gate_outcome:
             announcements.gates_judged(id, gate_outcome=gate_outcome)
-
-    def _withdraw(self, experiment: Experiment) -> bool:
-        """True if no worker has the unit; a unit without open experiments is cancelled. The row
-        stays locked, so that no worker claims it before the transaction ends."""
-        waits = (Unit.id == experiment.unit_id, Unit.state == "waiting")
-        if not self._set(Unit, *waits, fence=Unit.fence):
-            return False
-        others = [cell for cell in self.of_unit(experiment.unit_id) if cell.id != experiment.id]
-        if all(cell.status in ENDED for cell in others):
-            self._set(Unit, *waits, state="cancelled")
-        return True
 
     def _settle(self, experiment: Experiment) -> None:
         ledger, budgets = LedgerRepository(self.session), Budgets(self.session, self.project_id)
@@ -261,10 +257,10 @@ class ExperimentRepository(RowRepository[Experiment]):
         return changed
 
 
-FIGURES = tuple(
-    name
-    for name in FinalFigures.__dataclass_fields__
-    if name not in ("delta", "gate_outcome", "alarms", "answer")
+FIGURES = (
+    *("leakage_max", "leakage_median", "log_ratio_max", "epsilon_max"),
+    *("validation_loss", "accuracy", "demographic_parity_difference"),
+    *("equalized_odds_difference", "equal_opportunity_difference"),
 )
 """Final figures that a bound may name."""
 
@@ -272,37 +268,26 @@ SORT_KEYS = ("created_at", "name", "started_at", "finished_at", *FIGURES)
 """What a list may be sorted by; with a minus in front, downwards."""
 
 
-def _filtered(statement: Select[Experiment], filters: ExperimentFilters) -> Select[Experiment]:
-    """The statement with every filter that is set. Raises ValueError for an unknown bound."""
-    for name in ("status", "name", "federation_id", "mechanism", "delta"):
-        value = getattr(filters, name)
-        if value is not None:
-            statement = statement.where(getattr(Experiment, name) == value)
-    if filters.tag is not None:
-        tagged = select(ExperimentTag.experiment_id).where(
-            ExperimentTag.project_id == Experiment.project_id, ExperimentTag.tag == filters.tag
-        )
-        statement = statement.where(Experiment.id.in_(tagged))
-    if filters.created_after is not None:
-        statement = statement.where(Experiment.created_at >= filters.created_after)
-    if filters.created_before is not None:
-        statement = statement.where(Experiment.created_at <= filters.created_before)
-    if filters.alarm is not None:
-        raised = func.coalesce(Experiment.alarms, 0) > 0
-        statement = statement.where(raised if filters.alarm else ~raised)
-    if filters.adjacency is not None:
-        counted = has_epsilon(table_of(Experiment).c.id, adjacency=filters.adjacency)
-        statement = statement.where(counted)
-    return statement.where(*(_within(*bound) for bound in filters.bounds))
+def _has_alarm(raised: bool) -> ColumnElement[bool]:
+    """Whether some attack raised an alarm; False also where none was made."""
+    some = func.coalesce(Experiment.alarms, 0) > 0
+    return some if raised else ~some
 
 
-def _within(figure: str, side: str, bound: float) -> ColumnElement[bool]:
-    if figure not in FIGURES:
-        raise ValueError(f"{figure}: not a final figure; use one of {', '.join(FIGURES)}")
+_CONDITIONS: dict[str, Condition] = {
+    **OF_EXPERIMENTS,
+    "status": partial(eq, _columns.status),
+    "delta": partial(eq, _columns.delta),
+    "adjacency": lambda adjacency: has_epsilon(_columns.id, adjacency=adjacency),
+    "alarm": _has_alarm,
+}
+FILTERS = tuple(_CONDITIONS)
+"""What a list may be filtered by, beside bounds."""
+
+
+def _within(figure: str, side: Literal["lte", "gte"], bound: float) -> ColumnElement[bool]:
     column: ColumnElement[float] = _columns[figure]
-    if side in ("lte", "gte"):
-        return column <= bound if side == "lte" else column >= bound
-    raise ValueError(f"{figure}[{side}]: use [lte] or [gte]")
+    return column <= bound if side == "lte" else column >= bound
 
 
 def _sort_column(sort: str) -> tuple[Column[Any], bool]:

@@ -98,6 +98,10 @@ class LedgerRepository(ExperimentPartRepository):
             yield rows
             after = rows[-1].key
 
+    def of_round(self, owner_id: str, round_: int) -> list[LedgerRow]:
+        """The packed rows of one round, repeats included."""
+        return [row for rows in self.blocks(owner_id, round_, round_) for row in rows]
+
     def keys_after(
         self, owner_id: str, *, after: Cursor | None = None, limit: int = 100
     ) -> list[Cursor]:
@@ -251,9 +255,7 @@ class LedgerRepository(ExperimentPartRepository):
             .order_by(ReleaseIntent.round, ReleaseIntent.release)
         )
 
-    def ended_with_open_intents(
-        self, limit: int, *, excluded: Collection[str] = ()
-    ) -> list[tuple[str, str]]:
+    def ended_with_open_intents(self, *, excluded: Collection[str] = ()) -> list[tuple[str, str]]:
         """Experiments that failed or were cancelled with open intents: (id, project id). Not those
         that diverged or succeeded: their worker knows that the rest of its last block did not run.
         `excluded`: ids to leave out."""
@@ -269,7 +271,6 @@ class LedgerRepository(ExperimentPartRepository):
                 ReleaseIntent.experiment_id.not_in(select(ErasedLedger.owner_id)),
             )
             .distinct()
-            .limit(limit)
         )
         return [(experiment_id, project_id) for experiment_id, project_id in rows]
 

@@ -1,7 +1,9 @@
 """Stored reports, and the figures by which they are found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from operator import eq, ge, le
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Select, and_, exists, not_, or_, select
@@ -24,7 +26,7 @@ from models.tables.experiments import (
     ReportSummary,
     SignOff,
 )
-from models.values import Bound, Cursor, ListedReport, Page, ReportFilters, ReportIndex
+from models.values import Bound, Cursor, ListedReport, Page, ReportIndex
 
 
 class ReportRepository(ExperimentPartRepository):
@@ -80,20 +82,23 @@ class ReportListRepository(ScopedRepository):
 
     def list(
         self,
-        filters: ReportFilters | None = None,
+        filters: Mapping[str, Any] | None = None,
         *,
+        bounds: Sequence[Bound] = (),
         cursor: Cursor | None = None,
         limit: int = 50,
         sort: str = "-created_at",
         attribute: str = "",
     ) -> Page[ListedReport]:
-        """One page; `cursor`: the previous page's `next_cursor`, same sort: a time, the name or a
-        figure, descending with a minus, nulls last. `attribute`: a fairness figure's. Reports
-        without the figure are not listed."""
-        filters = filters or ReportFilters()
-        observer = filters.observer or ""
+        """One page; `filters`: of `FILTERS`, all of which must hold; `cursor`: the previous page's
+        `next_cursor`, same sort: a time, the name or a figure, descending with a minus, nulls last.
+        `attribute`: a fairness figure's. Reports without the figure are not listed."""
+        filters = filters or {}
+        observer = filters.get("observer", "")
         statement = _listed(self.project_id, sort=sort, attribute=attribute, observer=observer)
-        statement = _filtered(statement, filters, project_id=self.project_id)
+        statement = _filtered(statement, filters)
+        of_figures = (_within(bound, filters, self.project_id) for bound in bounds)
+        statement = statement.where(*of_figures)
         statement = _paged(statement, sort, cursor)
         rows = self.session.execute(statement.limit(limit + 1)).mappings()
         items = [ListedReport(**row) for row in rows]
@@ -195,31 +200,6 @@ def _listed(project_id: str, *, sort: str, attribute: str, observer: str) -> Sel
     return statement.where(_summaries.project_id == project_id)
 
 
-def _filtered(statement: Select[Any], filters: ReportFilters, *, project_id: str) -> Select[Any]:
-    """The statement with every filter that is set."""
-    for name, column in _exact().items():
-        value = getattr(filters, name)
-        if value is not None:
-            statement = statement.where(column == value)
-    if filters.sign_off is not None:
-        statement = statement.where(_signed_off(filters.sign_off))
-    if filters.search is not None:
-        statement = statement.where(_experiments.name.icontains(filters.search, autoescape=True))
-    if filters.tag is not None:
-        tags = table_of(ExperimentTag).c
-        tagged = and_(tags.experiment_id == _experiments.id, tags.tag == filters.tag)
-        statement = statement.where(exists().where(tagged))
-    for time in ("created", "finished"):
-        after, before = getattr(filters, f"{time}_after"), getattr(filters, f"{time}_before")
-        column = _experiments[f"{time}_at"]
-        if after is not None:
-            statement = statement.where(column >= after)
-        if before is not None:
-            statement = statement.where(column <= before)
-    statement = statement.where(*_filter_figures(filters))
-    return statement.where(*(_within(bound, filters, project_id) for bound in filters.bounds))
-
-
 def _paged(statement: Select[Any], sort: str, cursor: Cursor | None) -> Select[Any]:
     """The statement in the order of `sort`, ties by id, beginning behind `cursor`."""
     key, identifier = sort.removeprefix("-"), _summaries.experiment_id
@@ -260,19 +240,6 @@ def has_epsilon(
     return exists().where(*conditions)
 
 
-def _exact() -> dict[str, ColumnElement[Any]]:
-    """What must be equal, by the name of the filter."""
-    same = ("name", "federation_id", "mechanism", "gate_outcome")
-    return {
-        **{name: _experiments[name] for name in same},
-        "guarantee": _summaries.guarantee_kind,
-        "in_force": _summaries.in_force,
-        "unit": _summaries.unit,
-        "label": _summaries.summary["guarantee", "label"].as_string(),
-        "person": _experiments.created_by["person"].as_string(),
-    }
-
-
 def _signed_off(decision: str) -> ColumnElement[bool]:
     """Whether the newest sign-off has this decision; `none`: whether there is none."""
     newest = table_of(SignOff).alias("newest").c
@@ -286,29 +253,73 @@ def _signed_off(decision: str) -> ColumnElement[bool]:
     return exists().where(mine, newest.decision == decision, not_(followed))
 
 
-def _filter_figures(filters: ReportFilters) -> list[ColumnElement[bool]]:
-    """The filters on what kind of figures a report has."""
-    conditions: list[ColumnElement[bool]] = []
-    if filters.attribute is not None:
-        row = table_of(ReportFigure).alias("measured").c
-        conditions.append(
-            exists().where(row.experiment_id == _experiments.id, row.attribute == filters.attribute)
-        )
-    counted = {name: getattr(filters, name) for name in ("observer", "delta", "adjacency")}
-    if any(value is not None for value in counted.values()):
-        conditions.append(has_epsilon(_experiments.id, **counted))
-    return conditions
+def _measures(attribute: str) -> ColumnElement[bool]:
+    """Whether a report has figures of a sensitive attribute."""
+    row = table_of(ReportFigure).alias("measured").c
+    return exists().where(row.experiment_id == _experiments.id, row.attribute == attribute)
 
 
-def _within(bound: Bound, filters: ReportFilters, project_id: str) -> ColumnElement[bool]:
+def _has_tag(tag: str) -> ColumnElement[bool]:
+    tags = table_of(ExperimentTag).c
+    return exists().where(tags.experiment_id == _experiments.id, tags.tag == tag)
+
+
+Condition = Callable[[Any], ColumnElement[bool]]
+"""The condition that a filter with a value sets."""
+OF_EXPERIMENTS: dict[str, Condition] = {
+    **{name: partial(eq, _experiments[name]) for name in ("name", "federation_id", "mechanism")},
+    "tag": _has_tag,
+    "created_after": partial(ge, _experiments.created_at),
+    "created_before": partial(le, _experiments.created_at),
+}
+"""Those that lists of experiments and of reports share, by name."""
+_CONDITIONS: dict[str, Condition] = {
+    **OF_EXPERIMENTS,
+    "finished_after": partial(ge, _experiments.finished_at),
+    "finished_before": partial(le, _experiments.finished_at),
+    "gate_outcome": partial(eq, _experiments.gate_outcome),
+    "person": partial(eq, _experiments.created_by["person"].as_string()),
+    "search": lambda text: _experiments.name.icontains(text, autoescape=True),
+    "guarantee": partial(eq, _summaries.guarantee_kind),
+    "label": partial(eq, _summaries.summary["guarantee", "label"].as_string()),
+    "in_force": partial(eq, _summaries.in_force),
+    "unit": partial(eq, _summaries.unit),
+    "sign_off": _signed_off,
+    "attribute": _measures,
+}
+_COUNTED = ("observer", "delta", "adjacency")
+FILTERS = (*_CONDITIONS, *_COUNTED)
+"""What a list of reports may be filtered by, beside bounds."""
+
+
+def filtered(
+    statement: Select[*tuple[Any, ...]],
+    filters: Mapping[str, Any],
+    conditions: Mapping[str, Condition],
+) -> Select[Any]:
+    """The statement with every filter. Raises KeyError for one without a condition."""
+    return statement.where(*(conditions[name](value) for name, value in filters.items()))
+
+
+def _filtered(statement: Select[Any], filters: Mapping[str, Any]) -> Select[Any]:
+    """The same; what a report counts is of one epsilon."""
+    counted = {name: value for name, value in filters.items() if name in _COUNTED}
+    others = {name: value for name, value in filters.items() if name not in _COUNTED}
+    if counted:
+        statement = statement.where(has_epsilon(_experiments.id, **counted))
+    return filtered(statement, others, _CONDITIONS)
+
+
+def _within(bound: Bound, filters: Mapping[str, Any], project_id: str) -> ColumnElement[bool]:
     """Whether the figure is within its bound for each attribute that is meant, and for one."""
     figure, side, limit = bound
-    observer = filters.observer if figure == EPSILON else None
+    attribute = filters.get("attribute")
+    observer = filters.get("observer", "") if figure == EPSILON else ""
 
     def meant(row: ReadOnlyColumnCollection[str, Column[Any]]) -> list[ColumnElement[bool]]:
-        conditions = [row.figure == figure, row.observer == (observer or "")]
-        if filters.attribute is not None:
-            conditions.append(row.attribute.in_(("", filters.attribute)))
+        conditions = [row.figure == figure, row.observer == observer]
+        if attribute is not None:
+            conditions.append(row.attribute.in_(("", attribute)))
         return conditions
 
     # The first goes by the index on values, and the second by the primary key.

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from models.clock import seconds_from_now
 from models.repositories.audits import AuditRepository, LaterAttacksRepository
 from models.repositories.base import Repository
-from models.repositories.experiments import ExperimentRepository
 from models.repositories.federations import FederationRepository
 from models.tables.accounts import SweeperLease
 from models.tables.experiments import Experiment, Unit
@@ -58,25 +57,6 @@ def fail_task(
     later = LaterAttacksRepository(session, project_id)
     if (attacks := later.of_unit(unit_id)) is not None:
         later.end(attacks.id, "failed", reason=reason, detail=detail)
-
-
-def fail_unit(session: Session, taken: Unit) -> list[str]:
-    """Ends what a failed unit was to do, in the transaction that took it back; returns the ids of
-    the experiments that it ended: failed as `worker-lost`, or cancelled if asked for. Reservations
-    are settled by the ledger, open intents as spent."""
-    why = taken.last_error or ""
-    fail_task(session, taken.id, taken.project_id, reason="worker-lost", detail=why, shown=why)
-    experiments = ExperimentRepository(session, taken.project_id)
-    ended = []
-    for experiment in experiments.of_unit(taken.id):
-        if experiment.status in ENDED:
-            continue
-        status, reason = "failed", "worker-lost"
-        if experiment.status == "cancelling":
-            status, reason = "cancelled", "cancelled-by-caller"
-        experiments.conclude(experiment.id, status=status, reason=reason, detail=why)
-        ended.append(experiment.id)
-    return ended
 
 
 Samples = list[tuple[dict[str, str], float]]

@@ -183,7 +183,7 @@ def _reserved_cost(row: Any) -> ReservedCost:
         federation_id=row.federation_id,
         figure=row.figure,
         observer=row.observer,
-        terms=row.adjacency,
+        adjacency=row.adjacency,
         unit=row.unit,
         unit_key=row.unit_key,
         delta=row.delta,

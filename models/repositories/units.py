@@ -177,7 +177,7 @@ class UnitRepository(Repository):
 
     def take_back(self, unit_id: str, *, longest_lease: float = MAX_LEASE_SECONDS) -> Unit | None:
         """Takes the unit from its lost worker; None where it has its worker. With attempts left it
-        waits again; otherwise it fails, and the caller calls `fail_unit`."""
+        waits again; otherwise it fails, and the caller ends what it was to do."""
         unit = self._one(_locked(and_(_is_lost(longest_lease), Unit.id == unit_id), 1))
         if unit is None:
             return None

@@ -16,8 +16,7 @@ from api.app import create_app
 from benchmarks import served_api
 from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
-from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link, salt_hash
-from fedaudit.ledger.rows import LedgerEntry
+from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, salt_hash
 from fedaudit.ledger.statements import ALGORITHM, Checkpoint, SigningKey
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble, report_hash
@@ -41,10 +40,10 @@ from models.repositories import (
 )
 from models.tables.base import Base
 from models.tables.experiments import Experiment
-from models.values import FinalFigures as StoredFigures
 from models.vocabulary import SCOPES
 from tests.fairness.disclosures import disclosed_counts
 from tests.infrastructure.secrets_keys import secrets_key_in
+from tests.ledger.single_entry import SingleEntry, digest_of, link
 from tests.utility.comparisons import useful_model
 from workers.finish import report_index
 
@@ -288,11 +287,11 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
         ExperimentRepository(session, api.project_id).conclude(
             experiment_id,
             status="succeeded",
-            figures=StoredFigures(
+            figures={
                 **found,
-                gate_outcome=document["gate_outcome"],
-                answer=answer_by_codes(document).model_dump(),
-            ),
+                "gate_outcome": document["gate_outcome"],
+                "answer": answer_by_codes(document).model_dump(),
+            },
         )
     return document
 
@@ -329,7 +328,7 @@ def _ledger_rows(row: Experiment, names: Sequence[str]) -> Iterator[LedgerRow]:
             "clusters": np.array([0, 1, -1], np.int16),
         }
         place = {"round": number, "release": 0, "subject_kind": "client", "observer": "server"}
-        digest = encoder.digest(LedgerEntry(**place, inputs=inputs, **columns))
+        digest = digest_of(encoder, SingleEntry(**place, inputs=inputs, **columns))
         head = link(head, digest, columns["clusters"])
         yield LedgerRow(**place, **columns, inputs=inputs.as_dict(), digest=digest, link=head)
 

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 
 from fedaudit.reports.sections.provenance import report_envelope
-from models.repositories import UnitRepository, fail_unit
+from models.repositories import UnitRepository
 from models.tables.experiments import Unit
 from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
-from tests.api.service import Api
+from tests.api.service import KEY, Api
 from tests.audits.service_audits import made, report_of, row_of
 from tests.audits.tables import asking, audited, people, write
 from tests.workers.serving import worker_of
 from workers import audit_unit
+from workers.finish import fail_unit
 from workers.run_unit import run_unit
 
 
@@ -223,8 +224,9 @@ def test_a_lost_worker_fails_the_audit_and_an_error_is_tried_again(api, sources,
         for _ in range(2)
     )
     with api.database.write() as session:
-        taken = Unit(id=first.unit_id, project_id=api.project_id, last_error="worker lost")
-        assert fail_unit(session, taken) == []
+        taken = Unit(id=first.unit_id, project_id=api.project_id)
+        why = {"reason": "worker-lost", "detail": "worker lost", "shown": "worker lost"}
+        fail_unit(session, taken, **why, key=KEY)
     assert row_of(api, first.id).status_reason == "worker-lost"
     with monkeypatch.context() as patched:
         patched.setattr(audit_unit, "sign_report", lambda *_: 1 / 0)

@@ -111,7 +111,7 @@ def paper():
 
 def test_exponents_are_those_of_the_best_rounds_radii(paper):
     best = paper.report["utility"]["best_round"]
-    (entry,) = [entry for entry in paper.ledger.entries if entry.round == best]
+    (entry,) = [one for one in paper.ledger.entries if one.keys[0].round == best]
     exact = 2 / (5 * entry.radii[entry.outcomes == Outcome.RELEASED])
     (pair,) = paper.report["privacy"]["between_hypotheses"]["pairs"]
     assert exact.max() <= pair["epsilon_max"] <= 1.1 * exact.max()

@@ -22,6 +22,7 @@ def run(command, small_spec):
     def call(*arguments, **changes):
         spec = {**small_spec, **changes}
         done = command("run", "-", "--json", *arguments, stdin=yaml.safe_dump(spec))
+        assert done.stdout, done.stderr
         return done, json.loads(done.stdout)
 
     return call
@@ -68,6 +69,15 @@ def test_a_model_is_written_where_it_may_leave(run, tmp_path):
     assert salt not in json.dumps(report)
     assert not (tmp_path / "kept" / "ledger-salt.json").exists()
     assert "# Model card: small" in (tmp_path / "released" / "model-card.md").read_text()
+
+
+def test_seeds_together_cost_no_more_than_their_budgets(run, small_spec):
+    privacy = {"mechanism": "gaussian-local", "noise_multiplier": 20.0, "clip": 1.0, "delta": 1e-5}
+    privacy["epsilon_budget"] = 0.5
+    training = {**small_spec["training"], "hypotheses": 1}
+    _, report = run(privacy=privacy, training=training, gates=[], repeats=2)
+    [found] = report["sweep"]["epsilon"]
+    assert 0.3 < found["value"] <= 0.5  # made-up data of each seed are of other people
 
 
 def test_the_same_spec_gives_the_same_ledger(run, installed_command, small_spec):

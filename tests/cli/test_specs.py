@@ -50,7 +50,7 @@ def test_what_is_no_spec_is_refused_in_plain_language(command, text, said):
 def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
     missing = command("run", tmp_path / "none.yaml")
     assert missing.returncode == 2
-    assert f"cannot read {tmp_path}/none.yaml: No such file" in missing.stderr
+    assert f"cannot use {tmp_path}/none.yaml: No such file" in missing.stderr
     folder = command("run", tmp_path)
     assert (folder.returncode, "Is a directory" in folder.stderr) == (2, True)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")

@@ -32,8 +32,8 @@ time.sleep(600)
 """
 
 
-def service(code: str, *arguments: object, name: str = "child") -> Service:
-    return Service(name, (sys.executable, "-c", code, *map(str, arguments)), dict(os.environ))
+def service(code: str, *arguments: object) -> Service:
+    return Service("child", (sys.executable, "-c", code, *map(str, arguments)), dict(os.environ))
 
 
 def children() -> list[psutil.Process]:
@@ -74,19 +74,18 @@ def test_a_service_that_dies_is_started_again_later_each_time(started, tmp_path)
 
 def test_stop_kills_what_does_not_end_by_itself(started, tmp_path):
     ready = tmp_path / "ready"
-    supervisor = started(
-        service(STUBBORN, ready, name="stubborn"), service(FOREVER, name="willing")
-    )
+    stubborn, willing = service(STUBBORN, ready), service(FOREVER)
+    supervisor = started(stubborn, willing)
     wait_until(ready.exists)
     supervisor.stop(grace_seconds=0.5)
-    assert supervisor.exit_code("stubborn") == -signal.SIGKILL
-    assert supervisor.exit_code("willing") == -signal.SIGTERM
+    assert stubborn.exit_code == -signal.SIGKILL
+    assert willing.exit_code == -signal.SIGTERM
 
 
 def test_nothing_is_started_again_after_the_stop(started):
     others = children()  # the servers of other tests, in the same process
-    supervisor = started(service(""))
-    wait_until(lambda: supervisor.exit_code("child") == 0)
+    supervisor = started(ended := service(""))
+    wait_until(lambda: ended.exit_code == 0)
     supervisor.tend()
     supervisor.stop(grace_seconds=1)
     sleep(1.2)  # longer than the pause that was due
@@ -109,8 +108,8 @@ def test_a_large_log_is_put_aside_at_the_next_start(started, tmp_path):
     log.parent.mkdir()
     with log.open("wb") as file:
         file.truncate(10 * 1024 * 1024 + 1)
-    supervisor = started(service("print('new')"))
-    wait_until(lambda: supervisor.exit_code("child") == 0)
+    started(ended := service("print('new')"))
+    wait_until(lambda: ended.exit_code == 0)
     assert log.read_text() == "new\n"
     assert Path(f"{log}.1").stat().st_size > 10 * 1024 * 1024
 

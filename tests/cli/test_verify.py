@@ -130,7 +130,7 @@ def test_what_cannot_be_verified_is_named(command, call, service, tmp_path):
     for arguments, said in (
         ((text,), "is no bundle: it is no zip file"),
         (("nothing",), "neither a file nor the id of an experiment, audit or ledger"),
-        ((text, "--public-key", tmp_path / "absent"), "cannot read"),
+        ((text, "--public-key", tmp_path / "absent"), "cannot use"),
         ((text, "--public-key", service.data_dir / "signing-key.pem"), "holds a private key"),
         ((text, "--public-key", text), "holds no public key"),
     ):
@@ -197,3 +197,5 @@ def test_what_a_bundle_extracts(bundle, call, command, service, tmp_path):
     assert (refused.returncode, "log.earlier" in refused.stdout) == (1, True)
     folder = call("verify", extracted, *key, "--extract", tmp_path / "again")
     assert (folder.returncode, "a dossier has no log" in folder.stderr) == (2, True)
+    nowhere = call("verify", path, *key, "--extract", other / "folder")
+    assert (nowhere.returncode, f"cannot use {other}" in nowhere.stderr) == (2, True)

@@ -1,7 +1,6 @@
-"""Tables that are laid out on disk: the same data as in memory."""
+"""Training from features that are laid out on disk."""
 
 import os
-import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,87 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedaudit.federations import federation as federation_module
-from fedaudit.federations.federation import Federation
-from fedaudit.federations.load import load_federation
-from fedaudit.federations.reading import table_files, table_rows
-from fedaudit.federations.reading.source_files import DataRoom
-from fedaudit.federations.table import features
-from fedaudit.spec.parse import parse_admitted
-from tests.federations.conftest import CLASSIFIER, spec_value
-from tests.federations.outlines import assert_alike
 from tests.processes import completed
-
-COLOUR = {
-    "name": "colour",
-    "kind": "categorical",
-    "categories": ["red", "blue"],
-    "missing": "drop-row",
-}
-NUMBER = {"name": "x", "missing": "constant", "fill": 0.5}
-SEX = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 3}}
-WAYS: list[dict[str, Any]] = [
-    {},
-    {"federation.features": [NUMBER, COLOUR], "federation.missing_values": ["?"], "fairness": SEX},
-    {"federation.features": ["y"], "federation.standardise": "client"},
-    {"federation.features": ["y"], "federation.standardise": "global"},
-    {
-        "federation.client_key": None,
-        "federation.drop": ["hospital"],
-        "federation.features": ["y"],
-        "federation.partition": {"method": "iid", "clients": 7},
-    },
-    {
-        **CLASSIFIER,
-        "federation.target": "sex",
-        "federation.features": ["y"],
-        "federation.missing_target": "drop-row",
-    },
-]
-
-
-def written(folder: Path, *, rows: int = 400, seed: int = 1) -> Path:
-    """A table with gaps, whose clients are in no order."""
-    rng = random.Random(seed)
-    lines = ["hospital,x,y,colour,sex,cost"]
-    for _ in range(rows):
-        x = rng.choice(["?", f"{rng.gauss(0, 1):.6f}"])
-        colour, sex = rng.choice(["red", "blue", "?"]), rng.choice(["F", "M", ""])
-        lines.append(
-            f"h{rng.randrange(20)},{x},{rng.gauss(0, 1)},{colour},{sex},{rng.randrange(9)}"
-        )
-    path = folder / "data.csv"
-    path.write_text("\n".join(lines) + "\n")
-    os.utime(path, ns=(10**18, 10**18))
-    return path
-
-
-def loaded(sources: Path, changes: dict[str, Any], room: DataRoom | None = None) -> Federation:
-    value = spec_value({"federation.features": ["y"], **changes})
-    return load_federation(parse_admitted(value), sources_dir=sources, room=room)
-
-
-def laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything counts as large: rows are gathered on disk, and features laid out in parts."""
-    monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 100)
-    monkeypatch.setattr(table_rows, "_IN_MEMORY", 1000)
-    monkeypatch.setattr(table_files, "_TOGETHER", 500)
-    monkeypatch.setattr(features, "_CELLS_AT_ONCE", 64)
-
-
-@pytest.mark.parametrize("changes", WAYS)
-def test_data_are_the_same_wherever_they_lie(sources, tmp_path, monkeypatch, changes):
-    written(sources)
-    scratch, no_folder = tmp_path / "scratch", tmp_path / "file"
-    no_folder.write_text("no folder")
-    in_memory = loaded(sources, changes)
-    laid_out(monkeypatch)
-    for where in (DataRoom(scratch_dir=scratch), DataRoom(scratch_dir=no_folder), None):
-        large = loaded(sources, changes, where)
-        assert large.is_large
-        assert_alike(large, in_memory)
-    assert not list(scratch.iterdir()), "what is mapped has no name any more"
-
 
 WIDE: dict[str, Any] = {
     "name": "wide",

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.audit import LedgerAudit, Places
-from fedaudit.ledger.columns import EntryColumns, entry_of, misfits
-from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import LedgerEntry, LineReader, UnreadableRow, to_line
+from fedaudit.ledger.columns import misfits
+from fedaudit.ledger.encoding import EntryEncoder, genesis
+from fedaudit.ledger.rows import LineReader, UnreadableRow, to_line
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, layer_components
 from fedaudit.stored import LedgerRow
+from tests.ledger.single_entry import SingleEntry, columns_of, digest_of, link
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")
@@ -49,7 +50,7 @@ def row_of(inputs: MechanismParameters = INPUTS) -> LedgerRow:
         digest=b"",
         link=b"",
     )
-    digest = EntryEncoder(NAMES).digest(entry_of(row))
+    digest = digest_of(EntryEncoder(NAMES), row)
     return replace(row, digest=digest, link=link(genesis(ID), digest, row.clusters))
 
 
@@ -73,7 +74,7 @@ def test_an_epsilon_entry_has_no_radii() -> None:
 def test_a_metric_entry_has_no_delta(stray: dict[str, object]) -> None:
     inputs = replace(INPUTS, event=None, delta=None, adjacency=None, accountant=None)
     row = replace(row_of(), inputs=inputs.as_dict(), epsilons=None)
-    digest = EntryEncoder(NAMES).digest(entry_of(row))
+    digest = digest_of(EntryEncoder(NAMES), row)
     row = replace(row, digest=digest)
     assert altered(row) == 0
     assert altered(replace(row, inputs={**row.inputs, **stray})) == 1
@@ -93,7 +94,7 @@ def chain(rounds: int = 4) -> list[LedgerRow]:
 
 def sealed(row: LedgerRow, head: bytes) -> LedgerRow:
     """The row with the digest and link that belong to it."""
-    digest = EntryEncoder(NAMES).digest(entry_of(row))
+    digest = digest_of(EntryEncoder(NAMES), row)
     return replace(row, digest=digest, link=link(head, digest, row.clusters))
 
 
@@ -223,12 +224,10 @@ def test_rows_together_show_what_they_show_one_by_one(change, erased):
     for altered_row in (rows, [*rows[:6], UnreadableRow("there", "is gone"), *rows[6:]]):
         altered_row[4] = replace(altered_row[4], **change)  # type: ignore[type-var]
         together, apart = (LedgerAudit(ID, NAMES, watch=(3, 5, 9), erased=erased) for _ in range(2))
-        entries = [entry for found in together.read(altered_row) for entry in found.entries()]
-        alone = [
-            entry for row in altered_row for found in apart.read([row]) for entry in found.entries()
-        ]
+        keys = [key for found in together.read(altered_row) for key in found.keys]
+        alone = [key for row in altered_row for found in apart.read([row]) for key in found.keys]
         assert _found(together) == _found(apart)
-        assert [entry.round for entry in entries] == [entry.round for entry in alone]
+        assert keys == alone
         if not erased:  # with names gone the signed statement decides on figures
             assert together.consistent == (not change and len(altered_row) == 9)
 
@@ -268,10 +267,10 @@ def test_a_hash_is_written_in_one_form(name: str, text: object) -> None:
 
 def test_a_round_in_which_nobody_released_is_an_entry() -> None:
     row = replace(row_of(), outcomes=np.array([2, 1], np.int16))
-    assert entry_of(row).outcomes.tolist() == [2, 1]
+    assert columns_of(row).outcomes.tolist() == [2, 1]
     for wrong in (3, 9, -1):
         with pytest.raises(ValueError, match="between 0 and 2"):
-            entry_of(replace(row, outcomes=np.array([wrong, 1], np.int16)))
+            columns_of(replace(row, outcomes=np.array([wrong, 1], np.int16)))
 
 
 def declared(declaration: bytes | None) -> LedgerRow:
@@ -317,7 +316,7 @@ def entry(radii, *, outcomes=(0, 1), interrupted=False, **settings):
         "components": layer_components((2, 1)),
         **settings,
     }
-    return LedgerEntry(
+    return SingleEntry(
         round=1,
         release=0,
         subject_kind="client",
@@ -356,7 +355,7 @@ NONE = {
     ],
 )
 def test_what_a_mechanism_gives_fits(radii, settings):
-    assert not misfits(EntryColumns.of_entries([entry(radii, **settings)]))
+    assert not misfits(entry(radii, **settings).columns)
 
 
 @pytest.mark.parametrize(
@@ -375,4 +374,4 @@ def test_what_a_mechanism_gives_fits(radii, settings):
     ],
 )
 def test_what_it_cannot_give_does_not(radii, settings):
-    assert misfits(EntryColumns.of_entries([entry(radii, **settings)])) == [0]
+    assert misfits(entry(radii, **settings).columns) == [0]

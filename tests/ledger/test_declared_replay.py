@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.ledger.columns import entry_of
+from fedaudit.ledger.columns import EntryColumns, columns_of_rows
 from fedaudit.ledger.declared import ChargedEntries, Replay, declared_entries, state_hash
-from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import row_of
+from fedaudit.ledger.encoding import EntryEncoder, genesis, links_of
 from fedaudit.privacy.declared.histories import Histories, charge_of
 from fedaudit.spec.declared_ledgers import EVERYONE, DeclaredRound, LedgerTerms
-from fedaudit.stored import LedgerRow
 
 _ID, _SECRET = "a ledger", bytes(32)
 _NAMES = ("a", "b", "c", "d")
+_ENCODER = EntryEncoder([EVERYONE, *_NAMES])
 _TERMS = LedgerTerms.model_validate(
     {
         "name": "a training",
@@ -42,8 +41,8 @@ _ROUND = st.tuples(
 
 def _entered(
     histories: Histories, releases: np.ndarray, number: int, event: dict[str, Any], names: list[str]
-) -> list[LedgerRow]:
-    """The rows of a round of which the last client failed; not chained yet."""
+) -> EntryColumns:
+    """The entries of a round of which the last client failed."""
     one = DeclaredRound.model_validate(
         {"round": number, "event": event, "participants": names[:-1], "failures": names[-1:]}
     )
@@ -51,7 +50,7 @@ def _entered(
     participants = histories.enter([] if charge.everyone else one.participants)
     failures = histories.enter([] if charge.everyone else one.failures)
     histories.charge(charge, np.concatenate([participants, failures]), steps=steps)
-    entries = declared_entries(
+    return declared_entries(
         _TERMS,
         histories,
         charge,
@@ -61,29 +60,20 @@ def _entered(
         failures=failures,
         releases=releases,
     )
-    return [
-        row_of(
-            entry,
-            digest=EntryEncoder([EVERYONE, *_NAMES]).digest(entry),
-            link=b"",
-            declaration=bytes([number]) * 32,
-        )
-        for entry in entries
-    ]
 
 
 @settings(max_examples=60, deadline=None)
 @given(rounds=st.lists(_ROUND, min_size=1, max_size=8), data=st.data())
 def test_entries_say_what_every_round_charged(rounds, data):
     histories = Histories([EVERYONE, *_NAMES])
-    releases, head = np.zeros(1 + len(_NAMES), dtype=np.int32), genesis(_ID)
-    states, heads, rows = [_state(histories)], [head], []
+    releases = np.zeros(1 + len(_NAMES), dtype=np.int32)
+    states, heads, rows = [_state(histories)], [genesis(_ID)], []
     for number, (event, names) in enumerate(rounds, start=1):
         made = _entered(histories, releases, number, event, names)
-        for row in made:
-            head = link(head, row.digest, row.clusters, declaration=row.declaration)
-        rows.append(made)
-        heads.append(head)
+        digests, declaration = _ENCODER.digests(made), bytes([number]) * 32
+        links = links_of(made, digests, before=heads[-1], declaration=declaration)
+        rows.append(list(made.rows(digests, links, declaration=declaration)))
+        heads.append(links[-1])
         states.append(_state(histories))
     begin = data.draw(st.integers(0, len(rounds)))
     replay = Replay(_TERMS, _ID)
@@ -92,13 +82,13 @@ def test_entries_say_what_every_round_charged(rounds, data):
         if number == begin:
             # As for who goes on from here with a copy.
             later = ChargedEntries(_TERMS, replay.charged.histories.copy(), last_round=begin)
-        for row in made:
-            replay.read(row)
-            if number >= begin:
-                later.read(entry_of(row))
+        replay.read(made)
+        if number >= begin:
+            for some in columns_of_rows(made):
+                later.read(some)
         assert _state(replay.charged.histories) == states[number + 1]
-        assert replay.head == heads[number + 1]
-    assert replay.entries == sum(map(len, rows))
+        assert replay.audit.head == heads[number + 1]
+    assert replay.audit.entries == sum(map(len, rows))
     assert list(replay.rounds) == list(range(1, len(rounds) + 1))
     if begin < len(rounds):
         assert _state(later.histories) == states[-1]
@@ -110,8 +100,8 @@ def _state(histories: Histories) -> str:
 
 def test_an_entry_of_other_terms_is_refused() -> None:
     releases = np.zeros(1 + len(_NAMES), dtype=np.int32)
-    [row, *_] = _entered(Histories([EVERYONE, *_NAMES]), releases, 1, _EVENTS[0], ["a", "b"])
+    made = _entered(Histories([EVERYONE, *_NAMES]), releases, 1, _EVENTS[0], ["a", "b"])
     replay = Replay(_TERMS.model_copy(update={"delta": 1e-6}), _ID)
     replay.name([EVERYONE, *_NAMES])
     with pytest.raises(ValueError, match="round 1, release 0 is not of the ledger's terms"):
-        replay.read(row)
+        replay.read(list(made.rows(_ENCODER.digests(made), [bytes(32)] * 2)))

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from fedaudit.ledger.encoding import genesis, link
+from fedaudit.ledger.encoding import genesis
 from fedaudit.stored import LedgerRow
+from tests.ledger.single_entry import link
 
 
 def first_broken_link(experiment_id: str, rows: Iterable[LedgerRow]) -> int | None:

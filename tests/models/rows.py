@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sqlalchemy.orm import Session
 
-from fedaudit.stored import LedgerRow
+from fedaudit.stored import Cost, LeakageTerms, LedgerRow
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,
@@ -17,9 +17,7 @@ from models.repositories import (
     SubjectSetRepository,
     UnitRepository,
 )
-from models.repositories.budgets.counting import Cost
 from models.tables.experiments import Experiment
-from models.values import LeakageTerms
 
 T = TypeVar("T")
 

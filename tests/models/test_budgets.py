@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.stored import Cost, LeakageTerms
 from models.database import Database
 from models.repositories import Budgets, FederationRepository
-from models.repositories.budgets.counting import Cost
 from models.tables.ledger import FederationBudget, Reservation
-from models.values import Budget, LeakageTerms
+from models.values import Budget
 from tests.models.rows import TERMS, add_federation, add_project, at_once, of_leakage
 
 _LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": TERMS}

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedaudit.stored import Cost
 from models.database import Database
 from models.repositories import Budgets
-from models.repositories.budgets.counting import Cost, Refusal
+from models.repositories.budgets.counting import Refusal
 from models.values import Budget
 from tests.models.rows import add_federation, add_project, at_once
 

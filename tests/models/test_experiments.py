@@ -15,7 +15,6 @@ from models.repositories import (
     ReportRepository,
     RoundRepository,
     UnitRepository,
-    fail_unit,
 )
 from models.tables.experiments import Event, Experiment, Unit
 from tests.models.rows import add_experiment, add_project, at_once, ledger_row, of_leakage, queued
@@ -92,8 +91,10 @@ def test_a_lost_experiment_fails_and_keeps_what_it_spent(lost):
     with database.write() as session:
         [unit] = UnitRepository(session).reclaimable()
         taken = UnitRepository(session).take_back(unit.id)
-        assert fail_unit(session, taken) == [experiment_id]
-        assert fail_unit(session, taken) == []
+        experiments = ExperimentRepository(session, project_id)
+        ended = {"status": "failed", "reason": "worker-lost", "detail": taken.last_error}
+        assert experiments.conclude(experiment_id, **ended)
+        assert not experiments.conclude(experiment_id, **ended)
     failed = _get(database, project_id, experiment_id)
     assert (failed.status, failed.status_reason) == ("failed", "worker-lost")
     assert failed.status_detail == "worker lost in each of 1 attempts"

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from fedaudit.stored import LeakageTerms
 from models.database import Database
 from models.repositories import Budgets, FederationRepository, UnitRepository
 from models.tables.federations import Federation
-from models.values import LeakageTerms, NewFile
+from models.values import NewFile
 from tests.models.rows import add_project
 
 CONTENT = "c" * 64

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedaudit.ledger.bundle import Evidence, bundle_chunks
-from fedaudit.ledger.columns import entry_of
-from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
+from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash
 from fedaudit.ledger.statements import Checkpoint, SigningKey, subjects_hash
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble
@@ -17,6 +16,7 @@ from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from fedaudit.stored import LedgerRow
+from tests.ledger.single_entry import digest_of, link
 
 KEY = SigningKey.generate()
 ID = "01890000-0000-7000-8000-000000000000"
@@ -105,7 +105,7 @@ def signed_run(key: SigningKey = KEY) -> SignedRun:
             digest=b"",
             link=b"",
         )
-        digest = encoder.digest(entry_of(row))
+        digest = digest_of(encoder, row)
         head = link(head, digest, placed)
         rows.append(replace(row, digest=digest, link=head))
         if number in (3, ROUNDS):

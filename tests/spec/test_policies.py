@@ -35,10 +35,10 @@ FAIR = {"figure": "equalized_odds_difference", "attribute": "sex", "op": "le", "
 )
 def test_every_form_of_a_file(value, names, experiment_id):
     found = parse_policies(value)
-    assert [one.name for one in found.to_evaluate] == names
+    assert [name for name, _ in found.to_evaluate] == names
     assert found.experiment_id == experiment_id
-    for one in found.to_evaluate:
-        assert [gate.figure for gate in one.gates] == [GATE["figure"], FAIR["figure"]]
+    for _, gates in found.to_evaluate:
+        assert [gate.figure for gate in gates] == [GATE["figure"], FAIR["figure"]]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ ONE = ReservedCost(
     federation_id="f",
     figure="epsilon",
     observer="server",
-    terms="replace-one",
+    adjacency="replace-one",
     unit="client",
     unit_key="",
     delta=1e-5,
@@ -65,7 +65,7 @@ def test_the_smallest_delta_makes_the_statement() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"terms": "add-or-remove-one"},
+        {"adjacency": "add-or-remove-one"},
         {"unit": "record"},
         {"observer": "final_model"},
         {"unit_key": "other"},

@@ -219,11 +219,11 @@ def test_a_private_plan_without_noise_is_refused(multiplier, monkeypatch):
     one = of_records()
     use = record_use_of(one.spec, one.federation)
     assert use is not None
-    assert use.plan.runs is not None
-    silent = tuple(replace(part) for part in use.plan.runs)
+    assert use.runs is not None
+    silent = tuple(replace(part) for part in use.runs)
     object.__setattr__(silent[3], "noise_multiplier", multiplier)
     for runs in (silent, ()):
-        changed = replace(use, plan=replace(use.plan, runs=runs))
+        changed = replace(use, runs=runs)
         monkeypatch.setattr(personalised, "record_use_of", lambda *_, use=changed: use)
         with pytest.raises(ValueError, match="noise of its own"):
             Stack([one])

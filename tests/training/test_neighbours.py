@@ -39,7 +39,7 @@ def a_spec(seed: int, *, distribution: str = "bounded-pareto", **table: Any) -> 
 def trained_on(spec: ExperimentSpec, data: Federation) -> Counter[Record]:
     """The records that train, each with its client and its drawn budget."""
     use = record_use_of(spec, data)
-    return counted(data, training_records(spec, data).place, use.plan.budgets.tolist())
+    return counted(data, training_records(spec, data).place, use.budgets.tolist())
 
 
 def counted(data: Federation, place: NDArray[np.int64], *more: list[float]) -> Counter[Record]:

@@ -48,8 +48,8 @@ def state_of(stack: Stack) -> CellState:
 def a_round(one: Cell, **changes: Any) -> tuple[RecordByRecord, RecordPlan]:
     """The rounds of a cell, whose plan may be changed."""
     rounds = RecordByRecord([one], split_cells([one]), CPU)
-    rounds.use = replace(rounds.use, plan=replace(rounds.use.plan, **changes))
-    return rounds, rounds.use.plan
+    rounds.use = replace(rounds.use, **changes)
+    return rounds, rounds.use
 
 
 def play_one(
@@ -238,7 +238,7 @@ def test_no_record_passes_its_budget_and_the_table_says_what_each_spent(distribu
     assert use is not None
     assert len(table.client) == len(training_records(one.spec, one.federation).row)
     assert (table.spent["final_model"] <= table.budget).all()
-    spent = use.plan.runs[0].epsilons(use.plan.rates)
+    spent = use.runs[0].epsilons(use.rates)
     assert table.spent["final_model"].tolist() == spent.tolist()
     taken = state_of(stack).releases
     alike = table.rate == table.rate[0]
@@ -274,7 +274,7 @@ def test_a_lost_round_is_charged_to_everyone_and_shortens_a_records_stay() -> No
     one = cell(spec)
     use = record_use_of(one.spec, one.federation)
     assert use is not None
-    lasting = use.plan.rounds
+    lasting = use.rounds
     assert 1 <= lasting.min() < 3 < lasting.max() == 6
     stack = Stack([one])
     stack.advance(2)
@@ -298,7 +298,7 @@ def test_a_round_that_was_lost_uses_up_a_records_stay_too(lost: int) -> None:
     use = record_use_of(one.spec, one.federation)
     assert use is not None
     place = training_records(one.spec, one.federation).place
-    short = use.plan.rounds == 3
+    short = use.rounds == 3
     target = one.federation.target.copy()
     target[place[short]] += 5
     other = Cell(one.spec, replace(one.federation, target=target))

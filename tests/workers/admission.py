@@ -15,7 +15,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.reports.report import report_hash
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec
-from fedaudit.stored import LedgerRow, RoundRow
+from fedaudit.stored import LeakageTerms, LedgerRow, RoundRow
 from models.database import Database
 from models.identifiers import new_id
 from models.repositories import (
@@ -29,7 +29,6 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import Experiment, Unit
-from models.values import LeakageTerms
 from tests.workers.registering import Registered
 from workers.context import WorkerContext
 from workers.run_unit import run_unit

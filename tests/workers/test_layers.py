@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from api.services.report_evidence import evidence_of
-from fedaudit.ledger.columns import entry_of
 from fedaudit.reports.report import Report
 from fedaudit.reports.verification.verification import verify
+from tests.ledger.single_entry import columns_of
 from tests.workers.admission import (
     document_of,
     experiment_of,
@@ -99,7 +99,7 @@ def test_lost_rounds_are_charged_in_every_layer(database, context, crash_in_bloc
     rows = ledger_of(database, submitted)
     assert len(rows) == (6 if ending == "failed" else 15)
     for row in rows:
-        entry = entry_of(row)
+        entry = columns_of(row)
         assert entry.radii.shape == (7, 2)
         assert np.isnan(entry.radii).all() == row.interrupted
     assert sum(row.interrupted for row in rows) == 3

@@ -22,17 +22,17 @@ from fedaudit.ledger.encoding import (
     EntryEncoder,
     genesis,
     ledger_hash,
-    link,
     new_salt,
     salt_hash,
 )
-from fedaudit.ledger.rows import LedgerEntry, UnreadableRow
+from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from models.tables.experiments import Experiment
 from tests.api.service import Api
+from tests.ledger.single_entry import SingleEntry, digest_of, link
 from tests.workers.epsilon_specs import local
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -68,7 +68,7 @@ def guesses(id_: str, spec: dict[str, Any], salt: bytes | None) -> dict[str, tup
     encoder = EntryEncoder(context.subjects, salt=salt)
     for cohort in combinations(training_subjects(cell, context).tolist(), COHORT):
         subjects, releases = np.array(cohort, np.int32), np.ones(COHORT, np.int32)
-        entry = LedgerEntry(
+        entry = SingleEntry(
             round=1,
             release=0,
             subject_kind=context.subject_kind,
@@ -81,7 +81,7 @@ def guesses(id_: str, spec: dict[str, Any], salt: bytes | None) -> dict[str, tup
             clusters=np.zeros(COHORT, np.int16),
             epsilons=context.epsilons("server", subjects, releases),
         )
-        digest = encoder.digest(entry)
+        digest = digest_of(encoder, entry)
         hashes = (
             digest.hex(),
             link(genesis(id_), digest, entry.clusters).hex(),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.encoding import genesis, link
+from fedaudit.ledger.encoding import genesis
 from fedaudit.ledger.statements import ALGORITHM, DATABASE, WORKER, SigningKey
 from models.database import Database
 from models.repositories import (
@@ -21,6 +21,7 @@ from models.repositories import (
 )
 from models.tables.experiments import Checkpoint as TrainerState
 from models.tables.ledger import Fairness, Ledger, LedgerCheckpoint, LedgerTotals, Round
+from tests.ledger.single_entry import link
 from tests.workers.admission import Submitted, experiment_of, ran, stop_worker
 from tests.workers.test_signing import checkpoints_of, judged
 from workers.context import WorkerContext

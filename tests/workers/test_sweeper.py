@@ -10,7 +10,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-import workers.flush
+import workers.lost_rounds
 import workers.run_loop
 import workers.sweeper
 from fedaudit.ledger.statements import Checkpoint, Envelope
@@ -196,7 +196,7 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refusing, sound = lost_in_a_block.experiment_ids
-    store, attempts = workers.flush.store_totals, []
+    store, attempts = workers.lost_rounds.store_totals, []
 
     def failing(session: Session, experiment_id: str, *arguments: Any) -> None:
         attempts.append(experiment_id)
@@ -204,13 +204,14 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
             raise ValueError("totals of another shape")
         store(session, experiment_id, *arguments)
 
-    monkeypatch.setattr(workers.flush, "store_totals", failing)
+    monkeypatch.setattr(workers.lost_rounds, "store_totals", failing)
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             assert sweeper.tick()
-    assert sorted(attempts) == sorted([refusing, sound])
+    # Once with its unit's end, and once by itself.
+    assert sorted(attempts) == sorted([refusing, refusing, sound])
     refused = [one for one in logs if one["event"] == "lost rounds not entered"]
-    assert [one["experiment_id"] for one in refused] == [refusing]
+    assert [one["experiment_id"] for one in refused] == [refusing, refusing]
     for position in (0, 1):
         assert experiment_of(database, lost_in_a_block, position).status == "failed"
     # Its rows were inserted before it failed.
@@ -246,27 +247,6 @@ def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(database, sweeper, q
     assert unit_of(database, broken).state == "leased"
     assert unit_of(database, sound).state == "waiting"
     assert (sound.unit_id, "auto") in queue.published
-
-
-def test_others_may_write_while_ledger_contexts_are_built(
-    database: Database,
-    sweeper: Sweeper,
-    lost_in_a_block: Submitted,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    build, written = workers.flush.build_metric_context, []
-
-    def writing(*arguments: Any, **options: Any) -> Any:
-        # On SQLite this fails where the sweeper holds the database.
-        with database.write() as session:
-            UnitRepository(session).create(lost_in_a_block.project_id, "cpu")
-        written.append(True)
-        return build(*arguments, **options)
-
-    monkeypatch.setattr(workers.flush, "build_metric_context", writing)
-    sweeper.tick()
-    assert len(written) == 2
-    assert [interrupted_entries(database, one) for one in lost_in_a_block.experiment_ids] == [3, 3]
 
 
 def test_only_the_holder_of_the_duty_sweeps(database, sweeper, queue):

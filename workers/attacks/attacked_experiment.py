@@ -1,6 +1,5 @@
 """A finished experiment as attacks need it: repeated, or from what is stored of it; and how a
-worker watches attacks: its lease, requests to stop or cancel, lost workers, and canaries beside a
-run that end it when its noise proves too small."""
+worker watches attacks: its lease, requests to stop or cancel, and lost workers."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +15,9 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from fedaudit.attacks.attack import AttackedRun, NotRepeatedError, repeat_run
-from fedaudit.attacks.canaries.canary_attack import audit_beside
+from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.carried_out import AttackWatch
+from fedaudit.attacks.played_runs import NotRepeatedError, repeat_run
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
@@ -30,14 +29,13 @@ from fedaudit.runs.run import Run, cell_ledger_context, new_run, training_subjec
 from fedaudit.spec.attacks import AttackSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.rounds import FinalResult
-from fedaudit.training.stack import Stack
 from infrastructure.signing_keys import ROUNDING
 from infrastructure.storage import model_key
-from models.repositories import EventRepository
+from models.repositories import EventRepository, LedgerRepository
 from models.tables.experiments import Experiment
 from workers.claim import FencedWriter, Lease, go_on
 from workers.context import WorkerContext
-from workers.flush import DatabaseSink, stored_ledger
+from workers.flush import stored_ledger
 
 
 class NothingToAttackError(Exception):
@@ -96,8 +94,8 @@ class AttackedExperiment:
     def _stored_run(self) -> Run:
         ledger_context = cell_ledger_context(self.cell)
         with self.context.database.read() as session:
-            sink = DatabaseSink(session, self.row.id, self.row.project_id)
-            if ledger_hash(sink.digests()) != self.report["integrity"]["ledger_hash"]:
+            digests = LedgerRepository(session).digests(self.row.id)
+            if ledger_hash(digests) != self.report["integrity"]["ledger_hash"]:
                 raise NothingToAttackError(
                     "ledger-altered", "the stored ledger is not the one that the report names"
                 )
@@ -238,31 +236,3 @@ class LeasedAttacks(AttackWatch):
             EventRepository(session).append(*self._owner, [(type_, data)])
 
         self._writer.write(record)
-
-
-class FollowedRuns:
-    """The canaries beside those runs of a stack whose specs ask for them."""
-
-    def __init__(
-        self, runs: Sequence[Run], stack: Stack, *, context: WorkerContext, lease: Lease
-    ) -> None:
-        """`runs` by their positions in the stack."""
-        self._runs, self._stack, self._context, self._lease = runs, stack, context, lease
-        found = {run.experiment_id: audit_beside(run.cell, device=context.device) for run in runs}
-        self.audits = {id_: audit for id_, audit in found.items() if audit is not None}
-        """Keyed by experiment."""
-
-    def follow(self, rounds: int) -> None:
-        """Trains the canaries as far as the next rounds go, and ends the runs that they stop. A run
-        that is resumed is followed by canaries from its first round on; with simulated noise they
-        are the same again. Raises StopAskedError if this worker has to stop."""
-        for position in self._stack.active if self.audits else ():
-            run = self._runs[position]
-            audit = self.audits.get(run.experiment_id)
-            if audit is None:
-                continue
-            audit.play(
-                run.rounds_done + rounds, progress=lambda _: go_on(self._context, self._lease)
-            )
-            if audit.crossed is not None:
-                self._stack.end_after(position, audit.crossed)

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from fedaudit import __version__
+from fedaudit.attacks.attack_files import packed
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.ledger.statements import Envelope
 from fedaudit.reports.later import Basis, LaterStatement, judged_later
@@ -17,6 +18,7 @@ from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
+from infrastructure.storage import attack_files_key
 from models.clock import utc_now
 from models.repositories import (
     EventRepository,
@@ -135,7 +137,7 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
     ) -> None:
         """Ends the request with what was found; one that was cancelled may have found nothing."""
         from fedaudit.training.engine import backend
-        from workers.finish import store_attack_files
+        from workers.finish import store_file
 
         row = request.row
         if not outcomes:
@@ -157,7 +159,8 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
             code_version=__version__,
             backend=backend(self._context.device),
         )
-        store_attack_files(self._context.storage, row.project_id, row.id, outcomes)
+        key, files = attack_files_key(row.project_id, row.id), packed(one.files for one in outcomes)
+        store_file(self._context.storage, key, [files])
         self._writer.write(lambda session: self._store(session, request, statement, status=status))
         log.info("attacks ended", experiment_id=row.experiment_id, number=row.number)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import structlog
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.columns import batches
 from fedaudit.ledger.declared import Declared, Replay, changed_rounds, declaration_of, state_hash
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.statements import (
@@ -158,14 +159,14 @@ def read_to_end(
     for is_covered, some in groupby(entries, key=lambda one: one.round <= last):
         if not is_covered:
             before = replay.tallies
-        for one in some:
-            replay.read(one)
+        for rows in batches(some):
+            replay.read(rows)
     signed = start.checkpoint
     if signed is not None and signed.entries:
-        head = replay.heads.get(signed.entries)
+        head = replay.audit.heads.get(signed.entries)
         if head is None or head.hex() != signed.chain_head:
             raise ValueError("the entries do not lead through the newest checkpoint")
-    if (replay.entries, replay.head) != (row.entries, bytes(row.head)):
+    if (replay.audit.entries, replay.audit.head) != (row.entries, bytes(row.head)):
         raise ValueError("the entries do not lead to the ledger's head")
     return replay.tallies if before is None else before
 
@@ -261,8 +262,8 @@ class DeclaredLedgerSigner(WaitingSigner):
             least_group_size=least_group_size(self._floor, policies),
             made_at=utc_now(),
             ledger_hash=ledger_hash(digests),
-            chain_head=replay.head.hex(),
-            entries=replay.entries,
+            chain_head=replay.audit.head.hex(),
+            entries=replay.audit.entries,
             witness=start.witness,
             key_id=self._key.key_id,
         )
@@ -292,7 +293,7 @@ class DeclaredLedgerSigner(WaitingSigner):
         known, covered = self._replays.pop(row.id, None), start.covered
         if known is not None and covered is not None:
             names = known.charged.histories.names
-            where = (known.entries, known.head.hex())
+            where = (known.audit.entries, known.audit.head.hex())
             if where == (covered.entries, covered.chain_head) and row.names[: len(names)] == names:
                 return known
         return Replay(terms, row.id)

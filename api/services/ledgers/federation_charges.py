@@ -26,12 +26,11 @@ from fedaudit.privacy.declared.histories import (
     renyi_curve,
 )
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.stored import CostFigure
+from fedaudit.stored import Cost, CostFigure, LeakageTerms
 from models.repositories import Budgets
-from models.repositories.budgets.counting import Cost, Refusal
+from models.repositories.budgets.counting import Refusal
 from models.repositories.webhooks import announcing_low
 from models.tables.ledger import DeclaredLedger
-from models.values import LeakageTerms
 
 BOOK = "release"
 """A trainer that wants no budget charged names no federation."""

@@ -25,6 +25,7 @@ from api.services.ledgers.federation_charges import charge_federation
 from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.security import Call, Caller
+from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.declared import (
     SECRET_BYTES,
     declaration_of,
@@ -32,8 +33,7 @@ from fedaudit.ledger.declared import (
     drawn_hash,
     reservations_hash,
 )
-from fedaudit.ledger.encoding import EntryEncoder, link
-from fedaudit.ledger.rows import LedgerEntry, row_of
+from fedaudit.ledger.encoding import EntryEncoder, links_of
 from fedaudit.privacy.declared.canary_evidence import CanaryEvidence
 from fedaudit.privacy.declared.figures import clients_over, read_rounds
 from fedaudit.privacy.declared.histories import (
@@ -130,12 +130,13 @@ def largest_costs(terms: LedgerTerms, histories: Histories) -> dict[str, float |
 
 @dataclass(frozen=True, eq=False)
 class ChargedRound:
-    """One round, and its entries with their digests."""
+    """One round, and its entries with the digest of each."""
 
     declared: DeclaredRound
     fields: dict[str, Any]
     """The stored round, as far as it follows from what was declared and charged."""
-    entries: Sequence[tuple[LedgerEntry, bytes]]
+    entries: EntryColumns
+    digests: Sequence[bytes]
 
 
 class ChargedRounds:
@@ -192,7 +193,8 @@ class ChargedRounds:
                 "groups": one.model_dump(mode="json", include={"groups"})["groups"] or None,
                 "drawn": drawn_hash(self.drawn, self.secret) if last and self.has_drawn else None,
             },
-            entries=[(entry, self.encoder.digest(entry)) for entry in entries],
+            entries=entries,
+            digests=self.encoder.digests(entries),
         )
 
     def _enter(self, names: Sequence[str]) -> NDArray[np.int32]:
@@ -365,9 +367,9 @@ def _chained(
             "canaries": shown,
         }
         declaration = declaration_of(DeclaredRoundRow(**stored), charged.secret)
-        for entry, digest in one.entries:
-            head = link(head, digest, entry.clusters, declaration=declaration)
-            written.append(row_of(entry, digest=digest, link=head, declaration=declaration))
+        links = links_of(one.entries, one.digests, before=head, declaration=declaration)
+        written += one.entries.rows(one.digests, links, declaration=declaration)
+        head = links[-1]
         rounds.append({**stored, "head": head.hex()})
         last_round = number
     return rounds, written, None if evidence is None else evidence.alarm_round

@@ -423,17 +423,16 @@ def polled(
     """
     patience, request = Patience(patience_seconds), replace(request, parse=with_status)
     while True:
-        failure: ClientError | None = None
         try:
             found = wire.send(request)
         except (UnreachableError, ProblemError) as error:
-            failure = error
-        else:
-            yield found
-            if found["status"] in until:
-                return
-            patience.answered()
-        patience.pause(failure)
+            patience.pause(error)
+            continue
+        yield found
+        if found["status"] in until:
+            return
+        patience.answered()
+        patience.pause()
 
 
 P = ParamSpec("P")

@@ -177,9 +177,9 @@ def _claim_of_records(
     cell: Cell, privacy: RecordPersonalised, pool: CanaryPool
 ) -> CanaryClaim | None:
     use, steps = record_use_of(cell.spec, cell.federation), cell.spec.training.local.steps
-    if use is None or use.plan.runs is None or steps is None:
+    if use is None or use.runs is None or steps is None:
         return None
-    run = replace(use.plan.runs[0], observer="server")
+    run = replace(use.runs[0], observer="server")
     clients = client_rate(cell.spec.training.cohort)
     expected, rate = clients * cell.spec.training.rounds, float(pool.rates.max())
     return CanaryClaim(

@@ -67,7 +67,7 @@ def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
             use = record_use_of(cell.spec, cell.federation)
             if use is None:
                 raise ValueError(f"{cell.spec.privacy.mechanism} samples no records")
-            sizes = np.bincount(use.client_of[~use.plan.left_out])
+            sizes = np.bincount(use.client_of[~use.left_out])
             there = int(sizes.sum())
             room = there if n >= COLLIDING else int(np.minimum(sizes, n).sum())
             words = "records that train and are ever sampled"
@@ -92,19 +92,19 @@ def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
 def _draw_records(cell: Cell, count: int, source: Source) -> CanaryPool:
     """Records by descending rate, those of one rate at random."""
     use = record_use_of(cell.spec, cell.federation)
-    if use is None or use.plan.runs is None:
+    if use is None or use.runs is None:
         raise ValueError(f"{cell.spec.privacy.mechanism} has no noise that canaries could test")
     records = training_records(cell.spec, cell.federation)
-    usable = np.flatnonzero(~use.plan.left_out)
+    usable = np.flatnonzero(~use.left_out)
     usable = usable[_shuffled(len(usable), source)]
-    usable = usable[np.argsort(-use.plan.rates[usable], kind="stable")]
+    usable = usable[np.argsort(-use.rates[usable], kind="stable")]
     if cell.shape.n < COLLIDING:
         usable = usable[rank_within(records.client_of[usable]) < cell.shape.n]
     chosen = np.sort(usable[:count])
     _check_count(chosen, count)
     place = records.client_of[chosen]
     first = np.cumsum(records.counts) - records.counts
-    return CanaryPool(records.clients[place], place, chosen - first[place], use.plan.rates[chosen])
+    return CanaryPool(records.clients[place], place, chosen - first[place], use.rates[chosen])
 
 
 def rank_within(groups: Ints) -> Ints:

@@ -84,7 +84,7 @@ def choose_rows(
     use = record_use_of(cell.spec, cell.federation)
     if use is not None:
         place = training_records(cell.spec, cell.federation).place
-        candidates[place[use.plan.left_out]] = False
+        candidates[place[use.left_out]] = False
     bound = min(MAX_ROWS_EACH, MAX_SCORES // (2 * models))
     sides = [np.flatnonzero(candidates & trained), np.flatnonzero(candidates & ~trained)]
     if share is not None:

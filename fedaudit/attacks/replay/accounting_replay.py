@@ -83,7 +83,9 @@ def _check_counts(replayed: Replayed, findings: Findings) -> None:
             if by_record and observer == "server":
                 continue  # the busiest client's rounds, below
             entries = [
-                one for one in base.entries if one.round == round_ and one.observer == observer
+                one
+                for one in base.entries
+                if (one.keys[0].round, one.keys[0].observer) == (round_, observer)
             ]
             paying = sum(int((one.outcomes == Outcome.RELEASED).sum()) for one in entries)
             at.equal("subjects charged in a round", paying, len(released))
@@ -101,7 +103,7 @@ def _check_counts(replayed: Replayed, findings: Findings) -> None:
         charged = [
             int(entry.releases.min())
             for entry in base.entries
-            if entry.observer == "server" and len(entry.subjects)
+            if entry.keys[0].observer == "server" and len(entry.subjects)
         ]
         busiest = int(replayed.rounds_of_clients().max())
         findings.at("accounting").at_least(
@@ -144,13 +146,13 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
             assert_never(cohort)
     _check_event(replayed, findings, event, adjacency)
     for entry in replayed.base.entries:
-        if entry.epsilons is None or entry.round not in {1, replayed.base.rounds}:
+        round_ = count = entry.keys[0].round
+        if entry.epsilons is None or round_ not in {1, replayed.base.rounds}:
             continue
-        count = entry.round
         if isinstance(event, RandomAllocated):
             count = -(-count // event.rounds)  # blocks
         least = _epsilon(privacy, event, count, adjacency)
-        _check_epsilon(findings.at("accounting", entry.round), float(entry.epsilons[0]), least)
+        _check_epsilon(findings.at("accounting", round_), float(entry.epsilons[0]), least)
 
 
 def _check_local(replayed: Replayed, privacy: GaussianLocal, findings: Findings) -> None:
@@ -161,12 +163,13 @@ def _check_local(replayed: Replayed, privacy: GaussianLocal, findings: Findings)
     for entry in replayed.base.entries:
         if entry.epsilons is None:
             continue
-        sent[_released(replayed, entry.round)] += 1
+        round_ = entry.keys[0].round
+        sent[_released(replayed, round_)] += 1
         for subject, epsilon in zip(entry.subjects, entry.epsilons.tolist(), strict=True):
             count = int(sent[subject])
             if count not in known:
                 known[count] = _epsilon(privacy, event, count, "replace-one")
-            _check_epsilon(findings.at("accounting", entry.round), epsilon, known[count])
+            _check_epsilon(findings.at("accounting", round_), epsilon, known[count])
 
 
 def _check_event(
@@ -213,7 +216,7 @@ def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) 
         charged = {
             int(subject): float(epsilon)
             for entry in base.entries
-            if entry.observer == observer and entry.epsilons is not None
+            if entry.keys[0].observer == observer and entry.epsilons is not None
             for subject, epsilon in zip(entry.subjects, entry.epsilons, strict=True)
         }
         rounds = base.rounds

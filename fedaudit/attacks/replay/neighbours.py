@@ -95,7 +95,7 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
         # The record that is expected in most steps.
         use = record_use_of(cell.spec, keyed)
         assert use is not None
-        weight: Floats = use.plan.rates * use.plan.rounds * (often[client_of] + 0.5)
+        weight: Floats = use.rates * use.rounds * (often[client_of] + 0.5)
         record = int(weight.argmax())
         client, place = int(client_of[record]), records.place[[record]]
     else:
@@ -275,7 +275,7 @@ class Replayed:
 
     def charged_clients(self, round_: int) -> Ints:
         """Who was asked to take part in a round, by the ledger."""
-        entries = [entry for entry in self.base.entries if entry.round == round_]
+        entries = [entry for entry in self.base.entries if entry.keys[0].round == round_]
         return entries[0].subjects.astype(np.int64) if entries else np.zeros(0, dtype=np.int64)
 
     def uploads(self, round_: int) -> Iterator[tuple[Ints, UploadsPassed]]:
@@ -302,7 +302,7 @@ class Replayed:
         """How records are sampled; of a mechanism that is applied to them."""
         use = record_use_of(self.spec, self.base.cell.federation)
         assert use is not None
-        return use.plan
+        return use
 
     def records_of(self, silo: int) -> slice:
         """Which of the records that train a client of the federation has."""

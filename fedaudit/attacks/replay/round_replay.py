@@ -223,7 +223,7 @@ def _chances(cell: Cell) -> dict[int, tuple[float, int]]:
     assert use is not None
     return {
         _key(cell.federation, int(row)): (float(rate), int(rounds))
-        for row, rate, rounds in zip(records.place, use.plan.rates, use.plan.rounds, strict=True)
+        for row, rate, rounds in zip(records.place, use.rates, use.rounds, strict=True)
     }
 
 

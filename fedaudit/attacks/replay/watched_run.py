@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
+from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
 from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.randomness import Purpose, Source, WideWords
@@ -357,7 +357,8 @@ class WatchedRun:
     moments: list[Floats32]
     """[moments, k, n]: what the server remembers of averages, likewise; empty for nothing."""
     ledger_context: LedgerContext
-    entries: list[LedgerEntry]
+    entries: list[EntryColumns]
+    """Each by itself."""
     published: Sequence[Mapping[str, Any]]
     """What is published of each round: the figures of rounds and of groups."""
     ledger_lines: Sequence[Mapping[str, Any]]

@@ -7,19 +7,19 @@ a data set is one such file, or a zip of several (its shards), each with other u
 """
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.groups import between_edges, checked_groups
+from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.images.client_rows import (
     ATTRIBUTE,
     MAX_IMAGES_BYTES,
@@ -30,10 +30,9 @@ from fedaudit.federations.images.client_rows import (
     rotated_clients,
     square_image,
 )
-from fedaudit.federations.levels import MAX_CLASSES, Levels, levels_of, number_in
+from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.mapped import Rows, client_order, first_rows, pack
 from fedaudit.federations.reading.archives import (
-    MAX_TEXT_LENGTH,
     NumpyArchive,
     is_zip,
     open_archive,
@@ -41,7 +40,9 @@ from fedaudit.federations.reading.archives import (
     shown,
 )
 from fedaudit.federations.reading.source_files import SourceFile, open_source
-from fedaudit.federations.source_kind import FileKind, LoadRequest
+from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.source_kind import LoadRequest, SourceKind
+from fedaudit.federations.table.features import refuse_gaps
 from fedaudit.spec.errors import InvalidInputError, error_at, listed, pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.federation import Femnist, Images
@@ -263,10 +264,6 @@ def _one_width(file: SourceFile, writers: Mapping[str, _Writer]) -> int:
     return widths[expected]
 
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_LAST_CHARACTER = 0x10FFFF
-
-
 def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArray[Any]:
     """An array [rows]. Raises InvalidInputError at `where` if there is no array of that shape."""
     if name not in archive.names:
@@ -283,90 +280,51 @@ def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArra
     return archive.read(name)
 
 
-def levels_in(
-    archive: NumpyArchive, name: str, entries: NDArray[Any], *, where: str, numeric: bool = True
-) -> Levels:
-    """The entries of an array as codes into their distinct values, in the order of `levels_of`.
-
-    Texts are trimmed; an empty text and NaN are missing. Raises InvalidInputError at `where` for an
-    entry that cannot be a name.
-    """
-    if entries.dtype.kind == "U":  # Python cannot make text of other characters
-        points = np.ascontiguousarray(entries).view(np.uint32).reshape(len(entries), -1)
-        wrong = points.max(axis=1) > _LAST_CHARACTER
-        archive.refuse(wrong, name, where, "is no text", "save the array again")
-    distinct, codes = np.unique(entries, return_inverse=True)
-    names = _names(distinct)
-    for position, text in enumerate(names):
-        if text is None or len(text) > MAX_TEXT_LENGTH or _UNPRINTABLE.search(text):
-            archive.refuse(
-                np.equal(codes, position),
-                name,
-                where,
-                "could not serve as a name: it is infinite, not in UTF-8 or has control characters",
-                "correct it",
-            )
-    merged = {text: place for place, text in enumerate(dict.fromkeys(names)) if text is not None}
-    place_of = np.array([merged[text] for text in names if text is not None], dtype=np.int64)
-    return levels_of(list(merged), place_of[codes], numeric=numeric)
+def as_table(archive: NumpyArchive, arrays: Mapping[str, NDArray[Any]]) -> TableRows:
+    """Arrays of one length as the columns of a table: numbers in their shortest form, NaN as an
+    empty cell."""
+    columns = {}
+    for name, entries in arrays.items():
+        distinct, codes = np.unique(entries, return_inverse=True)
+        names = pa.array([_text(distinct, place) for place in range(len(distinct))], pa.string())
+        columns[name] = names.take(pa.array(codes))
+    return TableRows(archive.file, columns, np.arange(1, len(codes) + 1))
 
 
-def _cut(archive: NumpyArchive, name: str, levels: Levels, edges: Sequence[float]) -> Levels:
-    """The groups between ascending edges, including those without an image, since they are
-    declared."""
-    numbers = [number_in(value) for value in levels.values]
-    if None in numbers:
-        archive.refuse(
-            levels.codes == numbers.index(None),
-            name,
-            pointer("fairness", "edges", name),
-            "is not a number",
-            "correct it, or leave out the edges",
-        )
-    found = np.append(np.array(numbers, dtype=np.float64), np.nan)[levels.codes]  # -1 is the last
-    return between_edges(found, edges)
+_NO_TEXT = "\x7f"
+"""No cell of a table may hold it."""
 
 
-def _names(distinct: NDArray[Any]) -> list[str | None]:
-    """The text of each entry: '' where it is missing, None where it cannot be a name."""
-    match distinct.dtype.kind:
-        case "b":
-            return ["true" if value else "false" for value in distinct]
-        case "f":
-            return [_number_name(value) for value in distinct]
-        case "S":
-            return [_decoded(value) for value in distinct.tolist()]
-    return [str(value).strip() for value in distinct.tolist()]
-
-
-def _decoded(value: bytes) -> str | None:
+def _text(entries: NDArray[Any], place: int) -> str:
+    """An entry as a cell of a table holds it."""
     try:
-        return value.decode("utf-8").strip()
-    except UnicodeDecodeError:
-        return None
-
-
-def _number_name(value: np.floating[Any]) -> str | None:
-    """The shortest text of a number of that precision; a whole number without a fraction."""
-    if np.isnan(value):
-        return ""
-    if np.isinf(value):
-        return None
-    return str(value).removesuffix(".0")
+        match entries[place]:
+            case np.bool_() as answer:
+                return "true" if answer else "false"
+            case np.floating() as number if np.isnan(number):
+                return ""
+            case np.floating() as number:
+                return str(number).removesuffix(".0") if np.isfinite(number) else _NO_TEXT
+            case np.bytes_() as text:
+                return text.decode("utf-8")
+            case other:
+                return str(other).encode("utf-8").decode()
+    except ValueError:  # characters that there are not
+        return _NO_TEXT
 
 
 _CLASSES = "/federation/classes"
 
 
 def read_labels(
-    archive: NumpyArchive, classes: int | None, images: int
+    archive: NumpyArchive, rows: TableRows, classes: int | None
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Each image's class, and the classes; see `Images.classes` for the order of precedence.
 
     Raises InvalidInputError naming the row, or at /federation/classes.
     """
     where = archive.file.pointer
-    labels = column(archive, "y", rows=images, where=where)
+    labels = column(archive, "y", rows=len(rows), where=where)
     if labels.dtype.kind not in "iuUS":
         raise archive.file.fault(
             f"holds an array 'y' of type {labels.dtype}; labels are whole numbers or texts"
@@ -375,14 +333,14 @@ def read_labels(
     if classes is not None and not whole:
         raise error_at(_CLASSES, "labels are texts; leave it out, so that the data's are counted")
     if classes is None and not (whole and "classes" in archive.names):
-        levels = levels_in(archive, "y", labels, where=where)
-        remedy = "name the class or leave the image out"
-        archive.refuse(levels.codes < 0, "y", where, "is empty", remedy)
+        texts = as_table(archive, {"y": labels})
+        refuse_gaps(texts, "y", where, remedy="name the class or leave the image out")
+        levels = texts.levels("y", where, numeric=True)
         _check_class_count(archive, len(levels.values))
         return levels.codes, levels.values
     numbered = tuple(str(label) for label in range(classes or 0))
     names = numbered or _class_names(archive, where)
-    archive.refuse(
+    rows.refuse(
         (labels < 0) | (labels >= len(names)),
         "y",
         where,
@@ -395,8 +353,8 @@ def read_labels(
 def _class_names(archive: NumpyArchive, where: str) -> tuple[str, ...]:
     """The archive's own names of the classes, in the order of the labels."""
     count = (archive.header("classes").shape or (1,))[0]
-    found = column(archive, "classes", rows=count, where=where)
-    levels = levels_in(archive, "classes", found, where=where)
+    names = column(archive, "classes", rows=count, where=where)
+    levels = as_table(archive, {"classes": names}).levels("classes", where)
     if levels.missing or len(levels.values) != count:
         raise archive.file.fault(
             "holds an array 'classes' in which a name is empty or comes twice; name every class "
@@ -420,7 +378,7 @@ _TURNED = "images are turned by each experiment; the groups of 'rotated' are tho
 Pictured = TypeVar("Pictured", Images, Femnist)
 
 
-class _ImageKind(FileKind[Pictured]):
+class _ImageKind(SourceKind[Pictured]):
     """Images, of which those of some clients are rotated by the experiment's seed."""
 
     def profile_notes(self) -> list[str]:
@@ -447,14 +405,18 @@ class ImagesKind(_ImageKind[Images]):
         source = self._source
         with open_source(source, files=asked.files) as file, open_numpy(file) as archive:
             images = _image_count(archive)
-            clients = _clients(archive, source.client_key, images)
-            codes, classes = read_labels(archive, source.classes, images)
-            attributes, notes = _attributes(archive, source, asked.fairness, images)
-            rows = _rows(archive, client_order(clients))
-            if rows.divisor != 1 and rows.values.max() <= 1:
+            rows = _named_rows(archive, source, asked.fairness, images)
+            clients = rows.levels(source.client_key, _CLIENT_KEY)
+            check_clients(np.bincount(clients.codes), _CLIENT_KEY)
+            codes, classes = read_labels(archive, rows, source.classes)
+            attributes, notes = read_sensitive(
+                rows, asked.fairness.sensitive, edges=asked.fairness.edges
+            )
+            pixels = _pixels(archive, rows, client_order(clients))
+            if pixels.divisor != 1 and pixels.values.max() <= 1:
                 notes += ("pixels are bytes that stand for 0 to 255, but none is larger than 1",)
             more = {"classes": classes, "attributes": attributes, "notes": notes}
-            federation = _packed(file, rows, codes, clients=clients, **more)
+            federation = _packed(file, pixels, codes, clients=clients, **more)
         return self.rotated(federation, asked)
 
 
@@ -499,23 +461,25 @@ def _image_count(archive: NumpyArchive) -> int:
     return header.shape[0]
 
 
-def _clients(archive: NumpyArchive, name: str, images: int) -> Levels:
-    """Each image's client, in the order of code points."""
-    entries = column(archive, name, rows=images, where=_CLIENT_KEY)
-    if entries.dtype.kind not in "iuUS":
+def _named_rows(archive: NumpyArchive, source: Images, fairness: Groups, images: int) -> TableRows:
+    """Each image's client, and its sensitive attributes that are arrays of the archive."""
+    name = source.client_key
+    arrays = {name: column(archive, name, rows=images, where=_CLIENT_KEY)}
+    if (kind := arrays[name].dtype).kind not in "iuUS":
         raise error_at(
             _CLIENT_KEY,
-            f"the array {name!r} is of type {entries.dtype}; clients are named by whole numbers "
-            "or texts",
+            f"the array {name!r} is of type {kind}; clients are named by whole numbers or texts",
         )
-    clients = levels_in(archive, name, entries, where=_CLIENT_KEY, numeric=False)
-    remedy = "name the image's client or leave the image out"
-    archive.refuse(clients.codes < 0, name, _CLIENT_KEY, "is empty", remedy)
-    check_clients(np.bincount(clients.codes), _CLIENT_KEY)
-    return clients
+    for place, attribute in enumerate(fairness.sensitive):
+        if attribute != ATTRIBUTE or source.rotate is None:
+            where = pointer("fairness", "sensitive", place)
+            arrays[attribute] = column(archive, attribute, rows=images, where=where)
+    rows = as_table(archive, arrays)
+    refuse_gaps(rows, name, _CLIENT_KEY, remedy="name the image's client or leave the image out")
+    return rows
 
 
-def _rows(archive: NumpyArchive, order: NDArray[np.int64]) -> ClientRows:
+def _pixels(archive: NumpyArchive, rows: TableRows, order: NDArray[np.int64]) -> ClientRows:
     """The images client after client, read in chunks so that memory holds them only once."""
     images, *shape = archive.header("x").shape
     width = math.prod(shape)
@@ -526,40 +490,21 @@ def _rows(archive: NumpyArchive, order: NDArray[np.int64]) -> ClientRows:
     for first, block in archive.blocks("x"):
         flat = block.reshape(len(block), width)
         if not exact:
-            _check_pixels(archive, first, flat)
+            _check_pixels(rows, first, flat)
         values[place[first : first + len(flat)]] = flat
     image = square_image(width) if len(shape) == 1 else (shape[0], shape[1], (*shape, 1)[2])
     return ClientRows(values, 255.0 if exact else 1.0, image)
 
 
-def _check_pixels(archive: NumpyArchive, first: int, block: NDArray[np.floating]) -> None:
+def _check_pixels(rows: TableRows, first: int, block: NDArray[np.floating]) -> None:
     outside = ~((block >= 0) & (block <= 1)).all(axis=1)
     if outside.any():
         row = int(np.argmax(outside))
         finite = np.isfinite(block[row]).all()
-        raise archive.fault(
+        raise rows.fault(
             "x",
             first + row,
-            archive.file.pointer,
+            rows.source.pointer,
             "has a pixel outside 0 to 1" if finite else "has a pixel that is no finite number",
             "store bytes, or divide by the largest possible value" if finite else "correct it",
         )
-
-
-def _attributes(
-    archive: NumpyArchive, source: Images, fairness: Groups, images: int
-) -> tuple[dict[str, Levels], tuple[str, ...]]:
-    """Sensitive attributes that are arrays of the archive, and notes on what is missing."""
-    attributes: dict[str, Levels] = {}
-    notes: list[str] = []
-    for place, name in enumerate(fairness.sensitive):
-        if name == ATTRIBUTE and source.rotate is not None:
-            continue
-        where = pointer("fairness", "sensitive", place)
-        entries = column(archive, name, rows=images, where=where)
-        levels = levels_in(archive, name, entries, where=where)
-        if name in fairness.edges:
-            levels = _cut(archive, name, levels, fairness.edges[name])
-        notes += checked_groups(name, levels, where)
-        attributes[name] = levels
-    return attributes, tuple(notes)

@@ -24,9 +24,9 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import compared, outcome_rules
-from fedaudit.federations.levels import number_in
 from fedaudit.spec.errors import InvalidInputError, listed, pointer
 from fedaudit.spec.fairness import Groups, without_label
+from fedaudit.spec.labels import number_in
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.table_rows import TableRows

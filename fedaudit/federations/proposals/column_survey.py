@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedaudit.federations.levels import number_in
+from fedaudit.federations.levels import in_order
 from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.spec.labels import number_in
 
 Concept = Literal[
     "client", "target", "sensitive", "age", "thing", "identifier", "until", "since", "yes", "no"
@@ -287,11 +288,7 @@ class Column:
     @property
     def distinct(self) -> list[str]:
         """The values, in the order of a registration; the first ones where there are many."""
-        found = [value for value in self.values if value not in self.gaps]
-        numbers = {value: number_in(value) for value in found}
-        if None in numbers.values():
-            return sorted(found)
-        return sorted(found, key=lambda value: (numbers[value] or 0.0, value))
+        return in_order([value for value in self.values if value not in self.gaps], numeric=True)
 
     def _number(self, text: str, count: int) -> None:
         number = number_in(text)

@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 
-from fedaudit.federations.levels import number_in
 from fedaudit.federations.proposals.column_survey import (
     FEW_CODES,
     MAX_CLASS_VALUES,
@@ -34,6 +33,7 @@ from fedaudit.federations.proposals.column_survey import (
 )
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import error_at, no_column, pointer
+from fedaudit.spec.labels import number_in
 from fedaudit.spec.registration import parse_uploaded
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")

@@ -26,7 +26,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.spec.errors import InvalidInputError, error_at
+from fedaudit.spec.errors import InvalidInputError
 
 MAX_MEMBERS = 1000
 MAX_DIRECTORY_BYTES = 2**20
@@ -343,19 +343,6 @@ class NumpyArchive:
             for first in range(0, rows, step):
                 content = member.read(min(step, rows - first) * row_size)
                 yield first, _array(content, header.dtype).reshape(-1, *shape)
-
-    def fault(
-        self, name: str, row: int, where: str, problem: str, remedy: str
-    ) -> InvalidInputError:
-        """An error about one entry, to be raised; rows count from 0, as in Python."""
-        return error_at(where, f"{name}[{row}] of '{self.file.label}' {problem}; {remedy}")
-
-    def refuse(
-        self, wrong: NDArray[np.bool_], name: str, where: str, problem: str, remedy: str
-    ) -> None:
-        """Raises the error about the first of the entries that are `wrong`, if any are."""
-        if wrong.any():
-            raise self.fault(name, int(np.argmax(wrong)), where, problem, remedy)
 
 
 def _header(archive: Archive, member: str) -> Header:

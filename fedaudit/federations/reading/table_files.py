@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from fedaudit.federations.levels import number_in
 from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
 from fedaudit.federations.reading.table_rows import TableRows, is_text
 from fedaudit.spec.errors import InvalidInputError, error_at, listed
+from fedaudit.spec.labels import number_in
 from fedaudit.spec.table import TABLE_FORMATS
 
 UNREADABLE = f"is no {TABLE_FORMATS} file that can be read; save it anew"

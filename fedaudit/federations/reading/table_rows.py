@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.levels import MAX_CLASSES, Levels, find_class, levels_of
+from fedaudit.federations.levels import MAX_CLASSES, Levels, levels_of
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError, error_at, listed
+from fedaudit.spec.labels import find_class
 
 MAX_NUMBER = 2.0**63
 MAX_NAME_LENGTH = 200
@@ -264,14 +265,14 @@ def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Level
     if count < 2:
         raise error_at(
             where,
-            f"{target!r} has one value only, and a classifier needs at least two classes; name "
-            "another target",
+            f"{target!r} has one value only, and two classes are needed at least; name another "
+            "column",
         )
     if count > MAX_CLASSES:
         raise error_at(
             where,
-            f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; for "
-            "a target that is a number train `linear` or `mlp` with `rmse` or `mse`",
+            f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; train "
+            "a number with `rmse` or `mse`, or make classes of it by a threshold first",
         )
     return levels if positive is None else _with_positive_last(levels, positive)
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import is_large, no_cells
-from fedaudit.federations.levels import Levels, find_classes
+from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import (
     EVERY_NUMBER,
     FEATURES,
@@ -25,6 +25,7 @@ from fedaudit.federations.mapped import (
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.split import held_out_rows, share_of_rows, split_clients
 from fedaudit.federations.table.columns import Columns, FeatureColumn
+from fedaudit.spec.labels import find_classes
 from fedaudit.spec.sources import Source
 from fedaudit.spec.table import Table
 
@@ -101,7 +102,7 @@ def standardiser(
 
 _CELLS_AT_ONCE = 1 << 20
 """Cells of features that are laid out on disk at a time: 4 MiB."""
-_GAP = "is empty"
+GAP = "is empty"
 _RULE = (
     "fill the gap, or say under the feature's `missing` what becomes of it: `drop-row`, or "
     "`constant` with a `fill`"
@@ -155,7 +156,7 @@ def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]
 
 def refuse_gaps(rows: TableRows, name: str, where: str, *, remedy: str) -> None:
     """Raise InvalidInputError at `where` for the first empty cell of a column."""
-    rows.refuse(rows.empty(name, where), name, where, _GAP, remedy)
+    rows.refuse(rows.empty(name, where), name, where, GAP, remedy)
 
 
 def encoded_features(
@@ -246,7 +247,7 @@ def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
         found[-1] = column.categories.index(str(fill))
     codes = np.array(found, dtype=np.int64)[levels.codes]
     if (codes < 0).any():
-        problem, remedy = _GAP, _RULE
+        problem, remedy = GAP, _RULE
         if levels.codes[np.argmax(codes < 0)] >= 0:
             problem = f"is not one of the {len(column.categories)} declared categories"
             remedy = "add its value to `categories`, or to `missing_values` if it means a gap"

@@ -10,7 +10,7 @@ machine, except for the last bit of logarithms in Dirichlet shares.
 """
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,25 +22,27 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Floats, Ints
 from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
-from fedaudit.federations.levels import MAX_CLASSES, Levels, number_in
+from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.mapped import Rows, check_clients, loading_folder, pack
 from fedaudit.federations.profiles.profile import RowSample, giveaways, profile
 from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, class_levels, gathered_rows
 from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
-from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
+from fedaudit.federations.source_kind import LoadRequest, SourceKind, check_fingerprint
 from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
 from fedaudit.federations.table.features import (
+    check_features,
     check_table_scales,
     read_features,
     standardiser,
     with_gaps,
 )
-from fedaudit.federations.table.kept_rows import KeptRows, every_fault
+from fedaudit.federations.table.kept_rows import KeptRows
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
-from fedaudit.spec.errors import error_at
+from fedaudit.spec.errors import Faults, error_at
 from fedaudit.spec.fairness import Groups, Rule
+from fedaudit.spec.labels import number_in
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
 
@@ -294,22 +296,51 @@ _TARGET = "/federation/target"
 
 
 def _read_table(
-    source: Table, file: SourceFile, asked: LoadRequest, *, folder: Path, outline: bool
+    source: Table,
+    file: SourceFile,
+    asked: LoadRequest,
+    faults: Faults,
+    *,
+    folder: Path,
+    outline: bool,
 ) -> ReadTable:
-    """Run `read_table` up to the first fault; what memory should not hold goes to `folder`."""
+    """Run `read_table`; what memory should not hold goes to `folder`. Raises InvalidInputError
+    where there is a fault, after noting those of every column."""
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
-    check_table_scales(source, columns, classes=asked.classification)
-    if source.positive is not None and not asked.classification:
-        raise error_at(
-            "/federation/positive",
-            "a target that is a number has no positive class; leave it out, or train with "
-            "`cross-entropy`",
-        )
+    with faults.noting():
+        check_table_scales(source, columns, classes=asked.classification)
     _check_memory(asked, columns, table.rows or 0, more=False)
-    used = KeptRows(source, columns)
+    used = KeptRows(source, columns, faults)
     parts = used.parts(table, partial(_check_memory, asked, columns))
     rows = gathered_rows(parts, folder)
+    if not faults.found:
+        with faults.noting():
+            return _grouped(source, asked, columns, used, rows, folder=folder, outline=outline)
+    numbers = partial(rows.numbers, source.target, _TARGET)
+    checks: list[Callable[[], object]] = [
+        *([] if asked.classification else [numbers]),
+        partial(_attributes, rows, asked),
+        partial(_budgets, rows, asked.budgets),
+        *(partial(check_features, rows, [one], scales=source.scale) for one in columns.features),
+    ]
+    for check in checks:
+        with faults.noting():
+            check()
+    raise faults.error()
+
+
+def _grouped(
+    source: Table,
+    asked: LoadRequest,
+    columns: Columns,
+    used: KeptRows,
+    rows: TableRows,
+    *,
+    folder: Path,
+    outline: bool,
+) -> ReadTable:
+    """The rows that are kept as a federation."""
     target, classes = _target(rows, source, classification=asked.classification)
     if source.dealt is None:
         clients, dealt = _named_clients(columns, rows, used)
@@ -318,7 +349,7 @@ def _read_table(
     where = _PARTITION if columns.client_key is None else columns.client_key.where
     check_clients(clients, where=where)
     row_keys = table_record_keys(rows, columns.trained_on, clients) if asked.keyed else None
-    attributes, missing = read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
+    attributes, missing = _attributes(rows, asked)
     standardise = (
         None
         if source.standardise is None or source.standardise == "ranges"
@@ -343,11 +374,11 @@ def _read_table(
             target=target,
             target_name=source.target,
             target_scale=_target_scale(source),
-            fingerprint=file.fingerprint,
+            fingerprint=rows.source.fingerprint,
             classes=classes,
             attributes=attributes,
             notes=(*used.notes, *dealt, *missing, *features.notes),
-            record_budgets=None if asked.budgets is None else _budgets(rows, asked.budgets),
+            record_budgets=_budgets(rows, asked.budgets),
             row_numbers=rows.row_numbers,
             record_keys=row_keys,
             order=features.order,
@@ -356,6 +387,10 @@ def _read_table(
         where=where,
     )
     return ReadTable(federation, rows, columns.features, {**used.missing, **features.filled})
+
+
+def _attributes(rows: TableRows, asked: LoadRequest) -> tuple[dict[str, Levels], tuple[str, ...]]:
+    return read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
 
 
 def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:
@@ -399,14 +434,22 @@ def _target(
     rows: TableRows, source: Table, *, classification: bool
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """The target [rows], and its classes if it has any."""
+    if source.positive is not None and not classification:
+        raise error_at(
+            "/federation/positive",
+            "a target that is a number has no positive class; leave it out, or train with "
+            "`cross-entropy`",
+        )
     if classification:
         levels = class_levels(rows, source.target, positive=source.positive)
         return levels.codes.astype(np.float64), levels.values
     return rows.numbers(source.target, _TARGET), ()
 
 
-def _budgets(rows: TableRows, name: str) -> NDArray[np.float64]:
+def _budgets(rows: TableRows, name: str | None) -> NDArray[np.float64] | None:
     """The privacy budget of each row. Raises InvalidInputError for the first invalid one."""
+    if name is None:
+        return None
     found = rows.numbers(name, BUDGETS)
     problem = "is no budget: it is not above 0"
     remedy = "give every record a positive epsilon, or take out records that may not be used"
@@ -421,6 +464,8 @@ def _target_scale(source: Table) -> float:
     return scale
 
 
+MAX_FAULTS = 25
+"""As many faults of a table are raised together."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -435,12 +480,10 @@ def read_table(
     should not hold, and large features, are in mapped files. Raises InvalidInputError naming field,
     column and row of every fault that the rows show, or the disk where that is full.
     """
+    faults = Faults()
     try:
-        with (
-            loading_folder(asked.files.room.scratch_dir) as folder,
-            every_fault(source, file, asked, numbers=not asked.classification),
-        ):
-            return _read_table(source, file, asked, folder=folder, outline=outline)
+        with loading_folder(asked.files.room.scratch_dir) as folder, faults.noting():
+            return _read_table(source, file, asked, faults, folder=folder, outline=outline)
     except OSError as error:
         if error.errno in _FULL:
             raise file.fault(
@@ -448,9 +491,10 @@ def read_table(
                 "fewer features, or free some of it"
             ) from None
         raise
+    raise faults.error(MAX_FAULTS)
 
 
-class TableKind(FileKind[Table]):
+class TableKind(SourceKind[Table]):
     """A table with features and a target."""
 
     def load(self, asked: LoadRequest) -> Federation:
@@ -472,10 +516,9 @@ class TableKind(FileKind[Table]):
         source = profiled_source(self._source)
         with open_source(self._source, files=asked.files) as file:
             check_fingerprint(file.read_fingerprint(asked.progress), fingerprint)
-            with every_fault(source, file, asked, numbers=False):
-                table = TableFile(file, header=source.header)
-                find_columns(source, table.names, asked.fairness.sensitive)
-                classes = is_classified(source, table, asked.fairness)
+            table = TableFile(file, header=source.header)
+            find_columns(source, table.names, asked.fairness.sensitive)
+            classes = is_classified(source, table, asked.fairness)
             asked = replace(asked, classification=classes)
             read = read_table(source, file, asked, outline=True)
         figures = table_figures(self._source, asked.fairness, read)

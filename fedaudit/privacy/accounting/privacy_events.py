@@ -14,13 +14,13 @@ except for the events of record groups: their rates follow from the budgets, and
 keeps them is confidential.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from types import NoneType
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import asdict, fields
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from numpy.typing import ArrayLike
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from fedaudit.arrays import Floats
 from fedaudit.privacy.leakage import leakage, leakages, release_epsilons
@@ -41,16 +41,20 @@ AnyObserver = Literal["final_model", "server", "report"]
 """Whom a budget may name."""
 
 
-@dataclass(frozen=True)
+Rate = Annotated[float, Field(gt=0, le=1)]
+"""A rate of 0 is not an event."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A release without noise is a `NonPrivate` event."""
+Count = Annotated[int, Field(ge=1)]
+EXACT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, config=EXACT)
 class Event:
-    """The JSON form that all events share."""
+    """The JSON form that all events share. Raises ValueError for a number out of its range, and for
+    an event that is none."""
 
     kind: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for a number out of its range, TypeError for an event that is none."""
-        for field in fields(self):
-            _check(field.name, getattr(self, field.name))
 
     def as_dict(self) -> dict[str, Any]:
         """The event as JSON-able values; `event_from_dict` reads it back, to the last bit."""
@@ -61,41 +65,40 @@ class Event:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class NonPrivate(Event):
     """A release without any mechanism: nothing bounds what it reveals."""
 
     kind: ClassVar[str] = "non-private"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class Gaussian(Event):
     """A sum of clipped contributions plus Gaussian noise."""
 
     kind: ClassVar[str] = "gaussian"
-    noise_multiplier: float
+    noise_multiplier: Positive
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class PoissonSampled(Event):
     """The event on a Poisson sample, which every unit enters by a separate coin."""
 
     kind: ClassVar[str] = "poisson-sampled"
-    rate: float
+    rate: Rate
     event: Event
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class FixedSizeSampled(Event):
     """The event on `sample` of `population` units, drawn without replacement."""
 
     kind: ClassVar[str] = "fixed-size-sampled"
-    population: int
-    sample: int
+    population: Count
+    sample: Count
     event: Event
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.sample > self.population:
             raise ValueError(
                 f"sample = {self.sample} exceeds population = {self.population}; draw at most "
@@ -103,17 +106,17 @@ class FixedSizeSampled(Event):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class RandomAllocated(Event):
     """The event in each of `rounds` rounds. Every unit enters exactly one of them, drawn for it at
     random. One composition is such a block of rounds."""
 
     kind: ClassVar[str] = "random-allocated"
-    rounds: int
+    rounds: Count
     event: Event
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class Rotated(Event):
     """The event in each of `rounds` rounds. Every unit enters exactly one of them, and all know
     which. One composition is such a block of rounds, and counts as the event once.
@@ -125,12 +128,11 @@ class Rotated(Event):
     """
 
     kind: ClassVar[str] = "rotated"
-    rounds: int
-    bands: int
+    rounds: Count
+    bands: Count
     event: Event
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.bands > self.rounds:
             raise ValueError(
                 f"bands = {self.bands} exceeds rounds = {self.rounds}: a unit would enter twice "
@@ -138,7 +140,7 @@ class Rotated(Event):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class TwoStage(Event):
     """One round of record-level sampling within sampled clients (rPDP-FL, CCS 2024).
 
@@ -147,39 +149,39 @@ class TwoStage(Event):
     """
 
     kind: ClassVar[str] = "two-stage"
-    client_rate: float
-    record_rate: float
-    noise_multiplier: float
-    steps: int
+    client_rate: Rate
+    record_rate: Rate
+    noise_multiplier: Positive
+    steps: Count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class DiscreteLaplace(Event):
     """Integer counts plus discrete Laplace noise: `epsilon` without a delta, at any distance that
     one unit can move them."""
 
     kind: ClassVar[str] = "discrete-laplace"
-    epsilon: float
+    epsilon: Positive
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class LaplaceL2(Event):
     """A release under metric privacy: counted as leakage, never as an epsilon with a delta."""
 
     kind: ClassVar[str] = "laplace-l2"
-    n: int
-    noise_multiplier: float
-    radius: float | None
+    n: Count
+    noise_multiplier: Positive
+    radius: Positive | None
     """The fixed, public radius; None where it is the norm of the secret update."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class Composed(Event):
     """The event `count` times, with noise and samples drawn anew each time."""
 
     kind: ClassVar[str] = "composed"
     event: Event
-    count: int
+    count: Count
 
     def flattened(self) -> tuple[Event, int]:
         """What is composed, itself not a composition, and how often."""
@@ -222,39 +224,9 @@ def event_from_dict(values: Mapping[str, Any]) -> Event:
     kind = given.pop("kind", None)
     if kind not in _KINDS:
         raise ValueError(f"no event of kind {kind!r}; known are {', '.join(_KINDS)}")
-    event = _KINDS[kind]
-    expected = {field.name for field in fields(event)}
-    if given.keys() != expected:
-        raise ValueError(f"an event of kind {kind!r} has the fields {sorted(expected)}")
     if "event" in given:
         given["event"] = event_from_dict(given["event"])
-    for name in ("rate", "noise_multiplier"):
-        if type(given.get(name)) is int:  # canonical JSON writes 4.0 as 4
-            given[name] = float(given[name])
-    return event(**given)
-
-
-def _check(name: str, value: Any) -> None:
-    """Whether a field of an event may have this value; fields of one name are of one kind."""
-    match name:
-        case "event":
-            if not isinstance(value, Event):
-                raise TypeError(f"event must be an Event, not {type(value).__name__}")
-        case "rate" | "client_rate" | "record_rate":
-            if not 0 < value <= 1:
-                raise ValueError(
-                    f"{name} = {value} must be above 0 and at most 1; a rate of 0 is not an event"
-                )
-        case "noise_multiplier" | "epsilon" | "radius":
-            adaptive = name == "radius" and value is None
-            if not (adaptive or (math.isfinite(value) and value > 0)):
-                raise ValueError(
-                    f"{name} = {value} must be positive and finite; a release without noise is a "
-                    "NonPrivate event"
-                )
-        case _:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} = {value} must be a whole number, 1 or more")
+    return _KINDS[kind](**given)
 
 
 ADJACENCIES: Mapping[Adjacency, str] = {
@@ -301,18 +273,7 @@ def known_guarantee_kind(name: object) -> GuaranteeKind | None:
     return next((kind for kind in kinds if kind == name), None)
 
 
-_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "n": int,
-    **dict.fromkeys(("mechanism", "noise", "guarantee"), str),
-    **dict.fromkeys(("event", "adjacency", "accountant"), (str, NoneType)),
-    **dict.fromkeys(
-        ("noise_multiplier", "radius", "radius_floor", "clip", "delta"), (float, int, NoneType)
-    ),
-}
-"""Types of the stored fields besides components."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class Component:
     """A part of the vector that has its own noise and radius, such as a layer."""
 
@@ -326,7 +287,7 @@ def layer_components(sizes: Sequence[int]) -> tuple[Component, ...]:
     return tuple(Component(f"layer-{place}", size) for place, size in enumerate(sizes, start=1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class MechanismParameters:
     """The mechanism of one ledger entry. A number that it does not have is None.
 
@@ -360,7 +321,8 @@ class MechanismParameters:
         if self.counts_epsilon or self.noise_multiplier is None:
             raise ValueError("only metric privacy releases components with separate radii")
         names = {component.name for component in self.components}
-        if len(names) < len(self.components) or min(part.n for part in self.components) < 1:
+        least = min((part.n for part in self.components), default=0)
+        if len(names) < len(self.components) or least < 1:
             raise ValueError("components need distinct names and at least one parameter each")
         if sum(part.n for part in self.components) != self.n:
             raise ValueError(f"the components do not add up to {self.n} parameters")
@@ -426,14 +388,12 @@ class MechanismParameters:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "MechanismParameters":
-        """The inverse of `as_dict`. Raises TypeError for a missing or unknown field or one of
-        another type, and ValueError for invalid components."""
-        components = fields.get("components")
-        for name, types in _TYPES.items():
-            value = fields.get(name)
-            if not isinstance(value, types) or isinstance(value, bool):
-                raise TypeError(f"{name} is a {type(value).__name__}")
-        return cls(**{**fields, "components": None if components is None else _read(components)})
+        """The inverse of `as_dict`. Raises ValueError for a missing or unknown field or one of
+        another type, and ValueError or TypeError for invalid components."""
+        given = dict(fields)
+        if given.get("components") is not None:
+            given["components"] = tuple(Component(**part) for part in given["components"])
+        return cls(**given)
 
 
 def unbounded_inputs(mechanism: str, *, n: int, noise: str) -> MechanismParameters:
@@ -448,13 +408,3 @@ def unbounded_inputs(mechanism: str, *, n: int, noise: str) -> MechanismParamete
         noise=noise,
         guarantee="none",
     )
-
-
-def _read(components: Any) -> tuple[Component, ...]:
-    if not isinstance(components, list) or not components:
-        raise ValueError("components must be a list of names and sizes")
-    for part in components:
-        known = isinstance(part, dict) and part.keys() == {"name", "n"}
-        if not (known and isinstance(part["name"], str) and type(part["n"]) is int):
-            raise ValueError("a component has a name and a number of parameters, and no more")
-    return tuple(Component(**part) for part in components)

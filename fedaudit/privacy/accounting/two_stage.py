@@ -21,16 +21,25 @@ round depend on one coin of the client.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import assert_never
+from typing import Annotated, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.privacy_events import Observer, TwoStage
+from fedaudit.privacy.accounting.privacy_events import (
+    EXACT,
+    Count,
+    Observer,
+    Positive,
+    Rate,
+    TwoStage,
+)
 from fedaudit.spec.errors import error_at
 
 _CHUNK = 1 << 16  # terms at a time: the working set stays within the L2 cache
@@ -95,25 +104,18 @@ TWO_STAGE_ORDERS: tuple[int, ...] = tuple(sorted({int(1.07**i + 1) for i in rang
 """The distinct integers floor(1.07^i + 1) up to about 1000, as in the authors' code."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=EXACT)
 class TwoStageRun:
-    """The public numbers of a run: together with a record's rate they determine what it spends."""
+    """The public numbers of a run: together with a record's rate they determine what it spends.
+    Raises ValueError for a number out of its range."""
 
-    client_rate: float
-    noise_multiplier: float
-    steps: int
+    client_rate: Rate
+    noise_multiplier: Positive
+    steps: Count
     """Local steps of a client in a round in which it takes part."""
-    rounds: int
-    delta: float
+    rounds: Count
+    delta: Annotated[float, Field(gt=0, lt=1)]
     observer: Observer
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for a number out of its range."""
-        TwoStage(self.client_rate, 1.0, self.noise_multiplier, self.steps)
-        if self.rounds < 1:
-            raise ValueError(f"rounds = {self.rounds} must be 1 or more")
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta = {self.delta} must be between 0 and 1")
 
     def event(self, record_rate: float) -> TwoStage:
         """One round for a record of this rate."""

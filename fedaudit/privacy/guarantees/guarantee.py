@@ -23,9 +23,10 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from typing import Literal, assert_never
+
+from pydantic import BaseModel, ConfigDict
 
 from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
@@ -50,18 +51,22 @@ GuaranteeLabel = Literal["formal", "formal within the radius", "heuristic", "dec
 keeps them in."""
 
 
-@dataclass(frozen=True)
-class Guarantee:
+class Guarantee(BaseModel):
     """Who is protected against whom, and how far. A None has its reason in `reasons`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: GuaranteeKind
     label: GuaranteeLabel
+    """The kind, with *within the radius* where the proof goes no further."""
+    in_force: bool | None
+    """Whether the noise was secret. False for simulated noise, which protects no one, and where
+    there is no guarantee; None where a trainer elsewhere drew it."""
+    conditions: dict[str, str]
+    """Why a figure bounds some datasets only, by figure of the report; a figure without a condition
+    bounds every two datasets of the adjacency. Gates on such a figure ask for
+    `allow_conditional`."""
     mechanism: str
-    in_force: bool
-    """Whether this run's noise was secret. A guarantee that is not in force protects no one."""
-    conditions: Mapping[str, str]
-    """Why a figure bounds some datasets only, keyed by figure of the report; a figure without a
-    condition bounds every two datasets of the adjacency."""
     unit: str
     """Whose data the guarantee speaks of."""
     adjacency: str | None
@@ -69,7 +74,7 @@ class Guarantee:
     observers: tuple[str, ...]
     """Observers against whom it holds; empty where there is no guarantee."""
     statement: str
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str]
 
 
 def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
@@ -133,13 +138,14 @@ def of_the_run(guarantee: Guarantee, spec: ExperimentSpec) -> Guarantee:
     """
     start, server = spec.model.start, spec.training.server
     if not guarantee.in_force:
-        guarantee = replace(guarantee, statement=f"{guarantee.statement} {SIMULATED}")
+        said = f"{guarantee.statement} {SIMULATED}"
+        guarantee = guarantee.model_copy(update={"statement": said})
     if server != DEFAULT_SERVER:
         statement = (
             f"{guarantee.statement} The server moves the model by {server.words}, which goes by "
             "what was released alone and costs nothing more."
         )
-        guarantee = replace(guarantee, statement=statement)
+        guarantee = guarantee.model_copy(update={"statement": statement})
     if not isinstance(start, ArtifactStart):
         return guarantee
     conditions = {
@@ -151,7 +157,7 @@ def of_the_run(guarantee: Guarantee, spec: ExperimentSpec) -> Guarantee:
         f"{start.artifact} that it started from, and takes that as given: nothing is said of whom "
         "it was trained on, nor with what protection."
     )
-    return replace(guarantee, conditions=conditions, statement=statement)
+    return guarantee.model_copy(update={"conditions": conditions, "statement": statement})
 
 
 def what_follows_from_the_seed(spec: ExperimentSpec) -> list[str]:

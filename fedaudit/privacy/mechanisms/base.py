@@ -43,7 +43,7 @@ from fedaudit.privacy.planning.plan import (
     SpendingPlan,
     SubjectKind,
 )
-from fedaudit.privacy.records.record_use import RecordUse
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, NoMechanism, RecordPersonalised
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
@@ -187,7 +187,7 @@ class PrivacyMechanism(ABC):
         """
 
     def spending_plan(
-        self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
+        self, *, training_clients: int, names: Sequence[str] = (), records: RecordPlan | None = None
     ) -> SpendingPlan | None:
         """What each composition costs; None where the cost is not an epsilon.
 
@@ -303,6 +303,7 @@ class EpsilonMechanism(PrivacyMechanism):
             delta=self.privacy.delta,
             observers=self.facts.observers,
             statement=" ".join(sentences),
+            reasons={},
         )
         return of_the_run(found, self.spec)
 

@@ -73,7 +73,7 @@ from fedaudit.privacy.planning.cost_projection import (
     unbounded_projection,
 )
 from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan
-from fedaudit.privacy.records.record_use import RecordUse
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianDistance, GaussianLocal
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 
@@ -131,7 +131,7 @@ class _GaussianMechanism(EpsilonMechanism):
         return self.privacy.accountant
 
     def spending_plan(
-        self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
+        self, *, training_clients: int, names: Sequence[str] = (), records: RecordPlan | None = None
     ) -> SpendingPlan:
         """One event for every charge: of the population, or of each client."""
         everyone = self.facts.subject_kind == "population"

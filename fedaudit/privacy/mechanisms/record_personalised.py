@@ -59,11 +59,10 @@ from fedaudit.privacy.planning.cost_projection import (
     unbounded_projection,
 )
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan
-from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
+from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC, RecordPlan
 from fedaudit.privacy.records.record_use import (
     RECORD_ADJACENCY,
     RECORD_OBSERVERS,
-    RecordUse,
     client_rate,
     epsilon_terms,
     record_settings,
@@ -188,7 +187,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return None, self.privacy.clip
 
     def spending_plan(
-        self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
+        self, *, training_clients: int, names: Sequence[str] = (), records: RecordPlan | None = None
     ) -> SpendingPlan | None:
         """The plan of the records; None for the baseline without noise."""
         if self._is_without_noise:

@@ -156,7 +156,8 @@ Inversion = Literal["exact", "curve-fit"]
 
 @dataclass(frozen=True, kw_only=True)
 class RecordPlan:
-    """Arrays [records], client after client, except for `runs`: one for each client."""
+    """How records are used. Arrays [records], client after client, except for `runs`: one for each
+    client."""
 
     runs: tuple[TwoStageRun, ...] | None
     """The noise of each client and the spending it implies; None where there is no noise."""
@@ -165,6 +166,8 @@ class RecordPlan:
     rounds: Ints
     """Rounds for which the record stays, whether or not its client takes part in them."""
     budgets: Floats
+    client_of: Ints
+    """The training client that holds each record, from 0."""
 
     @property
     def left_out(self) -> Bools:
@@ -174,7 +177,12 @@ class RecordPlan:
 
 
 def personalised_plan(
-    budgets: Floats, settings: RecordSettings, *, clients: int, inversion: Inversion = "exact"
+    budgets: Floats,
+    settings: RecordSettings,
+    *,
+    client_of: Ints,
+    clients: int,
+    inversion: Inversion = "exact",
 ) -> RecordPlan:
     """rPDP-FL: every record is sampled as often as its budget allows.
 
@@ -188,6 +196,7 @@ def personalised_plan(
         rates=invert(budgets, run),
         rounds=np.full(len(budgets), run.rounds, dtype=np.int64),
         budgets=budgets,
+        client_of=client_of,
     )
 
 
@@ -275,7 +284,7 @@ def baseline_plan(
             )
         case _:
             assert_never(baseline)
-    return RecordPlan(runs=runs, rates=rates, rounds=rounds, budgets=budgets)
+    return RecordPlan(runs=runs, rates=rates, rounds=rounds, budgets=budgets, client_of=client_of)
 
 
 def _client_rates(client_of: Ints, staying: Bools, batch_size: int, *, clients: int) -> Floats:

@@ -11,7 +11,7 @@ silo: not on other records, on padding, or on who else takes part.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,8 +38,6 @@ from fedaudit.spec.training import (
     RotationCohort,
 )
 
-Distribution = Literal["three-levels", "bounded-pareto", "bounded-mix-gauss"]
-
 _SHARES = (0.7, 0.2, 0.1)
 _LEVELS = (0.1, 1.0, 5.0)
 _SPREADS = (0.05, 0.1, 0.5)
@@ -48,27 +46,24 @@ _PARETO_SHIFT = 0.1
 _NAMED_ROWS = 5
 
 
-def draw_budgets(
-    distribution: Distribution,
-    *,
-    seed: int,
-    keys: NDArray[np.uint64],
-    epsilon_min: float,
-    epsilon_max: float,
-) -> Floats:
-    """Budgets in [epsilon_min, epsilon_max]: float64 [records].
+def drawn_budgets(spec: ExperimentSpec, *, keys: NDArray[np.uint64]) -> Floats:
+    """The budgets of a spec with a `distribution`, from its smallest to its largest: float64
+    [records].
 
-    `keys` [records]: a number for each that depends on no other record. `three-levels`: 0.1, 1 or 5
-    with chances 0.7, 0.2, 0.1; `bounded-pareto`: 0.1 plus a Lomax (numpy's `pareto`) number of
-    shape 4; `bounded-mix-gauss`: normal around the three levels with deviations 0.05, 0.1, 0.5, in
-    the same shares.
+    `keys` [records]: a number for each that depends on no other record
+    (`fedaudit.federations.record_keys`). `three-levels`: 0.1, 1 or 5 with chances 0.7, 0.2, 0.1;
+    `bounded-pareto`: 0.1 plus a Lomax (numpy's `pareto`) number of shape 4; `bounded-mix-gauss`:
+    normal around the three levels with deviations 0.05, 0.1, 0.5, in the same shares. Raises
+    ValueError for a spec without a distribution.
     """
-    check_range(epsilon_min=epsilon_min, epsilon_max=epsilon_max)
-    unit = wide_uniforms(keyed_words(seed, purpose=Purpose.RECORD_BUDGETS, keys=keys, count=2))
-    first, second = unit[:, 0], unit[:, 1]
+    privacy = spec.privacy
+    if not isinstance(privacy, RecordPersonalised) or privacy.budgets.distribution is None:
+        raise ValueError("the spec has no distribution of budgets")
+    words = keyed_words(spec.seed, purpose=Purpose.RECORD_BUDGETS, keys=keys, count=2)
+    first, second = wide_uniforms(words).T
     level = np.searchsorted(np.cumsum(_SHARES[:-1]), first, side="right")
     budgets: Floats = np.array(_LEVELS)[level]
-    match distribution:
+    match privacy.budgets.distribution:
         case "bounded-pareto":
             budgets = first ** (-1 / _PARETO_SHAPE) - 1 + _PARETO_SHIFT
         case "three-levels":
@@ -78,8 +73,8 @@ def draw_budgets(
 
             budgets = budgets + np.array(_SPREADS)[level] * ndtri(second)
         case _:
-            assert_never(distribution)
-    return np.clip(budgets, epsilon_min, epsilon_max)
+            assert_never(privacy.budgets.distribution)
+    return np.clip(budgets, privacy.epsilon_min, privacy.epsilon_max)
 
 
 def given_budgets(values: ArrayLike, *, rows: ArrayLike, epsilon_max: float) -> Floats:
@@ -90,7 +85,6 @@ def given_budgets(values: ArrayLike, *, rows: ArrayLike, epsilon_max: float) -> 
     messages. Raises InvalidInputError, naming rows, for a budget that is not a positive finite
     number.
     """
-    check_range(epsilon_min=epsilon_max, epsilon_max=epsilon_max)
     budgets = np.asarray(values, dtype=np.float64)
     faults = [
         FieldError(
@@ -107,16 +101,6 @@ def given_budgets(values: ArrayLike, *, rows: ArrayLike, epsilon_max: float) -> 
     if faults:
         raise InvalidInputError(faults)
     return np.minimum(budgets, epsilon_max)
-
-
-def check_range(*, epsilon_min: float, epsilon_max: float) -> None:
-    """Raises InvalidInputError unless 0 < epsilon_min <= epsilon_max, both finite."""
-    if not (np.isfinite(epsilon_max) and epsilon_max > 0):
-        raise error_at("/privacy/epsilon_max", "must be positive and finite")
-    if not 0 < epsilon_min <= epsilon_max:
-        raise error_at(
-            "/privacy/epsilon_min", f"must be positive and not exceed epsilon_max = {epsilon_max:g}"
-        )
 
 
 def _named(rows: NDArray[np.generic]) -> str:
@@ -157,15 +141,6 @@ def sampled_rows(taken: Bools) -> tuple[Ints, Ints]:
     return rows, sizes
 
 
-@dataclass(frozen=True, eq=False)
-class RecordUse:
-    """The plan of the records, and which client holds each."""
-
-    plan: RecordPlan
-    client_of: Ints
-    """[records]: the training client that holds each record, from 0."""
-
-
 def client_rate(cohort: Cohort) -> float:
     """The chance of a client in a round.
 
@@ -198,27 +173,9 @@ def record_settings(spec: ExperimentSpec) -> RecordSettings:
     )
 
 
-def drawn_budgets(spec: ExperimentSpec, *, keys: NDArray[np.uint64]) -> Floats:
-    """The budgets of a spec with a `distribution`: float64 [records].
-
-    `keys` [records]: see `fedaudit.federations.record_keys`. Raises ValueError for a spec without a
-    distribution.
-    """
-    privacy = spec.privacy
-    if not isinstance(privacy, RecordPersonalised) or privacy.budgets.distribution is None:
-        raise ValueError("the spec has no distribution of budgets")
-    return draw_budgets(
-        privacy.budgets.distribution,
-        seed=spec.seed,
-        keys=keys,
-        epsilon_min=privacy.epsilon_min,
-        epsilon_max=privacy.epsilon_max,
-    )
-
-
 def record_use(
     spec: ExperimentSpec, *, budgets: Floats, client_of: Ints, clients: int
-) -> RecordUse:
+) -> RecordPlan:
     """How the spec uses records with these budgets.
 
     `client_of` ascends, below the number of training `clients`; a client may have no record. Raises
@@ -227,19 +184,19 @@ def record_use(
     settings, privacy = record_settings(spec), spec.privacy
     assert isinstance(privacy, RecordPersonalised)
     if privacy.baseline is None:
-        plan = personalised_plan(budgets, settings, clients=clients, inversion=privacy.inversion)
-    else:
-        assert spec.training.local.batch_size is not None
-        plan = baseline_plan(
-            budgets,
-            settings,
-            baseline=privacy.baseline,
-            client_of=client_of,
-            clients=clients,
-            batch_size=spec.training.local.batch_size,
-            uniform_epsilon=privacy.uniform_epsilon,
+        return personalised_plan(
+            budgets, settings, client_of=client_of, clients=clients, inversion=privacy.inversion
         )
-    return RecordUse(plan, client_of)
+    assert spec.training.local.batch_size is not None
+    return baseline_plan(
+        budgets,
+        settings,
+        baseline=privacy.baseline,
+        client_of=client_of,
+        clients=clients,
+        batch_size=spec.training.local.batch_size,
+        uniform_epsilon=privacy.uniform_epsilon,
+    )
 
 
 _MAX_LEVELS = 12
@@ -316,7 +273,7 @@ class GroupSpending:
 class RecordSpending:
     """Every record's own figures; arrays [records], client after client."""
 
-    use: RecordUse
+    use: RecordPlan
     rounds: int
     """Rounds of the whole run. A record leaves after the compositions for which it stays, rounds
     that were lost and repeated included, so that no record passes its budget by repeats."""
@@ -333,7 +290,7 @@ class RecordSpending:
 
     def epsilons(self, observer: Observer, compositions: ArrayLike) -> Floats:
         """What each record has spent after this many compositions (a number, or [records])."""
-        plan = self.use.plan
+        plan = self.use
         counts = np.minimum(np.asarray(compositions, dtype=np.int64), plan.rounds)
         spent = np.zeros(len(plan.rates))
         for run, mine in self._runs():
@@ -344,11 +301,11 @@ class RecordSpending:
     def overspent(self, compositions: ArrayLike) -> int:
         """The number of records that exceeded their budget against the final model."""
         spent = self.epsilons("final_model", compositions)
-        return int(np.count_nonzero(spent > self.use.plan.budgets))
+        return int(np.count_nonzero(spent > self.use.budgets))
 
     def of_groups(self, observer: Observer, compositions: ArrayLike) -> list[GroupSpending]:
         """The figures of every group, in their order."""
-        spent, budgets = self.epsilons(observer, compositions), self.use.plan.budgets
+        spent, budgets = self.epsilons(observer, compositions), self.use.budgets
         return [
             GroupSpending(
                 group=group,
@@ -390,7 +347,7 @@ class RecordSpending:
     def _repeated_events(self, group: int) -> list[RepeatedEvent]:
         """The repeated events of the group's records; of those that differ only in rate, the
         largest."""
-        plan = self.use.plan
+        plan = self.use
         repeated_events = []
         for run, mine in self._runs():
             inside = mine & (self.group_of == group)
@@ -403,7 +360,7 @@ class RecordSpending:
 
     def _runs(self) -> list[tuple[TwoStageRun, Bools]]:
         """The distinct runs of the clients, and the records of each."""
-        runs = self.use.plan.runs or ()
+        runs = self.use.runs or ()
         distinct = list(dict.fromkeys(runs))
         number = {run: place for place, run in enumerate(distinct)}
         of_client = np.array([number[run] for run in runs], dtype=np.int64)
@@ -411,19 +368,19 @@ class RecordSpending:
         return [(run, of_record == place) for place, run in enumerate(distinct)]
 
 
-def record_spending(use: RecordUse, *, rounds: int, delta: float) -> RecordSpending:
+def record_spending(use: RecordPlan, *, rounds: int, delta: float) -> RecordSpending:
     """The figures of a plan with noise.
 
     Raises InvalidInputError where no record can be used, and ValueError for a plan without noise.
     """
-    if use.plan.runs is None:
+    if use.runs is None:
         raise ValueError("without noise nothing bounds what a record spends")
-    used = ~use.plan.left_out
+    used = ~use.left_out
     if not used.any():
         raise error_at(
             "/privacy/epsilon_max",
             "no record can be sampled even once within its budget; raise the budgets, "
             "epsilon_max or delta, or take fewer rounds or steps",
         )
-    groups, group_of = record_groups(use.plan.budgets, used)
+    groups, group_of = record_groups(use.budgets, used)
     return RecordSpending(use=use, rounds=rounds, delta=delta, groups=groups, group_of=group_of)

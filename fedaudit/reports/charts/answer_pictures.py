@@ -13,12 +13,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedaudit.number_text import NO_FIGURE, bound_text, exact_text, figure_text, interval_text
+from fedaudit.number_text import (
+    NO_FIGURE,
+    FigureTable,
+    bound_text,
+    exact_text,
+    figure_text,
+    interval_text,
+)
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, level_ends
 from fedaudit.reports.charts.drawing import (
     Chart,
-    FigureTable,
     Ground,
     Row,
     Scale,

@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from fedaudit.number_text import figure_text
+from fedaudit.number_text import FigureTable, figure_text
 from fedaudit.reports.charts.drawing import (
     PLOT_LEFT,
     PLOT_RIGHT,
     SERIES,
     Chart,
-    FigureTable,
     Scale,
     axes,
     drawn,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from fedaudit.number_text import FigureTable
+
 Attribute = str | int | float
 Values = tuple[float | None, ...]
 WIDTH = 420.0
@@ -78,19 +80,6 @@ class Drawing:
     body: Markup
     height: float
     width: float = WIDTH
-
-
-@dataclass(frozen=True)
-class FigureTable:
-    """The figures behind a chart; the first cell of a row is its header."""
-
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-    @property
-    def short(self) -> bool:
-        """Whether the table is shown without the appendix too."""
-        return len(self.rows) <= 12
 
 
 @dataclass(frozen=True)

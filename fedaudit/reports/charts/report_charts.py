@@ -9,14 +9,13 @@ from typing import Any
 from markupsafe import Markup
 
 from fedaudit.arrays import finite
-from fedaudit.number_text import bound_text, figure_text
+from fedaudit.number_text import FigureTable, bound_text, figure_text
 from fedaudit.reports.charts.drawing import (
     PLOT_LEFT,
     PLOT_RIGHT,
     SERIES,
     Chart,
     Drawing,
-    FigureTable,
     Scale,
     Values,
     axes,

@@ -3,13 +3,13 @@ mean the same, and its fronts. Everywhere the order of experiments is the order 
 asked for. A value that is None has its reason beside it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.checks import value_at
-from fedaudit.reports.figures import direction
+from fedaudit.reports.figures import ReportFigure, direction, figures_of
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.part import Answer, GateOutcome, IntervalSection, Part, Reasons
@@ -381,6 +381,7 @@ _OTHER_MODEL = (
 class _Weighed(NamedTuple):
     report: Report
     privacy: float
+    figures: Mapping[FigureName, ReportFigure]
 
 
 def fronts(
@@ -393,8 +394,11 @@ def fronts(
     for report in reports:
         alarmed = is_contradicted(report)
         found = [] if alarmed else list(_kinds(report))
+        figures = {
+            (one.section, one.figure, one.attribute or None): one for one in figures_of(report)
+        }
         for kind, value in found:
-            kinds.setdefault(kind, []).append(_Weighed(report, value))
+            kinds.setdefault(kind, []).append(_Weighed(report, value, figures))
         if not found:
             reason = _CONTRADICTED if alarmed else _NO_FIGURE
             without.append(LeftOut(experiment_id=report.experiment.id, reason=reason))
@@ -446,7 +450,7 @@ def _axes(
         measured = (
             name
             for name in LEADING_GAPS
-            if any(_gap(one.report, attribute, name)[0] is not None for one in weighed)
+            if any(_value(one, "fairness", name, attribute)[0] is not None for one in weighed)
         )
         named.append(("fairness", fairness or next(measured, LEADING_GAPS[0]), attribute))
     if utility is None:
@@ -462,7 +466,7 @@ def _axes(
 def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
     reports, values, left_out = [], [], []
     for one in weighed:
-        found = [_value(one, axis) for axis in axes]
+        found = [_value(one, axis.section, axis.figure, axis.attribute) for axis in axes]
         reasons = [reason for value, reason in found if value is None]
         if reasons:
             stated = "; ".join(reason or "a figure is missing" for reason in reasons)
@@ -503,18 +507,12 @@ def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Fr
     )
 
 
-def _value(one: _Weighed, axis: Axis) -> tuple[float | None, str | None]:
-    if axis.section == "privacy":
+def _value(
+    one: _Weighed, section: Section, figure: str, attribute: str | None
+) -> tuple[float | None, str | None]:
+    if section == "privacy":
         return one.privacy, None
-    if axis.attribute is not None:
-        return _gap(one.report, axis.attribute, axis.figure)
-    utility = one.report.utility
-    return getattr(utility, axis.figure), utility.reasons.get(axis.figure)
-
-
-def _gap(report: Report, attribute: str, figure: str) -> tuple[float | None, str | None]:
-    section = next((one for one in report.fairness if one.attribute == attribute), None)
-    if section is None:
+    found = one.figures.get((section, figure, attribute))
+    if found is None:
         return None, f"{attribute!r} is not one of its sensitive attributes"
-    metric = section.metrics[figure]
-    return metric.value, metric.reason
+    return found.value, found.reason

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedaudit.arrays import Ints
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.gaps import gaps, scored_rows
+from fedaudit.fairness.gaps import REMEDY_OF_SPEC, gaps, scored_rows
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import Declared, Reserved
@@ -31,6 +31,7 @@ _AS_DECLARED = "as the trainer counts it"
 _NO_CLIENTS = "the counts are declared of all clients together, so no client can be drawn anew"
 _NO_SCORES = "only counts are declared"
 _NO_ACCURACY = "declared counts show whether an outcome was favourable, not whether it was right"
+_REMEDY = "to get one, declare counts in which small groups are joined"
 _SIZES_CONFIDENTIAL = "sizes of groups are confidential, also where the trainer declares them"
 
 
@@ -57,7 +58,10 @@ def _section(
     disclosure = DisclosureRule(minimum_group_size).decide(scored_rows(counts))
     metrics = {
         one.metric: MetricSection(
-            value=one.value, reason=one.reason, interval=None, interval_reason=_NO_CLIENTS
+            value=one.value,
+            reason=one.reason and one.reason.replace(REMEDY_OF_SPEC, _REMEDY),
+            interval=None,
+            interval_reason=_NO_CLIENTS,
         )
         for one in gaps(counts, disclosure)[0]
     }

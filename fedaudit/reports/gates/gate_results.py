@@ -30,6 +30,8 @@ _ELEMENTS: dict[GateOutcome, str | None] = {
 }
 """JUnit elements. Missing evidence is not `skipped`: skipped cases often count as passed."""
 _SIGNS: dict[GateOp, str] = {"le": "<=", "ge": ">="}
+Gates = Sequence[Mapping[str, Any]]
+"""Gates as they were evaluated."""
 # Characters that XML 1.0 does not allow, even escaped.
 _NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -39,53 +41,36 @@ def gate_value(figure: str, value: float) -> str:
     return at_most(value, digits=4) if figure in COSTS else f"{value:.4g}"
 
 
-def overall(evaluated: Sequence[Mapping[str, Any]]) -> GateOutcome | None:
+def overall(evaluated: Gates) -> GateOutcome | None:
     """The worst outcome: a failure before missing evidence before a pass; None without gates."""
     outcomes = {gate["outcome"] for gate in evaluated}
     return next((one for one in WORST_FIRST if one in outcomes), None)
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The evaluated gates of one policy; its name is None for gates without a policy."""
-
-    policy: str | None
-    gates: tuple[Mapping[str, Any], ...]
-
-    @property
-    def outcome(self) -> GateOutcome | None:
-        """The worst outcome; None without gates."""
-        return overall(self.gates)
-
-    def count(self, outcome: GateOutcome) -> int:
-        """The number of gates with this outcome."""
-        return sum(gate["outcome"] == outcome for gate in self.gates)
-
-
-@dataclass(frozen=True)
 class GateResults:
-    """All gates that an experiment was evaluated against."""
+    """All gates that an experiment was evaluated against, by their policies in order; the name of
+    a policy is None for gates without one."""
 
     experiment_id: str
-    evaluations: tuple[Evaluation, ...]
+    evaluations: Sequence[tuple[str | None, Gates]]
 
     @property
-    def together(self) -> Evaluation:
-        """All gates, policy by policy, as of one policy."""
-        return Evaluation(None, tuple(gate for one in self.evaluations for gate in one.gates))
+    def gates(self) -> Gates:
+        """All gates, policy by policy."""
+        return [gate for _, gates in self.evaluations for gate in gates]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able: all gates in `gates`, each with its policy, and by policy in `evaluations`."""
-        each = [(one, [dict(gate) for gate in one.gates]) for one in self.evaluations]
-        outcome = self.together.outcome
+        outcome = overall(self.gates)
         return {
             "experiment_id": self.experiment_id,
             "outcome": outcome,
             "reason": None if outcome else "no gate was given",
-            "gates": [{"policy": one.policy, **gate} for one, gates in each for gate in gates],
+            "gates": [{"policy": name, **gate} for name, own in self.evaluations for gate in own],
             "evaluations": [
-                {"policy": one.policy, "outcome": one.outcome, "gates": gates}
-                for one, gates in each
+                {"policy": name, "outcome": overall(own), "gates": [*own]}
+                for name, own in self.evaluations
             ],
         }
 
@@ -99,16 +84,16 @@ def condition(gate: Mapping[str, Any]) -> str:
 def junit(results: GateResults) -> str:
     """JUnit XML, valid against the schema of Jenkins' xUnit plugin: a suite per policy, a case per
     gate."""
-    root = Element("testsuites", {"name": "fedaudit", **_counts(results.together)})
-    for one in results.evaluations:
-        policy = one.policy or "gates"
-        named = {"name": policy, **_counts(one), "skipped": "0"}
+    root = Element("testsuites", {"name": "fedaudit", **_counts(results.gates)})
+    for name, gates in results.evaluations:
+        policy = name or "gates"
+        named = {"name": policy, **_counts(gates), "skipped": "0"}
         suite = SubElement(root, "testsuite", named)
         properties = SubElement(suite, "properties")
-        stated = (("experiment_id", results.experiment_id), ("outcome", one.outcome or ""))
-        for name, value in stated:
-            SubElement(properties, "property", {"name": name, "value": _xml_text(value)})
-        for gate in one.gates:
+        stated = {"experiment_id": results.experiment_id, "outcome": overall(gates) or ""}
+        for field, value in stated.items():
+            SubElement(properties, "property", {"name": field, "value": _xml_text(value)})
+        for gate in gates:
             _add_case(suite, gate, policy)
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode")
@@ -125,12 +110,13 @@ def _add_case(suite: Element, gate: Mapping[str, Any], policy: str) -> None:
         SubElement(case, element, {"type": gate["outcome"], "message": reason}).text = reason
 
 
-def _counts(counted: Evaluation) -> dict[str, str]:
-    return {
-        "tests": str(len(counted.gates)),
-        "failures": str(counted.count(FAIL)),
-        "errors": str(counted.count(INSUFFICIENT)),
-    }
+def _counts(gates: Gates) -> dict[str, str]:
+    counted = {"failures": _count(gates, FAIL), "errors": _count(gates, INSUFFICIENT)}
+    return {"tests": str(len(gates)), **{name: str(count) for name, count in counted.items()}}
+
+
+def _count(gates: Gates, outcome: GateOutcome) -> int:
+    return sum(gate["outcome"] == outcome for gate in gates)
 
 
 def _xml_text(value: str) -> str:
@@ -143,18 +129,19 @@ def markdown(results: GateResults) -> str:
 
 
 def _lines(results: GateResults) -> Iterator[str]:
-    every = results.together
-    yield f"## {'No gate was given' if every.outcome is None else _TITLES[every.outcome]}"
+    every = results.gates
+    outcome = overall(every)
+    yield f"## {'No gate was given' if outcome is None else _TITLES[outcome]}"
     yield ""
-    counts = [f"{every.count(one)} {word}" for one, word in OUTCOME_WORDS.items()]
+    counts = [f"{_count(every, one)} {word}" for one, word in OUTCOME_WORDS.items()]
     yield f"Experiment {_shown(results.experiment_id)}: {', '.join(counts)}."
-    for evaluation in results.evaluations:
+    for policy, gates in results.evaluations:
         yield ""
-        if evaluation.policy is not None:
-            yield f"### {_shown(evaluation.policy)}"
+        if policy is not None:
+            yield f"### {_shown(policy)}"
             yield ""
-        yield from table(("Outcome", "Gate", "Figure", "Why"), map(_row, evaluation.gates))
-    if every.count(INSUFFICIENT):
+        yield from table(("Outcome", "Gate", "Figure", "Why"), map(_row, gates))
+    if _count(every, INSUFFICIENT):
         yield ""
         yield "A gate without enough evidence has neither passed nor failed."
 

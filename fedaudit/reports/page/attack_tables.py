@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from fedaudit.number_text import figure_text, interval_text
+from fedaudit.number_text import SENTENCE, FigureTable, figure_text, interval_text
 from fedaudit.reports.later import Basis, judged_later
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.part import Answer
@@ -30,37 +30,9 @@ _COMMON = frozenset({*AttackSection.model_fields, "kind"})
 _REASON = "_reason"
 _NOTHING = "–"
 _SMALL = 0.001
-_WORDS = 40
-"""A text of more characters is shown beside the figures, and not among them."""
+_FOUND = "What the attack found, and how it was made"
 
 Section = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class ShownFigure:
-    """A figure of an attack, with its reason where it has one."""
-
-    label: str
-    value: str
-    note: str
-
-
-@dataclass(frozen=True)
-class ShownColumn:
-    """A column of a table."""
-
-    label: str
-    is_text: bool
-    """Whether its cells are sentences, and no figures."""
-
-
-@dataclass(frozen=True)
-class ShownTable:
-    """Figures that an attack has several times over."""
-
-    caption: str
-    columns: Sequence[ShownColumn]
-    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -69,8 +41,7 @@ class ShownAttack:
 
     title: str
     section: Section
-    figures: Sequence[ShownFigure]
-    tables: Sequence[ShownTable]
+    tables: Sequence[FigureTable]
 
 
 def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
@@ -85,9 +56,11 @@ def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
             for name, value in _own(attack)
             for part in _parts(_label(name), value, _note(attack, name))
         ]
-        figures = [one for one in parts if isinstance(one, ShownFigure)]
-        tables = [one for one in parts if isinstance(one, ShownTable)]
-        found.append(ShownAttack(title, attack, figures, tables))
+        rows = [one for one in parts if not isinstance(one, FigureTable)]
+        tables = [one for one in parts if isinstance(one, FigureTable)]
+        if rows:
+            tables.insert(0, FigureTable(("Figure", "Value", "Note"), rows, _FOUND))
+        found.append(ShownAttack(title, attack, tables))
     return found
 
 
@@ -108,20 +81,20 @@ def _own(attack: Section) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _parts(label: str, value: object, note: str) -> Iterator[ShownFigure | ShownTable]:
-    """A figure or a table, or those of each part."""
+def _parts(label: str, value: object, note: str) -> Iterator[tuple[str, str, str] | FigureTable]:
+    """A figure with its note, or a table; or those of each part."""
     if _is_table(value):
         yield from _table(label, value)
     elif isinstance(value, Mapping) and not _is_interval(value):
         for part, found in value.items():
             yield from _parts(f"{label}: {_label(part).lower()}", found, "")
     elif _is_sentence(value):
-        yield ShownFigure(label, "", value)
+        yield label, "", value
     elif note or value not in (None, []):
-        yield ShownFigure(label, _text(value), note)
+        yield label, _text(value), note
 
 
-def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
+def _table(caption: str, rows: Sequence[Section]) -> Iterator[FigureTable]:
     """A table, and behind it those within its rows, under what distinguishes the row."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     shown = [
@@ -131,11 +104,7 @@ def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
     ]
     if len(shown) > 1:
         cells = [[_text(row.get(name)) for name in shown] for row in rows]
-        columns = [
-            ShownColumn(_label(name), any(_is_sentence(row.get(name)) for row in rows))
-            for name in shown
-        ]
-        yield ShownTable(caption, columns, cells)
+        yield FigureTable([_label(name) for name in shown], cells, caption)
     for row in rows:
         which = _which(row)
         for name, value in row.items():
@@ -145,7 +114,7 @@ def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
 
 def _which(row: Section) -> str:
     """What distinguishes a row: its words, or its first figure."""
-    words = [value for value in row.values() if isinstance(value, str) and len(value) <= _WORDS]
+    words = [value for value in row.values() if isinstance(value, str) and len(value) <= SENTENCE]
     if words:
         return ", ".join(words)
     first, value = next(iter(row.items()))
@@ -170,7 +139,7 @@ def _is_table(value: object) -> TypeGuard[list[Section]]:
 
 
 def _is_sentence(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and len(value) > _WORDS
+    return isinstance(value, str) and len(value) > SENTENCE
 
 
 def _is_interval(value: object) -> bool:

@@ -9,48 +9,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.fairness.gaps import OF_SELECTION
-from fedaudit.number_text import NO_FIGURE, figure_text, filled_columns, interval_text
+from fedaudit.number_text import FigureTable, figure_text, interval_text
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
 
 Section = Mapping[str, Any]
 
-_MAX_OPEN_ROWS = 60
 _LONG_NOTE = 20
 _SCORES = {"accuracy": "Accuracy", "auc": "AUC", "loss": "Loss"}
-
-
-@dataclass(frozen=True)
-class PageTable:
-    """A table of texts; the first cell of a row is its header, the last a note that may be
-    empty."""
-
-    caption: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    remark: str = ""
-
-    @property
-    def long(self) -> bool:
-        """Whether the table is collapsed on the page."""
-        return len(self.rows) > _MAX_OPEN_ROWS
-
-    @property
-    def empty(self) -> bool:
-        """Whether no row has a figure: a sentence then takes its place."""
-        return all(cell == NO_FIGURE for row in self.rows for cell in row[1:-1])
-
-    @property
-    def reasons(self) -> list[str]:
-        """What its rows note, each once."""
-        return list(dict.fromkeys(row[-1] for row in self.rows if row[-1]))
 
 
 @dataclass(frozen=True)
 class FairnessTables:
     """The tables of all attributes, with the notes that they share."""
 
-    by_section: list[list[PageTable]]
+    by_section: list[list[FigureTable]]
     notes: Mapping[str, str]
     """Notes by the mark that rows carry; each is stated once for all tables."""
 
@@ -61,7 +34,7 @@ def fairness_tables(
     """The tables of a report's fairness sections. `said_of`: the section whose gap the verdict
     states."""
 
-    def gaps(section: Section) -> PageTable:
+    def gaps(section: Section) -> FigureTable:
         return _gaps(section, said=section is said_of)
 
     found = [[gaps(one), _rates(one)] for one in sections]
@@ -81,18 +54,16 @@ def fairness_tables(
     )
 
 
-def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:
+def _marked(table: FigureTable, marks: Mapping[str, str]) -> FigureTable:
     """Replace shared notes by their marks and leave out empty columns; a table without figures
     states its reasons itself."""
     if table.empty:
         return table
-    marked = [(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows]
-    head, rows, missing = filled_columns(table.head, marked)
-    remark = " ".join(filter(None, (table.remark, missing)))
-    return replace(table, head=tuple(head), rows=rows, remark=remark)
+    rows = [(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows]
+    return replace(table, rows=rows).filled()
 
 
-def _gaps(section: Section, *, said: bool) -> PageTable:
+def _gaps(section: Section, *, said: bool) -> FigureTable:
     levels = [one["interval"]["level"] for one in section["metrics"].values() if one["interval"]]
     head = ["Metric", "Value"]
     head += [f"{figure_text(100 * levels[0])} % interval"] if levels else []
@@ -104,7 +75,7 @@ def _gaps(section: Section, *, said: bool) -> PageTable:
         if metric["value"] is not None:
             reasons.append(metric["interval_reason"])
         rows.append((*row, _joined(reasons)))
-    return PageTable(
+    return FigureTable(
         caption=f"Gaps between groups of {section['attribute']}, pooled over records",
         head=(*head, "Note"),
         rows=rows,
@@ -121,7 +92,7 @@ def _remarks(section: Section) -> list[str]:
     ]
 
 
-def _rates(section: Section) -> PageTable:
+def _rates(section: Section) -> FigureTable:
     scores = [
         name for name in _SCORES if any(one.get(name) is not None for one in section["groups"])
     ]
@@ -142,7 +113,7 @@ def _rates(section: Section) -> PageTable:
         for group in section["groups"]
         for one in (group.get("rate_intervals") or {}).values()
     }
-    return PageTable(
+    return FigureTable(
         caption=f"Rates of the groups of {section['attribute']}",
         head=(*head, "Note"),
         rows=rows,

@@ -1,6 +1,6 @@
 """Epsilon with a delta, against each observer, and by records of different budgets."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Annotated, Any, assert_never
 
@@ -10,19 +10,12 @@ from pydantic import Field
 
 from fedaudit.fairness.disclosure import Disclosure, size_rule
 from fedaudit.federations.split import training_clients
-from fedaudit.privacy.accounting.epsilon_tables import worst_epsilons
-from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.ledger.ledger_context import rebuild_ledger_context
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.privacy.records.record_use import (
-    RECORD_OBSERVERS,
-    GroupSpending,
-    RecordSpending,
-    enclosing,
-    epsilon_terms,
-    record_settings,
-)
+from fedaudit.privacy.records.record_use import GroupSpending, RecordSpending, enclosing
 from fedaudit.reports.checks import (
     MALFORMED,
     Check,
@@ -198,18 +191,11 @@ def epsilon_checks(found: RunEvidence, spec: ExperimentSpec, parameters: int) ->
     )
     if not follows:
         return
-    subject_kind = mechanism_of(spec).facts.subject_kind
-    match subject_kind:
-        case "record_group":
-            try:
-                known = _epsilons_from_entries(spec, totals, parameters, names)
-            except TooManyEventsError as error:
-                yield unchecked("ledger.inputs", str(error))
-                return
-        case "client" | "population":
-            known = _epsilons_from_spec(spec, totals, parameters, names, training)
-        case _:
-            assert_never(subject_kind)
+    try:
+        known = _recomputed(spec, totals, names, parameters=parameters, training_clients=training)
+    except TooManyEventsError as error:
+        yield unchecked("ledger.inputs", str(error))
+        return
     yield check(
         "ledger.inputs",
         known is not None,
@@ -220,43 +206,58 @@ def epsilon_checks(found: RunEvidence, spec: ExperimentSpec, parameters: int) ->
         yield from _figures(report, known, totals)
 
 
-def _epsilons_from_spec(
-    spec: ExperimentSpec, totals: LedgerTotals, parameters: int, names: Sequence[str], training: int
+def ledger_plan(
+    spec: ExperimentSpec,
+    inputs: Set[MechanismParameters],
+    names: Sequence[str],
+    *,
+    parameters: int,
+    training_clients: int,
+) -> SpendingPlan | None:
+    """The plan of the events that a ledger's entries hold; None where they are not those of the
+    spec. Of records it is without tables, since rounds may be many.
+
+    Raises TooManyEventsError.
+    """
+    mechanism = mechanism_of(spec)
+    subject_kind = mechanism.facts.subject_kind
+    match subject_kind:
+        case "record_group":
+            if len(inputs) != 1 or not names:
+                return None
+            [own] = inputs
+            if record_courses(spec, own, parameters, names) is None:
+                return None
+            return rebuild_ledger_context(own, names, rounds=0).plan
+        case "client" | "population":
+            plan = mechanism.spending_plan(training_clients=training_clients, names=names)
+            if plan is None or plan.subjects != tuple(names):
+                return None
+            return plan if inputs <= {mechanism.inputs(n=parameters, plan=plan)} else None
+        case _:
+            assert_never(subject_kind)
+
+
+def _recomputed(
+    spec: ExperimentSpec,
+    totals: LedgerTotals,
+    names: Sequence[str],
+    *,
+    parameters: int,
+    training_clients: int,
 ) -> Values | None:
     """Epsilon against each observer; None where the ledger is of another mechanism."""
-    plan = mechanism_of(spec).spending_plan(training_clients=training, names=names)
-    assert plan is not None
-    if not totals.inputs <= {mechanism_of(spec).inputs(n=parameters, plan=plan)}:
-        return None
-    if not set(totals.compositions) <= set(plan.observers) or plan.subjects != tuple(names):
+    facts = mechanism_of(spec).facts
+    if facts.subject_kind == "record_group" and not totals.inputs:
+        return dict.fromkeys(facts.observers, 0.0)
+    plan = ledger_plan(
+        spec, totals.inputs, names, parameters=parameters, training_clients=training_clients
+    )
+    if plan is None or not set(totals.compositions) <= set(plan.observers):
         return None
     return {
         observer: plan.largest(observer, totals.compositions.get(observer, 0))
         for observer in plan.observers
-    }
-
-
-def _epsilons_from_entries(
-    spec: ExperimentSpec, totals: LedgerTotals, parameters: int, names: Sequence[str]
-) -> Values | None:
-    """Like `_epsilons_from_spec`, from the repeated events that the entries hold."""
-    if not totals.inputs:
-        return dict.fromkeys(RECORD_OBSERVERS, 0.0)
-    if not names or len(totals.inputs) > 1 or not set(totals.compositions) <= set(RECORD_OBSERVERS):
-        return None
-    [inputs] = totals.inputs
-    repeated_events = record_courses(spec, inputs, parameters, names)
-    if repeated_events is None:
-        return None
-    delta = record_settings(spec).delta
-    return {
-        (observer := terms.observer): max(
-            float(worst_epsilons(some, totals.compositions[observer][subject], terms))
-            if observer in totals.compositions
-            else 0.0
-            for subject, some in enumerate(repeated_events)
-        )
-        for terms in (epsilon_terms(one, delta) for one in RECORD_OBSERVERS)
     }
 
 

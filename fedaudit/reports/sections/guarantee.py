@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
-from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
-from fedaudit.privacy.guarantees.guarantee import Guarantee, GuaranteeLabel, start_limit
+from fedaudit.privacy.guarantees.guarantee import Guarantee, start_limit
 from fedaudit.privacy.mechanisms.base import NoiseLaw
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan, SubjectKind
@@ -14,31 +13,14 @@ from fedaudit.reports.checks import Check, agrees, check, failed, same, shown, v
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.epsilon import planned, records_section, spent
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import Part, Reasons, Section, number_or_some
+from fedaudit.reports.sections.part import Part, Section, number_or_some
 from fedaudit.reports.sections.privacy import stated_layers
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 
 
-class GuaranteeSection(Part):
+class GuaranteeSection(Guarantee, Part):
     """Who is protected against whom, and how far."""
-
-    kind: GuaranteeKind
-    label: GuaranteeLabel
-    """The kind, with *within the radius* where the proof goes no further."""
-    in_force: bool | None
-    """Whether the noise was secret. False for simulated noise, which protects no one, and where
-    there is no guarantee; None where a trainer elsewhere drew it."""
-    conditions: dict[str, str]
-    """Why a figure bounds some datasets only, by figure; gates on such a figure ask for
-    `allow_conditional`."""
-    mechanism: str
-    unit: str
-    adjacency: str | None
-    delta: float | None
-    observers: list[str]
-    statement: str
-    reasons: Reasons
 
 
 _RADIUS = (
@@ -272,7 +254,7 @@ def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[st
 
 
 def _guarantee(material: ReportMaterial) -> GuaranteeSection:
-    return GuaranteeSection.model_validate(guarantee_of(material), from_attributes=True)
+    return GuaranteeSection(**vars(guarantee_of(material)))
 
 
 def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:

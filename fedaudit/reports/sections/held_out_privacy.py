@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.rows import SUBJECT_KINDS, LedgerEntry, report_inputs
+from fedaudit.ledger.rows import SUBJECT_KINDS, report_inputs
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import (
     MechanismParameters,
@@ -135,14 +135,14 @@ class ReportCharges:
         """`spec`: None where the stored one cannot be read."""
         self._spec = spec
         self._release = None if spec is None else count_release(spec)
-        self._entries: list[LedgerEntry] = []
+        self._entries: list[EntryColumns] = []
         self._last_round = 0
         self._last_played = 0
 
     def read(self, entries: EntryColumns) -> None:
         """Note the next entries."""
         if entries.charge_report:
-            self._entries += entries.entries()
+            self._entries += entries.each()
             return
         for (round_, *_), interrupted in zip(entries.keys, entries.interrupted, strict=True):
             self._last_round = max(self._last_round, round_)
@@ -157,7 +157,7 @@ class ReportCharges:
                 why = "an entry charges readers of a report whose counts have no noise by the spec"
                 yield failed(_ENTRIES, why)
             return
-        rounds = [entry.round for entry in self._entries]
+        rounds = [entry.keys[0].round for entry in self._entries]
         if report is None and not rounds:
             return  # it ended before anything was charged, and published nothing
         yield check(
@@ -201,7 +201,7 @@ class ReportCharges:
 
 
 def _fits(
-    entry: LedgerEntry,
+    entry: EntryColumns,
     release: CountRelease,
     spec: ExperimentSpec,
     report: Mapping[str, Any] | None,
@@ -215,7 +215,7 @@ def _fits(
         and entry.subject_kind == SUBJECT_KINDS[release.unit]
         and entry.subjects.tolist() == [0]
         and entry.releases.tolist() == [releases]
-        and not entry.interrupted
+        and not any(entry.interrupted)
         and entry.epsilons is not None
         and bool(np.allclose(entry.epsilons, release.epsilon(releases), rtol=_DIGITS, atol=0))
     )

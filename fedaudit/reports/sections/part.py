@@ -222,15 +222,16 @@ class Shown:
 
 @dataclass(frozen=True)
 class FigureRow:
-    """A row of a section's table, in texts."""
+    """A figure in texts: a row of a table, or a tile."""
 
-    name: str
     label: str
     value: str
-    constant: str
+    note: str = ""
+    """Why the figure is missing, or what it is."""
+    name: str = ""
+    """The field of the section that it is of."""
+    constant: str = ""
     """The figure of a constant prediction; empty where there is none to compare with."""
-    note: str
-    """Why the figure is missing."""
 
 
 def figure_rows(

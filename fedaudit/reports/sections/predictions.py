@@ -14,6 +14,7 @@ from pydantic import Field
 from fedaudit.arrays import Floats
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
 from fedaudit.ledger.bundle import Evidence
+from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.reports.checks import (
     MALFORMED,
     Check,
@@ -36,7 +37,6 @@ from fedaudit.reports.sections.part import (
     handed_over,
     no_limits,
 )
-from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.reports.sections.provenance import (
     RECORDED,
     SIGNED,

@@ -9,7 +9,7 @@ from fedaudit.arrays import Ints16, Ints32
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import are_layers_of
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
-from fedaudit.privacy.leakage import leakage, summarise_leakage, training_releases
+from fedaudit.privacy.leakage import ClusterLeakage, leakage, summarise_leakage, training_releases
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
 from fedaudit.reports.checks import Check, agrees, check, failed, shown, unchecked, value_at
@@ -34,15 +34,6 @@ from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, 
 from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import NoisedUpdates
-
-
-class ClusterLeakage(Part):
-    """Leakage of the clients whose last upload went into one cluster."""
-
-    cluster: int
-    clients: int
-    leakage_median: float
-    leakage_max: float
 
 
 class ComponentLeakage(Part):
@@ -370,7 +361,8 @@ def stated_layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int,
         return ()
     stated = value_at(report, "privacy", "leakage_by_component")
     sizes = [value_at(part, "parameters") for part in stated] if isinstance(stated, list) else []
-    if not all(type(size) is int for size in sizes) or not are_layers_of(spec.model, sizes):
+    whole = all(type(size) is int for size in sizes) and are_layers_of(spec.model, sizes)
+    if not whole or sum(sizes) != value_at(report, "data", "parameters"):
         raise ValueError(f"{shown(sizes)} are not the layers of the spec's model")
     return tuple(sizes)
 

@@ -8,7 +8,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     REPORT,
     CostKind,
     adjacency_words,
-    known_guarantee_kind,
     observer_words,
 )
 from fedaudit.privacy.guarantees.cost_sentences import (
@@ -26,20 +25,16 @@ from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_a
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 from fedaudit.spec.gates import AttackFigure
 
-_THEOREMS: Mapping[CostKind, str] = {
-    "epsilon": "This rests on theorems about the mechanism and its accountant.",
-    "leakage": "This rests on a theorem for the public, fixed radius.",
-    "unbounded": "No theorem bounds it.",
-}
-_CONVENTIONS: Mapping[CostKind, str] = {
-    "epsilon": (
+_RESTS_ON: Mapping[tuple[str, CostKind], str] = {
+    ("formal", "epsilon"): "This rests on theorems about the mechanism and its accountant.",
+    ("formal", "leakage"): "This rests on a theorem for the public, fixed radius.",
+    ("heuristic", "epsilon"): (
         "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "
         "on no theorem as a whole."
     ),
-    "leakage": "This rests on the paper's convention, not on a theorem.",
-    "unbounded": "No theorem bounds it.",
+    ("heuristic", "leakage"): "This rests on the paper's convention, not on a theorem.",
 }
-"""What a bound of each kind of cost rests on, proven and heuristic."""
+"""What a bound rests on, by the kinds of guarantee and cost that have one in a run's report."""
 _WARM_START = (
     "Training started from an artifact whose own cost is not counted: this is what the run adds. "
     "If the artifact was trained on these people without protection, so is the model."
@@ -165,26 +160,14 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
             took_part = _took_part(privacy, start="a")
             return [f"{formal}, so the cost is unbounded: {took_part}, each time {how}."]
         case "epsilon":
-            kind, basis = f"The guarantee is {guarantee['label']}.", _basis(report, cost_kind)
+            kind = f"The guarantee is {guarantee['label']}."
+            basis = _RESTS_ON[guarantee["kind"], cost_kind]
             spent = [epsilon_words(report), *_trust(guarantee), scale_words(report), kind, basis]
             return [*spent, *_planned(report)]
         case "leakage":
-            return [*_leakage(report), _basis(report, cost_kind)]
+            return [*_leakage(report), _RESTS_ON[guarantee["kind"], cost_kind]]
         case _:
             assert_never(cost_kind)
-
-
-def _basis(report: Mapping[str, Any], cost_kind: CostKind) -> str:
-    kind = known_guarantee_kind(report["guarantee"]["kind"])
-    match kind:
-        case "formal":
-            return _THEOREMS[cost_kind]
-        case "heuristic":
-            return _CONVENTIONS[cost_kind]
-        case "declared" | "none" | None:
-            raise ValueError(f"no report of a run bounds a cost by the guarantee {kind}")
-        case _:
-            assert_never(kind)
 
 
 def _planned(report: Mapping[str, Any]) -> Iterator[str]:

@@ -8,8 +8,8 @@ import numpy as np
 from fedaudit.arrays import Floats
 from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.declared import ChargedEntries
-from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.reports.checks import MALFORMED, Check, answer_check, check, failed, unchecked
 from fedaudit.reports.declared.declared_report import DECLARED, declared_answer
@@ -46,12 +46,12 @@ class DeclaredEntries:
         self._participations = self._failures = 0
         self._names_are_secret = False
 
-    def read(self, entry: LedgerEntry) -> None:
+    def read(self, entry: EntryColumns) -> None:
         """Charge the next entry."""
         self._count(entry)
         if self._terms is None or self._skipped:
             return
-        place = f"round {entry.round}, release {entry.release}"
+        place = "round {}, release {}".format(*entry.keys[0])
         try:
             self._charged.read(entry)
             self._skipped = len(self._histories.tallies) > _MAX_CHARGES
@@ -62,17 +62,18 @@ class DeclaredEntries:
         except MALFORMED:
             self._foreign.add(place)
 
-    def _count(self, entry: LedgerEntry) -> None:
-        if entry.round not in self._rounds[-1:]:
-            self._rounds.append(entry.round)
+    def _count(self, entry: EntryColumns) -> None:
+        key = entry.keys[0]
+        if key.round not in self._rounds[-1:]:
+            self._rounds.append(key.round)
         if entry.subject_kind != "client":
             self._names_are_secret = True
-        elif entry.release:
+        elif key.release:
             self._failures += len(entry.subjects)
         else:
             self._participations += len(entry.subjects)
 
-    def _agrees(self, entry: LedgerEntry, stated: Floats, terms: LedgerTerms) -> bool:
+    def _agrees(self, entry: EntryColumns, stated: Floats, terms: LedgerTerms) -> bool:
         rows = self._histories.of(entry.subjects)
         found = renyi_epsilons(rows, self._histories.charges, terms)
         unbounded = ~np.isfinite(found) & ~np.isfinite(stated)

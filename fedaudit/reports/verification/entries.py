@@ -6,7 +6,7 @@ spec, one event for the whole ledger, and anything that would take too long is l
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from fedaudit.ledger.audit import Places
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
-from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
-from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.checks import MALFORMED, Check, failed, passed, shown, unchecked
+from fedaudit.reports.sections.epsilon import ledger_plan
 from fedaudit.spec.experiment import ExperimentSpec
 
 NAME = "ledger.epsilons"
@@ -63,8 +63,8 @@ class EntryEpsilons:
         except (_UncheckedError, *MALFORMED) as error:
             if len(entries) > 1:
                 self.entries -= len(entries)
-                for entry in entries.entries():
-                    self.read(EntryColumns.of_entries([entry]))
+                for entry in entries.each():
+                    self.read(entry)
             elif isinstance(error, _UncheckedError):
                 self._skipped = str(error)
             else:
@@ -149,32 +149,17 @@ def _plan(
         raise _UncheckedError("the stored spec cannot be read, or is of another version")
     if len(inputs.event or "") > _MAX_EVENT_LENGTH:
         raise _UncheckedError("the entries' event is too long to be recomposed")
-    rounds = spec.training.rounds
-    mechanism = mechanism_of(spec)
-    match mechanism.facts.subject_kind:
-        case "record_group":
-            try:
-                repeated_events = record_courses(spec, inputs, inputs.n, names)
-            except TooManyEventsError as error:
-                raise _UncheckedError(str(error)) from None
-            rounds += _REPEATS
-            if (
-                repeated_events is not None
-                and sum(map(len, repeated_events)) * rounds > _MAX_PLACES
-            ):
-                raise _UncheckedError("the entries' events take too long to be recomposed")
-            known = repeated_events is not None
-        case "client" | "population":
-            population = _population(json.loads(inputs.event or "null"))
-            plan = mechanism.spending_plan(training_clients=population, names=names)
-            known = (
-                plan is not None
-                and plan.subjects == names
-                and mechanism.inputs(n=inputs.n, plan=plan) == inputs
-            )
-        case other:
-            assert_never(other)
-    return rebuild_ledger_context(inputs, names, rounds=rounds).plan if known else None
+    population = _population(json.loads(inputs.event or "null"))
+    try:
+        plan = ledger_plan(spec, {inputs}, names, parameters=inputs.n, training_clients=population)
+    except TooManyEventsError as error:
+        raise _UncheckedError(str(error)) from None
+    if plan is None or plan.subject_kind != "record_group":
+        return plan
+    rounds, [groups, *_] = spec.training.rounds + _REPEATS, plan.lines.values()
+    if sum(len(line.repeated_events) for line in groups) * rounds > _MAX_PLACES:
+        raise _UncheckedError("the entries' events take too long to be recomposed")
+    return rebuild_ledger_context(inputs, names, rounds=rounds).plan
 
 
 def _population(event: Mapping[str, Any]) -> int:

@@ -194,7 +194,7 @@ def _read_declared(evidence: Evidence, audit: LedgerAudit) -> tuple[list[Check],
     entries = DeclaredEntries(evidence.spec, evidence.names)
     for rows in batches(evidence.rows):
         for found in audit.read(rows):
-            for entry in found.entries():
+            for entry in found.each():
                 entries.read(entry)
     return list(entries.checks(evidence, audit)), []
 

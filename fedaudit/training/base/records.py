@@ -19,10 +19,10 @@ from fedaudit.federations.split import held_out, scored_rows, split_clients, tra
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.privacy.records.record_use import (
     RECORD_OBSERVERS,
     RecordSpending,
-    RecordUse,
     drawn_budgets,
     given_budgets,
     record_use,
@@ -140,7 +140,7 @@ def scored_fraction(spec: ExperimentSpec) -> float | None:
             assert_never(scoring)
 
 
-def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | None:
+def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordPlan | None:
     """How the spec uses the federation's records; None for another mechanism.
 
     Raises InvalidInputError where no amount of noise is enough.
@@ -249,7 +249,7 @@ class RecordTable:
 
 def record_table(
     records: TrainingRecords,
-    use: RecordUse,
+    use: RecordPlan,
     spending: RecordSpending | None,
     *,
     rounds: int,
@@ -264,13 +264,13 @@ def record_table(
         "final_model": rounds,
         "server": participations.astype(np.int64)[use.client_of],
     }
-    unbounded = np.where(use.plan.left_out, 0.0, np.inf)
+    unbounded = np.where(use.left_out, 0.0, np.inf)
     return RecordTable(
         client=records.clients[records.client_of],
         row=records.row,
-        budget=use.plan.budgets,
-        rate=use.plan.rates,
-        left_out=use.plan.left_out,
+        budget=use.budgets,
+        rate=use.rates,
+        left_out=use.left_out,
         spent={
             observer: unbounded
             if spending is None

@@ -96,15 +96,6 @@ class GroupCounter:
         slot = np.nonzero(within)[0]
         return self.count_rows(predictions[within], place, slot, slots=cells, scored=own)
 
-    def count_clients(
-        self, predictions: NDArray[np.generic], places: "RowPlaces", *, scored: Bools | None
-    ) -> dict[str, Ints]:
-        """Attribute -> int64 [1, clients, groups, 4] of one cell's clients; arguments [rows]."""
-        found = self.count_rows(
-            predictions, places.place, places.client, slots=places.clients, scored=scored
-        )
-        return {name: counts[np.newaxis] for name, counts in found.items()}
-
     def count_rows(
         self,
         predictions: NDArray[np.generic],
@@ -350,36 +341,72 @@ def against_constant(cell: Cell, rows: ScoredRows) -> ConstantComparison:
     counted = np.ones(len(place), dtype=np.bool_) if rows.scored is None else rows.scored
     # Clients without a scored row take no part in a loss over rows; numbered without gaps.
     _, client = renumbered(federation.client_of[place[counted]])
-    outcome, true_outcome = _outcomes(cell, rows, place, counted)
-    hypothesis = np.zeros(len(client), dtype=np.int64)
-    if cell.spec.training.method.personalises:
-        hypothesis = client.astype(np.int64)  # each client's model may be its own constant
-    elif rows.hypotheses is not None:
-        hypothesis = rows.hypotheses[counted].astype(np.int64)
-    # As everywhere in the report, a row that no rule judges is in no group.
-    rules = outcome_rules(federation, cell.spec.fairness)
-    unjudged = (rules.rule_index[place] < 0) & bool(rules.ops)
-    measured = MeasuredRows(
-        client=client.astype(np.int64),
-        clients=int(client.max(initial=-1)) + 1,
-        target=federation.target[place][counted].astype(np.float64),
-        predicted=rows.predictions[counted].astype(np.float64),
-        values=rows.values[counted].astype(np.float64),
-        outcome=outcome,
-        true_outcome=true_outcome,
-        hypothesis=hypothesis,
-        two_outcomes=bool(rules.ops) or len(federation.classes) == 2,
+    measured = measured_rows(
+        federation,
+        cell.spec.fairness,
+        place[counted],
+        client=client,
+        predicted=rows.predictions[counted],
+        values=rows.values[counted],
         scored=_scored(rows, federation.target[place], counted),
         threshold=cell.threshold or 0.5,
+    )
+    if cell.spec.training.method.personalises:
+        # each client's model may be its own constant
+        measured = replace(measured, hypothesis=measured.client)
+    elif rows.hypotheses is not None:
+        measured = replace(measured, hypothesis=rows.hypotheses[counted].astype(np.int64))
+    return compare_with_constant(measured, _loss_shape(cell))
+
+
+def measured_rows(
+    federation: Federation,
+    fairness: Fairness,
+    place: Ints,
+    *,
+    client: Ints,
+    predicted: NDArray[np.generic],
+    values: Floats,
+    scored: ScoredOutcomes | None,
+    threshold: float,
+) -> MeasuredRows:
+    """The rows at `place` [rows] of a federation, all predicted by one hypothesis; arrays as in
+    `MeasuredRows`, `predicted` as in `ScoredRows`.
+
+    Outcomes are whether one is favourable where rules say what is, otherwise the classes.
+    """
+    rules = outcome_rules(federation, fairness)
+    judged = np.ones(len(place), dtype=np.bool_)
+    outcome = true_outcome = None
+    if rules.ops:
+        rules = replace(rules, rule_index=rules.rule_index[place])
+        judged = rules.rule_index >= 0
+        raw = predicted.astype(np.float64) * federation.target_scale
+        outcome, true_outcome = (
+            np.where(judged, rules.label(one), -1).astype(np.int64)
+            for one in (raw, federation.raw_target[place])
+        )
+    elif federation.classes:
+        outcome = predicted.astype(np.int64)
+        true_outcome = federation.raw_target[place].astype(np.int64)
+    return MeasuredRows(
+        client=client.astype(np.int64),
+        clients=int(client.max(initial=-1)) + 1,
+        target=federation.target[place].astype(np.float64),
+        predicted=predicted.astype(np.float64),
+        values=values.astype(np.float64),
+        outcome=outcome,
+        true_outcome=true_outcome,
+        hypothesis=np.zeros(len(client), dtype=np.int64),
+        two_outcomes=bool(rules.ops) or len(federation.classes) == 2,
+        scored=scored,
+        threshold=threshold,
         groups={
-            one.name: (
-                len(one.values),
-                np.where(unjudged, -1, one.codes[place])[counted].astype(np.int64),
-            )
+            # As everywhere in the report, a row that no rule judges is in no group.
+            one.name: (len(one.values), np.where(judged, one.codes[place], -1).astype(np.int64))
             for one in federation.attributes
         },
     )
-    return compare_with_constant(measured, _loss_shape(cell))
 
 
 def _scored(rows: ScoredRows, target: Floats32, counted: Bools) -> ScoredOutcomes | None:
@@ -392,30 +419,6 @@ def _scored(rows: ScoredRows, target: Floats32, counted: Bools) -> ScoredOutcome
         score=logits,
         probability=np.exp(-np.logaddexp(0.0, -logits.astype(np.float64))),
         outcome=target[counted] == 1,
-    )
-
-
-def _outcomes(
-    cell: Cell, rows: ScoredRows, place: Ints, counted: Bools
-) -> tuple[Ints | None, Ints | None]:
-    """Predicted and true outcome of the counted rows, -1 for those that no rule judges: whether it
-    is favourable where the spec says what is, otherwise the class."""
-    federation = cell.federation
-    rules = outcome_rules(federation, cell.spec.fairness)
-    if rules.ops:
-        rules = replace(rules, rule_index=rules.rule_index[place])
-        predicted = rules.label(rows.predictions.astype(np.float64) * federation.target_scale)
-        true = rules.label(federation.raw_target[place])
-        judged = rules.rule_index >= 0
-        return (
-            np.where(judged, predicted, -1)[counted].astype(np.int64),
-            np.where(judged, true, -1)[counted].astype(np.int64),
-        )
-    if not federation.classes:
-        return None, None
-    return (
-        rows.predictions[counted].astype(np.int64),
-        federation.raw_target[place][counted].astype(np.int64),
     )
 
 

@@ -289,13 +289,12 @@ def flat_figures(
     if right is not None:
         scored = right if rows.scored is None else right[rows.scored]
         accuracy = np.array([int(scored.sum()) / len(scored)])
-    final = None
+    final, slot, slots = None, np.zeros(len(places.place), dtype=np.int64), 1
     if per_client:
-        final = final_groups(counter, rows, places)
-        counts = counter.count_clients(rows.predictions, places, scored=rows.scored)
-    else:
-        together = np.zeros(len(places.place), dtype=np.int64)
-        counts = counter.count_rows(
-            rows.predictions, places.place, together, slots=1, scored=rows.scored
-        )
+        final, slot, slots = final_groups(counter, rows, places), places.client, places.clients
+    counts = counter.count_rows(
+        rows.predictions, places.place, slot, slots=slots, scored=rows.scored
+    )
+    if per_client:
+        counts = {name: of_clients[np.newaxis] for name, of_clients in counts.items()}
     return Figures(*losses, accuracy, counts, final)

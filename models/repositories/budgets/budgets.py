@@ -16,14 +16,13 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from fedaudit.stored import CostFigure
+from fedaudit.stored import Cost, CostFigure, LeakageTerms
 from models.repositories.base import ScopedRepository, table_of
 from models.repositories.budgets.counting import (
     HELD,
     POOL,
     SETTLED,
     UNBOUNDED,
-    Cost,
     CountedEpsilons,
     Counts,
     Curve,
@@ -51,7 +50,7 @@ from models.repositories.budgets.counting import (
 from models.repositories.budgets.reading import BudgetReader
 from models.tables.federations import Content, Federation
 from models.tables.ledger import FederationBudget, Reservation
-from models.values import Budget, LeakageTerms
+from models.values import Budget
 
 Price = Callable[[Curve, float], float]
 """Maps a sum of curves and a delta to an epsilon."""

@@ -13,9 +13,9 @@ from typing import Any, Literal, Self, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.stored import CostFigure
+from fedaudit.stored import Cost, CostFigure, LeakageTerms
 from models.tables.ledger import BUDGET_KEY, Reservation
-from models.values import Budget, BudgetsAcross, Gap, LeakageTerms
+from models.values import Budget, BudgetsAcross, Gap
 
 Curve = NDArray[np.float64]
 POOL = ("book", "figure", "delta", "adjacency", "observer")
@@ -209,27 +209,6 @@ def changed_columns(reservation: Reservation, held: Curve, spent: Curve | None) 
         return {"curve": held} | ({} if spent is None else {"step": spent, "compositions": 1})
     paid = max(reservation.spent, 0.0 if spent is None else float(spent[0]))
     return {"spent": paid, "amount": max(float(held[0]), paid)}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Cost:
-    """What an experiment may spend of one figure, at most; of an epsilon, against one observer. The
-    fields are columns of `Reservation`."""
-
-    figure: CostFigure
-    adjacency: str = ""
-    """For leakage, its `LeakageTerms.key`."""
-    observer: str = ""
-    delta: float = 0.0
-    unit_key: str = ""
-    """How its units are identified; '' counts as the same as any."""
-    amount: float = 0.0
-    """Cost of the experiment by itself; an epsilon is at its own delta."""
-    step: Curve | None = None
-    unit: str | None = None
-    curve: Curve | None = None
-    """The orders are the same for all experiments."""
-    planned: int | None = None
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import Any
 from sqlalchemy import BindParameter, Select, and_, bindparam, case, func, literal, or_, select
 from sqlalchemy.orm import Session
 
+from fedaudit.stored import Cost
 from models.arrays import BINARY_RESULTS
 from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
     HELD,
     POOL,
     RESERVED_COLUMNS,
-    Cost,
     CountedEpsilons,
     Counts,
     ReservedEpsilon,

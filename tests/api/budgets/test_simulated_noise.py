@@ -104,6 +104,12 @@ def test_a_retry_is_warned_like_a_submission(api: Api, noise: str) -> None:
     retried = api.post(f"/v1/experiments/{body['id']}/retry")
     assert retried.status_code == 202
     assert len(retried.json()["warnings"]) == (noise == "simulation")
+    asked = {"name": "two", "base": run(noise), "grid": {"training.rounds": [1, 2]}}
+    sweep = body_of(api.post("/v1/sweeps", json=asked), 202)
+    for cell in sweep["cells"]:
+        fail(api, cell["experiment_id"])
+    again = body_of(api.post(f"/v1/sweeps/{sweep['id']}/retry"), 202)
+    assert again["warnings"] == sweep["warnings"] == retried.json()["warnings"]
 
 
 @pytest.mark.parametrize("noise", ["simulation", "release"])

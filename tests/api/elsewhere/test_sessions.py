@@ -210,7 +210,7 @@ def test_a_client_without_a_secret_proves_that_it_asked(sqlite_url, tmp_path, mo
             browser = Browser(api)
             back = led_back(begun(browser)[0], "ada-1")
             with monkeypatch.context() as other:
-                other.setattr("api.shared.identity_provider.derived", lambda *_: "y" * 43)
+                other.setattr("api.shared.identities.derived", lambda *_: "y" * 43)
                 answer = browser.get(back)
             assert (answer.status_code, "invalid_grant" in text_of(answer)) == (401, True)
             assert signed_in(browser, "ada-1").status_code == 200

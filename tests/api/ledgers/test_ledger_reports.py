@@ -1,6 +1,7 @@
 """What is said of a training elsewhere, signed and verified, and what is found of lies."""
 
 import io
+import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +112,11 @@ def test_all_is_marked_as_declared_and_small_groups_are_suppressed(api: Api) -> 
     assert all(one["suppressed"] for one in by_name["age"]["groups"])
     assert by_name["age"]["metrics"]["demographic_parity_difference"]["value"] is None
     assert report["fairness_round"] == 1
+    for shown in (one for section in report["fairness"] for one in section["groups"]):
+        missing = {name for name, value in shown.items() if value is None}
+        assert missing - {"label"} == set(shown["reasons"])
+    words = json.dumps(report["fairness"])
+    assert not [one for one in ("the run", "fairness.", "held out", "spec") if one in words]
     page = api.get(f"/v1/ledgers/{ledger}/report", headers={"Accept": "text/html"})
     assert "as declared by the trainer" in page.text
     assert "formal" not in page.text.replace("information", "")

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 import workers.proof.declared_signing as signing
-from fedaudit.ledger.encoding import genesis, link
+from fedaudit.ledger.encoding import genesis
 from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint, Envelope, SigningKey
 from models.repositories import LedgerCheckpointRepository
 from models.tables.ledger import (
@@ -21,6 +21,7 @@ from models.tables.ledger import (
 )
 from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post, reserve
 from tests.api.service import KEY, Api
+from tests.ledger.single_entry import link
 from workers.proof.declared_signing import DeclaredLedgerSigner
 
 GROUPS = {"sex": {"f": group(20, 5, 40, 10), "m": group(50, 5, 30, 10)}}

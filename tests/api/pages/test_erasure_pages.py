@@ -16,6 +16,7 @@ from tests.api.service import KEY, Api
 from tests.api.uploads import CONTENT, make_ready, upload
 from tests.api.webhooks.webhooks import deliveries, register
 from workers.eraser import Eraser
+from workers.lost_rounds import LostRounds
 
 _REFERENCE = "request <2026-117>"
 
@@ -27,8 +28,8 @@ def erased(api: Api, content: bytes = CONTENT, *, finish: bool = True) -> str:
     answer = api.post(f"/v1/federations/{federation}/erasure", json={"reference": _REFERENCE})
     assert answer.status_code == 202, answer.text
     if finish:
-        done = Eraser(api.database, api.client.app.state.resources.storage, KEY).erase_waiting(10)
-        assert done == 1
+        storage, lost = api.client.app.state.resources.storage, LostRounds(api.database)
+        assert Eraser(api.database, storage, KEY, lost).erase_waiting(10) == 1
     return federation
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from api.pages.experiment import _figures, time_left
+from api.pages.experiment import tiles, time_left
 from api.pages.wording import NONE
 from api.services.report_pages import live_figures
 from models.tables.experiments import Experiment
@@ -64,7 +64,7 @@ def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
     assert ", running for " in stated
     assert f"Leakage, largest {ROUNDS} heuristic" in stated
     assert f"Validation loss 0.5 in round {ROUNDS}" in stated
-    assert "equalized odds difference" in stated
+    assert "Equalized odds difference" in stated
     assert answer.text.count("<svg") >= 4
     links = re.findall(r'/experiments/[^"]*/charts/[^"]*', answer.text)
     assert len(links) == 2 * answer.text.count("Save as ")
@@ -100,7 +100,7 @@ def test_a_figure_that_the_report_has_not_is_taken_from_no_round(api: Api) -> No
     missing = ("validation_loss", "accuracy")
     reasons = dict.fromkeys(missing, "there was no finite loss")
     document["utility"] |= {**dict.fromkeys(missing), "reasons": reasons}
-    shown = {one.name: (one.value, one.note) for one in _figures(row, live, document)[0]}
+    shown = {one.name: (one.value, one.note) for one in tiles(row, live, document)}
     assert shown["validation_loss"] == (NONE, "there was no finite loss")
     assert shown["accuracy"] == (NONE, "")
 

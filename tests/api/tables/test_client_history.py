@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.ledger.columns import entry_of
-from fedaudit.ledger.encoding import EntryEncoder, genesis, link
+from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.stored import LedgerRow
 from models.repositories import LedgerRepository, SubjectSetRepository
 from models.repositories import ledger as stored_ledger
 from models.tables.experiments import Experiment
 from tests.api.service import Api, spec
+from tests.ledger.single_entry import digest_of, link
 from tests.models.rows import LAPLACE
 
 ROUNDS = 10
@@ -44,7 +44,7 @@ def _stored(api: Api, *, inputs: dict[str, Any], rounds: int = ROUNDS) -> str:
             "clusters": np.zeros(3, np.int16),
             "inputs": inputs,
         }
-        digest = encoder.digest(entry_of(LedgerRow(**fields, digest=b"", link=b"")))
+        digest = digest_of(encoder, LedgerRow(**fields, digest=b"", link=b""))
         head = link(head, digest, fields["clusters"])
         rows.append(LedgerRow(**fields, digest=digest, link=head))
     with api.database.write() as session:

@@ -107,14 +107,14 @@ def test_records_with_budgets_keep_them_in_shadow_runs() -> None:
     budgets = dict(
         zip(
             training_records(one.spec, one.federation).place.tolist(),
-            own.plan.budgets.tolist(),
+            own.budgets.tolist(),
             strict=True,
         )
     )
     places = training_records(cells[0].spec, cells[0].federation).place.tolist()
     pairs = [
         (budgets[place], budget)
-        for place, budget in zip(places, shadows.plan.budgets.tolist(), strict=True)
+        for place, budget in zip(places, shadows.budgets.tolist(), strict=True)
         if place in budgets
     ]
     assert len(pairs) > 50

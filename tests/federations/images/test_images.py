@@ -146,24 +146,28 @@ def test_an_array_called_rotated_serves_where_nothing_is_turned(tmp_path: Path) 
         ({"x": np.zeros((0, 4, 4), dtype=np.uint8)}, PATH, "without an entry"),
         ({"x": np.zeros((12, 4, 4), dtype=complex)}, PATH, "type complex128"),
         ({"x": np.zeros((12, 400, 400), dtype=np.uint8)}, PATH, "lower resolution"),
-        ({"x": np.full((12, 4, 4), 255.0)}, PATH, "x[0] of 'data.npz' has a pixel outside 0 to 1"),
+        ({"x": np.full((12, 4, 4), 255.0)}, PATH, "row 1 of column 'x' has a pixel outside 0 to 1"),
         ({"x": np.full((12, 4, 4), -0.1)}, PATH, "outside 0 to 1; store bytes, or divide"),
-        ({"x": np.full((12, 4, 4), np.nan)}, PATH, "x[0] of 'data.npz' has a pixel that is no fin"),
+        (
+            {"x": np.full((12, 4, 4), np.nan)},
+            PATH,
+            "row 1 of column 'x' has a pixel that is no fin",
+        ),
         ({"y": np.arange(11)}, PATH, "shape [11]; it needs one entry for each of the 12 images"),
         ({"y": np.zeros((12, 2), dtype=int)}, PATH, "shape [12, 2]"),
         ({"y": np.float64(3)}, PATH, "shape []"),
         ({"y": np.linspace(0, 1, 12)}, PATH, "type float64; labels are"),
         ({"y": np.zeros(12, dtype=int)}, PATH, "has 1 classes"),
-        ({"y": np.array(["a", ""] * 6)}, PATH, "y[1] of 'data.npz' is empty"),
+        ({"y": np.array(["a", ""] * 6)}, PATH, "row 2 of column 'y' is empty"),
         ({"writer": np.arange(11)}, KEY, "shape [11]"),
         ({"writer": np.linspace(0, 1, 12)}, KEY, "type float64; clients are named by"),
-        ({"writer": np.array(["a", " "] * 6)}, KEY, "writer[1] of 'data.npz' is empty"),
-        ({"writer": np.array(["a", "b\x07c"] * 6)}, KEY, "writer[1] of 'data.npz' could not"),
-        ({"writer": np.array(["a", "\ud800"] * 6)}, KEY, "writer[1]"),
-        ({"writer": np.array([b"a", b"\xff"] * 6)}, KEY, "writer[1]"),
+        ({"writer": np.array(["a", " "] * 6)}, KEY, "row 2 of column 'writer' is empty"),
+        ({"writer": np.array(["a", "b\x07c"] * 6)}, KEY, "row 2 of column 'writer' has control"),
+        ({"writer": np.array(["a", "\ud800"] * 6)}, KEY, "row 2 of column 'writer' has control"),
+        ({"writer": np.array([b"a", b"\xff"] * 6)}, KEY, "row 2 of column 'writer' has control"),
         ({"writer": np.array(["a", "b" * 201] * 6)}, PATH, "at most 200 characters"),
         ({"writer": np.zeros(12, dtype=int)}, KEY, "at least two"),
-        ({"classes": np.array(["a", "b", "c"])}, PATH, "y[3] of 'data.npz' is no whole number fro"),
+        ({"classes": np.array(["a", "b", "c"])}, PATH, "row 4 of column 'y' is no whole number"),
         ({"classes": np.array(["a", "b", "c", "c"])}, PATH, "comes twice"),
         ({"classes": np.array(["a", "b", "c", ""])}, PATH, "is empty"),
         ({"classes": np.zeros((4, 4), dtype=int)}, PATH, "shape [4, 4]"),
@@ -182,15 +186,15 @@ def test_the_faulty_image_is_named(tmp_path, monkeypatch, block):
     x = np.zeros((12, 4, 4), dtype=np.float32)
     x[7, 1, 2] = np.inf
     _, message = refuse(tmp_path, npz(**arrays(x=x)))
-    assert message.startswith("x[7] of 'data.npz' has a pixel that is no finite number")
+    assert message.startswith("row 8 of column 'x' has a pixel that is no finite number")
 
 
 @pytest.mark.parametrize(
     ("changes", "fields", "where", "says"),
     [
-        ({}, {"classes": 3}, PATH, "y[3] of 'data.npz' is no whole number from 0 to 2"),
-        ({"y": -np.arange(12)}, {"classes": 3}, PATH, "y[1]"),
-        ({"y": np.full(12, 2**64 - 1, dtype=np.uint64)}, {"classes": 3}, PATH, "y[0]"),
+        ({}, {"classes": 3}, PATH, "row 4 of column 'y' is no whole number from 0 to 2"),
+        ({"y": -np.arange(12)}, {"classes": 3}, PATH, "row 2 of"),
+        ({"y": np.full(12, 2**64 - 1, dtype=np.uint64)}, {"classes": 3}, PATH, "row 1 of"),
         ({"y": np.array(["0", "1"] * 6)}, {"classes": 3}, CLASSES, "labels are texts"),
         ({}, {"client_key": "site"}, KEY, "no array 'site'"),
         ({}, {"client_key": "x"}, KEY, "shape [12, 4, 4]"),
@@ -210,8 +214,13 @@ def test_specs_that_do_not_fit_the_arrays(tmp_path, changes, fields, where, says
         (None, None, SENSITIVE, "no array 'group'"),
         (np.arange(11), None, SENSITIVE, "shape [11]"),
         (np.full(12, np.nan), None, SENSITIVE, "empty in every row"),
-        (np.full(12, np.inf), None, SENSITIVE, "group[0]"),
-        (np.array(["1", "b"] * 6), [3], "/fairness/edges/group", "group[1] of 'data.npz' is not a"),
+        (np.full(12, np.inf), None, SENSITIVE, "row 1 of column 'group' has control"),
+        (
+            np.array(["1", "b"] * 6),
+            [3],
+            "/fairness/edges/group",
+            "row 2 of column 'group' is not a",
+        ),
         (np.array([True, False] * 6), [3], "/fairness/edges/group", "is not a number"),
     ],
 )

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.table.kept_rows import MAX_FAULTS
+from fedaudit.federations.table.table_federation import MAX_FAULTS
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec

@@ -1,11 +1,12 @@
 """Plans are made from outlines: equal to the loaded data in all but their features, and their
-errors the same."""
+errors the same; and data are the same wherever they are laid out."""
 
 import os
 import random
 import sys
 from collections.abc import Iterator
-from itertools import product
+from functools import partial
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ import pytest
 
 from fedaudit.federations import federation as federation_module
 from fedaudit.federations.load import load_federation, outline_federation
-from fedaudit.federations.reading import table_files
-from fedaudit.federations.reading.source_files import Files
+from fedaudit.federations.reading import table_files, table_rows
+from fedaudit.federations.reading.source_files import DataRoom, Files
 from fedaudit.federations.table import features
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
-from tests.federations.outlines import assert_outlined
+from tests.federations.outlines import assert_alike, assert_outlined, found
 from tests.processes import completed
 from tests.spec.documents import BY_RECORD
 
@@ -64,6 +65,12 @@ OTHERS: dict[str, dict[str, Any]] = {
             "intersections": [["sex", "age"]],
             "favourable": {"op": "ge", "value": 1},
         }
+    },
+    "rows without a target": {
+        **CLASSIFIER,
+        "federation.target": "gappy",
+        "federation.missing_values": ["?"],
+        "federation.missing_target": "drop-row",
     },
     "standardised": {"federation.standardise": "global"},
     "standardised by clients": {"federation.standardise": "client"},
@@ -124,19 +131,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("turn", range(4), ids=["csv", "parquet", "large csv", "large parquet"])
-def test_a_plan_sees_what_loading_sees(folder, monkeypatch, turn):
-    """All variants, each in one of four ways."""
+def test_a_plan_sees_what_loading_sees(folder, tmp_path, monkeypatch, turn):
+    """All variants, each in one of four ways. Large data, whose rows are gathered on disk and whose
+    features are laid out there in parts, are the same as in memory."""
     path = "data.parquet" if turn % 2 else "data.csv"
-    monkeypatch.setattr(table_files, "_TOGETHER", 500)
-    if turn >= 2:
-        monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 100)
-        monkeypatch.setattr(features, "_CELLS_AT_ONCE", 64)
+    scratch, no_folder = tmp_path / "scratch", tmp_path / "file"
+    no_folder.write_text("no folder")
+    rooms = cycle([DataRoom(scratch_dir=scratch), DataRoom(scratch_dir=no_folder), DataRoom()])
     for name, changes in list(variants())[turn::4]:
         spec = parse_admitted(spec_value({"federation.path": path, **changes}))
-        try:
-            assert_outlined(spec, folder)
-        except AssertionError as error:
-            raise AssertionError(f"{name}: {error}") from error
+        in_memory = found(partial(load_federation, spec, sources_dir=folder))
+        with monkeypatch.context() as patch:
+            patch.setattr(table_files, "_TOGETHER", 500)
+            if turn >= 2:
+                patch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 100)
+                patch.setattr(table_rows, "_IN_MEMORY", 1000)
+                patch.setattr(features, "_CELLS_AT_ONCE", 64)
+            try:
+                assert_outlined(spec, folder)
+                loaded = found(partial(load_federation, spec, sources_dir=folder, room=next(rooms)))
+                if isinstance(in_memory, list) or isinstance(loaded, list):
+                    assert loaded == in_memory
+                else:
+                    assert loaded.is_large == (turn >= 2)
+                    assert_alike(loaded, in_memory)
+            except AssertionError as error:
+                raise AssertionError(f"{name}: {error}") from error
+    assert not any(scratch.iterdir()), "what is mapped has no name any more"
 
 
 @pytest.mark.parametrize("clients", CLIENTS)

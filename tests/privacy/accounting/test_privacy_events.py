@@ -66,28 +66,28 @@ def test_noise_is_positive_and_finite(noise):
         lambda: TwoStage(0.5, 0.1, noise, 5),
         lambda: LaplaceL2(2, noise, None),
     ):
-        with pytest.raises(ValueError, match="NonPrivate"):
+        with pytest.raises(ValueError, match=r"greater than 0|finite number"):
             build()
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan, math.inf])
 def test_rates_lie_above_0_and_not_above_1(rate):
-    with pytest.raises(ValueError, match=r"^rate"):
-        PoissonSampled(rate, Gaussian(1.0))
+    with pytest.raises(ValueError, match="rate"):
+        PoissonSampled(rate=rate, event=Gaussian(1.0))
     with pytest.raises(ValueError, match="client_rate"):
-        TwoStage(rate, 0.1, 1.0, 5)
+        TwoStage(client_rate=rate, record_rate=0.1, noise_multiplier=1.0, steps=5)
     with pytest.raises(ValueError, match="record_rate"):
-        TwoStage(0.1, rate, 1.0, 5)
+        TwoStage(client_rate=0.1, record_rate=rate, noise_multiplier=1.0, steps=5)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True])
 def test_counts_are_whole_and_positive(count):
     with pytest.raises(ValueError, match="steps"):
-        TwoStage(0.5, 0.1, 1.0, count)
+        TwoStage(client_rate=0.5, record_rate=0.1, noise_multiplier=1.0, steps=count)
     with pytest.raises(ValueError, match="count"):
-        Composed(Gaussian(1.0), count)
+        Composed(event=Gaussian(1.0), count=count)
     with pytest.raises(ValueError, match="sample"):
-        FixedSizeSampled(10, count, Gaussian(1.0))
+        FixedSizeSampled(population=10, sample=count, event=Gaussian(1.0))
 
 
 def test_a_sample_is_no_larger_than_its_population():
@@ -98,11 +98,11 @@ def test_a_sample_is_no_larger_than_its_population():
 @pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, math.nan])
 def test_a_radius_is_positive_or_none(radius):
     with pytest.raises(ValueError, match="radius"):
-        LaplaceL2(2, 5.0, radius)
+        LaplaceL2(n=2, noise_multiplier=5.0, radius=radius)
 
 
 def test_what_is_sampled_is_an_event():
-    with pytest.raises(TypeError, match="must be an Event"):
+    with pytest.raises(ValueError, match="instance of Event"):
         PoissonSampled(0.1, 1.0)
 
 
@@ -117,5 +117,5 @@ def test_what_is_sampled_is_an_event():
     ],
 )
 def test_a_damaged_ledger_is_refused(values):
-    with pytest.raises(ValueError, match="kind"):
+    with pytest.raises(ValueError, match=r"kind|required|rate"):
         event_from_dict(values)

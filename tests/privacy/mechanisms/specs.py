@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.privacy.records.record_use import RecordUse, record_use
+from fedaudit.privacy.records.record_use import RecordPlan, record_use
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from tests.privacy.specs_of_privacy import a_spec
@@ -37,7 +37,7 @@ def records_spec(**privacy: Any) -> ExperimentSpec:
     )
 
 
-def records_of(spec: ExperimentSpec) -> RecordUse | None:
+def records_of(spec: ExperimentSpec) -> RecordPlan | None:
     """Two clients of ten records each; None of other mechanisms."""
     if spec.privacy.mechanism != "record-personalised":
         return None

@@ -82,7 +82,7 @@ def test_noise_is_published_where_public_numbers_tell_it(name: str) -> None:
         return
     assert isinstance(noise, float)
     if plan is not None and plan.records is not None:
-        runs = plan.records.use.plan.runs
+        runs = plan.records.use.runs
         assert runs is not None
         assert {run.noise_multiplier for run in runs} == {noise}
 

@@ -9,18 +9,16 @@ from fedaudit.privacy.records.record_plans import (
     baseline_plan,
     personalised_plan,
 )
-from fedaudit.privacy.records.record_use import RecordUse, draw_budgets, record_spending
+from fedaudit.privacy.records.record_use import drawn_budgets, record_spending
+from tests.privacy.records.test_record_spending import records_spec
 from tests.refusals import refused_by
 
 SETTINGS = RecordSettings(client_rate=0.8, steps=50, rounds=15, delta=1e-4, epsilon_max=10.0)
 RECORDS = (396, 200, 40)
 CLIENT_OF = np.repeat(np.arange(3), RECORDS)
-BUDGETS = draw_budgets(
-    "three-levels",
-    seed=1,
-    keys=np.arange(sum(RECORDS), dtype=np.uint64),
-    epsilon_min=0.1,
-    epsilon_max=10.0,
+CLIENTS = {"client_of": CLIENT_OF, "clients": 3}
+BUDGETS = drawn_budgets(
+    records_spec().model_copy(update={"seed": 1}), keys=np.arange(sum(RECORDS), dtype=np.uint64)
 )
 
 
@@ -36,24 +34,23 @@ def plan(baseline, **changes):
 
 def spent(found):
     """What each record spends against those who see the models."""
-    use = RecordUse(found, CLIENT_OF)
-    return record_spending(use, rounds=15, delta=1e-4).epsilons("final_model", 15)
+    return record_spending(found, rounds=15, delta=1e-4).epsilons("final_model", 15)
 
 
 def test_personalised_records_exhaust_their_budgets_together():
-    found = personalised_plan(BUDGETS, SETTINGS, clients=3)
+    found = personalised_plan(BUDGETS, SETTINGS, **CLIENTS)
     assert len(set(found.runs)) == 1
     assert found.runs[0].noise_multiplier == pytest.approx(12.373, abs=0.012)
     assert (spent(found) <= BUDGETS).all()
     assert (spent(found) >= 0.999 * BUDGETS).all()
-    fitted = personalised_plan(BUDGETS, SETTINGS, clients=3, inversion="curve-fit")
+    fitted = personalised_plan(BUDGETS, SETTINGS, **CLIENTS, inversion="curve-fit")
     assert fitted.runs == found.runs
     assert ((spent(fitted) > BUDGETS) >= (BUDGETS == 0.1)).all()
 
 
 def test_the_noise_does_not_depend_on_budgets():
-    other = personalised_plan(np.array([0.2, 7.0]), SETTINGS, clients=3)
-    assert other.runs == personalised_plan(BUDGETS, SETTINGS, clients=3).runs
+    other = personalised_plan(np.array([0.2, 7.0]), SETTINGS, **CLIENTS)
+    assert other.runs == personalised_plan(BUDGETS, SETTINGS, **CLIENTS).runs
 
 
 def test_every_client_samples_its_batch_on_average():
@@ -101,7 +98,7 @@ def test_a_filtered_record_leaves_when_its_budget_is_spent():
 
 def test_a_budget_too_small_for_any_noise_is_told():
     budgets = np.where(np.arange(len(BUDGETS)) == 7, 1e-4, BUDGETS)
-    found = personalised_plan(budgets, SETTINGS, clients=3)
+    found = personalised_plan(budgets, SETTINGS, **CLIENTS)
     assert np.flatnonzero(found.left_out).tolist() == [7]
     first, *_ = refused_by(
         baseline_plan,

@@ -79,8 +79,8 @@ def test_no_personalised_record_passes_its_budget_before_the_final_model():
     records = plan.records
     assert records.left_out == 0
     assert records.overspent(ROUNDS) == 0
-    assert (records.epsilons("final_model", ROUNDS) <= records.use.plan.budgets).all()
-    assert (records.epsilons("server", ROUNDS) > records.use.plan.budgets).any()
+    assert (records.epsilons("final_model", ROUNDS) <= records.use.budgets).all()
+    assert (records.epsilons("server", ROUNDS) > records.use.budgets).any()
 
 
 def test_the_accountant_of_a_groups_event_agrees():
@@ -124,7 +124,7 @@ def test_records_below_the_floor_are_left_out_and_belong_to_no_group():
 
 def test_a_fit_overspends_and_says_how_often():
     plan = plan_of(records_spec(inversion="curve-fit"))
-    budgets = plan.records.use.plan.budgets
+    budgets = plan.records.use.budgets
     assert plan.records.overspent(ROUNDS) == np.count_nonzero(
         plan.records.epsilons("final_model", ROUNDS) > budgets
     )
@@ -134,7 +134,7 @@ def test_a_fit_overspends_and_says_how_often():
 def test_a_plan_that_would_overspend_is_never_made():
     spec = records_spec()
     use = record_use(spec, budgets=drawn_budgets(spec, keys=KEYS), client_of=CLIENT_OF, clients=3)
-    wrong = replace(use, plan=replace(use.plan, budgets=use.plan.budgets / 2))
+    wrong = replace(use, budgets=use.budgets / 2)
     with pytest.raises(RuntimeError, match="would pass their budgets"):
         mechanism_of(spec).spending_plan(training_clients=3, records=wrong)
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fedaudit.reports.gates.gate_evaluation import without_report
-from fedaudit.reports.gates.gate_results import Evaluation, GateResults, junit, markdown
+from fedaudit.reports.gates.gate_results import GateResults, junit, markdown
 from fedaudit.spec.gates import Gate
 
 
@@ -26,9 +26,8 @@ FAILED = gate("fail", reason="50 is not at most 40", value=50.0)
 
 
 def results(*gates, more=()):
-    evaluations = [Evaluation("release", tuple(gates))]
-    evaluations += [Evaluation(None, tuple(more))] if more else []
-    return GateResults("01890000-0000-7000-8000-000000000000", tuple(evaluations))
+    evaluations = [("release", gates), *([(None, more)] if more else [])]
+    return GateResults("01890000-0000-7000-8000-000000000000", evaluations)
 
 
 # What the schema of Jenkins' xUnit plugin (junit-10.xsd) lets an element have.

@@ -78,9 +78,9 @@ def report_of(material, privacy: dict[str, Any], hypotheses: int) -> dict[str, A
 def privacy_gate(name: str) -> Gate:
     """The gate of a policy that rests on a guarantee."""
     policies = parse_policies(yaml.safe_load((POLICIES / f"{name}.yaml").read_text()))
-    [policy] = policies.to_evaluate
-    assert policy.name == name
-    [gate] = [one for one in policy.gates if one.figure in _FIGURES]
+    [(called, gates)] = policies.to_evaluate
+    assert called == name
+    [gate] = [one for one in gates if one.figure in _FIGURES]
     return gate
 
 

@@ -49,7 +49,6 @@ def test_a_missing_figure_has_its_reason_in_the_note(material):
     parts = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
     for table in tables_of(assemble(material(parts))["fairness"][0])[:2]:
         assert table.empty
-        assert table.reasons
         assert all(row[-1] for row in table.rows)
     page = " ".join(render(assemble(material(parts))).split())
     # One sentence in place of a table of dashes, with a reason that is said once.
@@ -115,7 +114,8 @@ SECTION: dict[str, Any] = {
 def test_every_figure_is_shown_with_its_interval_or_its_reason() -> None:
     [shown] = attack_tables([SECTION])
     assert shown.title == "Membership: can a record be recognised as one of training? (threshold)"
-    assert {one.label: (one.value, one.note) for one in shown.figures} == {
+    figures, results, groups = shown.tables
+    assert {label: (value, note) for label, value, note in figures.rows} == {
         "Method": ("threshold", ""),
         "Area under the ROC curve (0.5 is guessing)": ("0.5123", ""),
         "Delta": ("1e-05", ""),
@@ -125,10 +125,8 @@ def test_every_figure_is_shown_with_its_interval_or_its_reason() -> None:
         "Interval": ("0.25 to 0.5 (95 %)", ""),
         "Baseline: mean squared error": ("0.125", ""),
     }
-    results, groups = shown.tables
-    labels = [column.label for column in results.columns]
-    assert (results.caption, labels) == ("Results", ["Noise multiplier", "Nearest"])
-    assert not any(column.is_text for column in results.columns)
+    assert (results.caption, results.head) == ("Results", ["Noise multiplier", "Nearest"])
+    assert not results.words
     assert results.rows == [["0.5", "0.75 (0.5 to 1)"], ["1", "few"]]
     assert groups.caption == "Results: noise multiplier 0.5, groups"
     assert groups.rows == [["g1", "0.25"], ["g2", "–"]]

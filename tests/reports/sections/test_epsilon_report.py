@@ -1,10 +1,8 @@
 """Reports of mechanisms with an epsilon and a delta: figures, limits, verdict, gates and page."""
 
-import json
 import re
 from dataclasses import replace
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import drawn_budgets, record_use
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.page.html import render
-from fedaudit.reports.report import Report, assemble, schema
+from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.epsilon import planned
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.parse import parse_spec
@@ -70,20 +68,6 @@ def with_plan(material, name, **privacy):
     if name == "records":  # rows are held out, so every client trains
         made = replace(made, federation=replace(made.federation, training_clients=60))
     return made, plan
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_the_report_follows_its_schema_and_every_null_has_its_reason(material, name):
-    report = assemble(with_plan(material, name)[0])
-    jsonschema.validate(json.loads(json.dumps(report, allow_nan=False)), schema())
-    assert Report.model_validate(report).model_dump(mode="json") == report
-    for section in ("guarantee", "privacy"):
-        for field, value in report[section].items():
-            if value is None:
-                assert report[section]["reasons"][field]
-    for field in ("leakage_max", "leakage_median", "leakage_by_cluster"):
-        assert report["privacy"][field] is None
-        assert "epsilon with a delta" in report["privacy"]["reasons"][field]
 
 
 def test_the_cost_begins_with_who_is_protected_and_then_against_whom_not(material):

@@ -1,6 +1,5 @@
 """What a report says of groups: their scores, and rates where there is an outcome."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
 from fedaudit.reports.report import Report, assemble
 from tests.fairness.disclosures import with_disclosures
-from tests.reports.conftest import SPEC, counts_of_clients
+from tests.reports.conftest import counts_of_clients
 
 
 def with_scores(material, spec=None, *, loss=2.0, **changes):
@@ -67,33 +66,3 @@ def test_without_an_outcome_rates_are_null_and_losses_are_not(material):
         assert group["reasons"]["selection_rate"] == NO_OUTCOME
     assert "loss_difference by group is" in document["verdict"]
     assert any("losses alone" in limit for limit in document["limits"])
-
-
-# -- every null of the report's fairness section has its reason -----------------------------------
-
-
-def section(material: Any) -> dict[str, Any]:
-    report = assemble(material)
-    assert Report.model_validate(report).model_dump(mode="json") == report
-    found: dict[str, Any] = report["fairness"][0]
-    return found
-
-
-def nulls_without_reason(part: Any, place: str = "") -> Iterator[str]:
-    """Fields that are None with nothing beside them that says why."""
-    if isinstance(part, list):
-        for one in part:
-            yield from nulls_without_reason(one, place)
-    elif isinstance(part, dict):
-        for name, value in part.items():
-            if value is None and not name.endswith("reason"):
-                said = part.get("reasons", {}).get(name) or part.get(f"{name}_reason")
-                if not (said or (name == "value" and part.get("reason"))):
-                    yield f"{place}.{name}"
-            yield from nulls_without_reason(value, f"{place}.{name}")
-
-
-def test_no_figure_is_missing_without_a_reason(material):
-    hidden = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
-    for made in (material(), material(hidden)):
-        assert list(nulls_without_reason(section(made)["metrics"])) == []

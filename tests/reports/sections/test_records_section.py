@@ -55,7 +55,7 @@ def section(material, budgets, **options):
 def test_the_calibrated_noise_is_stated_where_public_numbers_set_it(material):
     made = material_of(material, [0.5] * 100 + [5.0] * 60)
     report = assemble(made)
-    (noise,) = {run.noise_multiplier for run in made.plan.records.use.plan.runs}
+    (noise,) = {run.noise_multiplier for run in made.plan.records.use.runs}
     assert report["privacy"]["noise_multiplier"] == noise > 0
     assert "noise_multiplier" not in report["privacy"]["reasons"]
 

@@ -21,7 +21,10 @@ from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 from fedaudit.spec.parse import parse_spec
+from tests.reports.conftest import SPEC
 from tests.reports.reading_documents import gaussian
+from tests.reports.sections.test_epsilon_report import SPECS as EPSILONS
+from tests.reports.sections.test_epsilon_report import with_plan
 from tests.spec.documents import HOSPITAL, changed
 
 SECTIONS = ("experiment", "guarantee", "privacy", "utility", "provenance", "integrity")
@@ -29,33 +32,40 @@ NONE = {"privacy": {"mechanism": "none"}, "gates": []}
 FIXED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "radius": 1.0, "clip": 0.5}}
 
 
-@pytest.mark.parametrize("spec", [{}, NONE, FIXED], ids=["adaptive", "none", "fixed"])
-def test_every_null_has_its_reason(material, spec):
-    report = assemble(material(spec))
-    assert report["report_version"] == 1
-    for name in SECTIONS:
-        section = report[name]
-        nulls = {field for field, value in section.items() if value is None}
-        assert nulls == {field for field, reason in section.get("reasons", {}).items() if reason}
-    for attribute in report["fairness"]:
-        assert list(attribute["metrics"]) == [*METRICS, *SCORE_METRICS]
-        for metric in attribute["metrics"].values():
-            assert metric["value"] is not None or metric["reason"]
-            assert metric["interval"] is not None or metric["interval_reason"]
-        for group in attribute["groups"]:
-            assert not {name for name, value in group.items() if value is None} - set(
-                group["reasons"]
-            )
-    json.dumps(report, allow_nan=False)
+HIDDEN = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
+VARIANTS = {"adaptive": {}, "none": NONE, "fixed": FIXED, "hidden": HIDDEN}
 
 
-@pytest.mark.parametrize("spec", [{}, NONE, FIXED], ids=["adaptive", "none", "fixed"])
-def test_the_report_follows_its_published_schema(material, spec):
-    report = assemble(material(spec))
-    jsonschema.validate(json.loads(json.dumps(report)), schema())
-    assert Report.model_validate(report).model_dump(mode="json") == report
+@pytest.mark.parametrize("name", [*VARIANTS, *EPSILONS])
+def test_a_report_follows_its_schema_and_every_null_has_its_reason(material, name):
+    report = assemble(
+        with_plan(material, name)[0] if name in EPSILONS else material(VARIANTS[name])
+    )
+    jsonschema.validate(json.loads(json.dumps(report, allow_nan=False)), schema())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**report, "another": 1}, schema())
+    assert Report.model_validate(report).model_dump(mode="json") == report
+    for section in SECTIONS:
+        nulls = {field for field, value in report[section].items() if value is None}
+        reasons = report[section].get("reasons", {})
+        assert nulls == {field for field, reason in reasons.items() if reason}
+    for section in report["fairness"]:
+        assert list(section["metrics"]) == [*METRICS, *SCORE_METRICS]
+        assert list(nulls_without_reason([section["metrics"], section["groups"]])) == []
+
+
+def nulls_without_reason(part, place=""):
+    """Fields that are None with nothing beside them that says why."""
+    if isinstance(part, list):
+        for one in part:
+            yield from nulls_without_reason(one, place)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if value is None and not name.endswith("reason"):
+                said = part.get("reasons", {}).get(name) or part.get(f"{name}_reason")
+                if not (said or (name == "value" and part.get("reason"))):
+                    yield f"{place}.{name}"
+            yield from nulls_without_reason(value, f"{place}.{name}")
 
 
 def test_the_figures_are_those_of_the_material(material):

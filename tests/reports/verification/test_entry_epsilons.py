@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
-from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import row_of
+from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.reports.verification import entries as entry_epsilons
 from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.reports.verification.verification import verify
+from tests.ledger.single_entry import digest_of, link
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
 from tests.reports.signed_run import ID
 from tests.reports.verification.test_epsilon_checks import changed_inputs, entries_of
@@ -26,7 +25,7 @@ def checked(found, plan, change=lambda entry: entry, *, spec=None):
     """The outcome, and what is said."""
     epsilons = EntryEpsilons(spec or found.spec, plan.subjects)
     for entry in entries_of(found, plan):
-        epsilons.read(EntryColumns.of_entries([change(entry)]))
+        epsilons.read(change(entry).columns)
     [one] = epsilons.checks()
     assert one.name == "ledger.epsilons"
     return one.outcome, one.detail
@@ -37,9 +36,9 @@ def verified(found, plan, path, change=lambda entry: entry):
     encoder, head, rows = EntryEncoder(plan.subjects), genesis(ID), []
     for honest in sorted(entries_of(found, plan), key=lambda one: (one.round, one.observer)):
         entry = change(honest)
-        digest = encoder.digest(entry)
+        digest = digest_of(encoder, entry)
         head = link(head, digest, entry.clusters)
-        rows.append(row_of(entry, digest=digest, link=head))
+        rows.append(entry.row(digest=digest, link=head))
     parts = Evidence(
         experiment_id=ID,
         spec=stored_spec(found),
@@ -197,5 +196,5 @@ def test_without_a_spec_nothing_follows(material):
     found, plan = with_plan(material, "local")
     epsilons = EntryEpsilons(None, plan.subjects)
     for entry in entries_of(found, plan):
-        epsilons.read(EntryColumns.of_entries([entry]))
+        epsilons.read(entry.columns)
     assert [one.outcome for one in epsilons.checks()] == ["unchecked"]

@@ -9,12 +9,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.epsilon import epsilon_checks
+from tests.ledger.single_entry import SingleEntry
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
 
 ROUNDS = {"central": 41, "local": 4, "records": 6}
@@ -29,7 +28,7 @@ def entries_of(found, plan):
         for number in range(1, int(counts.max()) + 1):
             who = everybody[counts >= number]
             releases = np.full(len(who), number, dtype=np.int32)
-            yield LedgerEntry(
+            yield SingleEntry(
                 round=number,
                 release=0,
                 subject_kind=plan.subject_kind,
@@ -49,7 +48,7 @@ def checked(found, plan, *, report=None, change=lambda entry: entry, names=None)
     names = plan.subjects if names is None else names
     totals = LedgerTotals(len(names))
     for entry in entries_of(found, plan):
-        totals.add(EntryColumns.of_entries([change(entry)]))
+        totals.add(change(entry).columns)
     report = report or assemble(found)
     evidence = RunEvidence(
         evidence=cast(Any, SimpleNamespace(names=names)),

@@ -13,10 +13,10 @@ import pytest
 import rfc8785
 
 from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
-from fedaudit.ledger.columns import entry_of
-from fedaudit.ledger.encoding import EntryEncoder, genesis, link
+from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.verification.verification import Verification, verify
+from tests.ledger.single_entry import digest_of, link
 from tests.reports.signed_run import ID, KEY, NAMES, SignedRun, signed_run
 
 
@@ -163,7 +163,7 @@ def test_a_ledger_that_was_written_anew_contradicts_checkpoints_and_report(
     # What an attacker without the key can do: all digests and links, recomputed.
     head, encoder = genesis(ID), EntryEncoder(NAMES)
     for number, row in enumerate(run.rows):
-        digest = encoder.digest(entry_of(row))
+        digest = digest_of(encoder, row)
         head = link(head, digest, row.clusters)
         run.rows[number] = replace(row, digest=digest, link=head)
     found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
@@ -309,7 +309,7 @@ def test_a_kind_for_the_held_out_is_charged_for_a_report_alone(run, tmp_path):
     columns = ("subjects", "outcomes", "radii", "releases", "clusters")
     one = {name: getattr(run.rows[0], name)[:1] for name in columns}
     row = replace(run.rows[0], subject_kind="validation_client", **one)
-    digest = EntryEncoder(run.names).digest(entry_of(row))
+    digest = digest_of(EntryEncoder(run.names), row)
     row = replace(row, digest=digest, link=link(genesis(ID), digest, row.clusters))
     run.rows, run.report, run.checkpoints = [row], None, []
     for names in (run.names, []):

@@ -10,12 +10,12 @@ from fedaudit.ledger.statements import Envelope
 from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
-from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
+from models.repositories import ExpiredFileRepository, LaterAttacksRepository
 from models.tables.experiments import Unit
 from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.people.keys import key_of
-from tests.api.service import Api, spec
+from tests.api.service import KEY, Api, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
 from tests.workers.attacks.attacked_service import (
     ask,
@@ -27,6 +27,7 @@ from tests.workers.attacks.attacked_service import (
     work_later,
 )
 from tests.workers.serving import work
+from workers.finish import fail_unit
 from workers.sweeper import Expiry
 
 CANARIES = {"kind": "canaries", "unit": "client", "count": 10}
@@ -178,8 +179,9 @@ def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(api, lo
     lost = ask(api, ended, ATTACK).json()["id"]
     with api.database.write() as session:
         [row] = LaterAttacksRepository(session, api.project_id).list(ended)[1:]
-        taken = Unit(id=row.unit_id, project_id=row.project_id, last_error="worker lost")
-        fail_unit(session, taken)
+        taken = Unit(id=row.unit_id, project_id=row.project_id)
+        why = {"reason": "worker-lost", "detail": "worker lost", "shown": "worker lost"}
+        fail_unit(session, taken, **why, key=KEY)
     found = later_of(api, ended, lost)
     assert (found["status"], found["status_reason"]) == ("failed", "worker-lost")
     assert ask(api, ended, ATTACK).status_code == 202

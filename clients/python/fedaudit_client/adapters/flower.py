@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import (
 from fedaudit_client.adapters import plain
 from fedaudit_client.adapters.canaries import Canaries, Floats
 from fedaudit_client.adapters.group_counts import taken_counts, total_counts
-from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
+from fedaudit_client.adapters.plain import Event, Ledger, OpenRound, RoundRefused
 from fedaudit_client.errors import NotFoundError
 
 _FIXED = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerSideFixedClipping)
@@ -271,16 +271,17 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Asked:
     """A round whose clients were asked to train."""
 
-    number: int
-    event: Event
+    round: OpenRound
     names: Mapping[int, str]
     """The client charged for each node."""
     drawn: int
     """How many the inner strategy had drawn."""
+    sent: list[str] | None = None
+    """Whose updates are in the result; None before there is one."""
 
 
 class FedauditStrategy(Strategy):
@@ -333,7 +334,6 @@ class FedauditStrategy(Strategy):
         self._canaries = None if audit is None else CanaryReplies(inner, ledger, audit)
         self._subjects: dict[int, str] = {}
         self._asked: _Asked | None = None
-        self._held: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the inner strategy's."""
@@ -403,42 +403,32 @@ class FedauditStrategy(Strategy):
         return found
 
     def _declare(self, sent: Sequence[Message]) -> None:
+        """Declare the round by these replies, at once or with its counts by group."""
         asked = self._asked
         if asked is None:
             return
         nodes = {int(one.metadata.src_node_id) for one in sent}
-        event = self._event_of(len(sent), asked.drawn)
-        one = declared(
-            asked.number,
-            event,
-            [name for node, name in asked.names.items() if node in nodes],
-            [name for node, name in asked.names.items() if node not in nodes],
-        )
-        if self._canaries is not None:
-            one |= self._canaries.planted.taken()
-        self._asked = None
-        if self._counts:
-            self._held = one
-        else:
-            self.ledger.declare([one])
-            self._stop_on_alarm()
+        asked.round.event = self._event_of(len(sent), asked.drawn)
+        asked.sent = [name for node, name in asked.names.items() if node in nodes]
+        if not self._counts:
+            self._settle()
 
     def _check_noise(self, asked: _Asked, noise: AveragedNoise, sent: Sequence[Message]) -> None:
         """Before anything is aggregated. Raises RoundRefused."""
         metrics = [one for reply in sent for one in reply.content.metric_records.values()]
         if len({one.get(noise.weight_key) for one in metrics}) > 1:
             raise RoundRefused(
-                asked.number,
+                asked.round.number,
                 f"clients have different {noise.weight_key!r}, and the noise is that of a mean "
                 "without weights; let every client send the same, as 1, or state `event`",
             )
         event = self._event_of(len(sent), asked.drawn)
-        if event != asked.event:
-            everyone = [*asked.names.values()]
-            found = self.ledger.reserve(asked.number, event=event, participants=everyone)
+        if event != asked.round.event:
+            number, everyone = asked.round.number, [*asked.names.values()]
+            found = self.ledger.reserve(number, event=event, participants=everyone)
             if found.refused:
                 why = f"only {len(sent)} answered, and a mean of fewer has less noise"
-                raise RoundRefused(asked.number, why, found.refused)
+                raise RoundRefused(number, why, found.refused)
 
     def _reserved(self, number: int, names: dict[int, str], *, drawn: int) -> _Asked:
         """A mean of fewer has less noise in proportion, so it is asked until all are admitted."""
@@ -446,7 +436,9 @@ class FedauditStrategy(Strategy):
             event = self._event_of(len(names), drawn)
             admission = self.ledger.reserve(number, event=event, participants=[*names.values()])
             if not admission.refused:
-                return _Asked(number, event, names, drawn)
+                canaries = None if self._canaries is None else self._canaries.planted
+                opened = OpenRound(self.ledger, number, event, admission, canaries)
+                return _Asked(opened, names, drawn)
             admitted = set(admission.admitted)
             names = {node: name for node, name in names.items() if name in admitted}
 
@@ -495,7 +487,7 @@ class FedauditStrategy(Strategy):
         """The inner strategy's messages."""
         messages = list(self.inner.configure_evaluate(server_round, arrays, config, grid))
         if not messages:
-            self._declare_held()
+            self._settle()
         return messages
 
     def aggregate_evaluate(
@@ -509,29 +501,20 @@ class FedauditStrategy(Strategy):
             if not reply.has_error()
             for record in reply.content.metric_records.values()
         ]
-        self._declare_held(total_counts(taken))
+        self._settle(total_counts(taken))
         found: MetricRecord | None = self.inner.aggregate_evaluate(server_round, received)
         return found
 
-    def _declare_held(self, groups: Mapping[str, Any] | None = None) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            self.ledger.declare([{**held, "groups": groups or {}}])
-            self._stop_on_alarm()
-
-    def _stop_on_alarm(self) -> None:
-        self.ledger.stop_on_alarm(None if self._canaries is None else self._canaries.planted)
-
-    def _settle(self) -> None:
-        """Settle a round without a result: charge no one where only the wrapper would have released
-        something, and everyone who was asked where others may have seen uploads."""
-        self._declare_held()
+    def _settle(self, groups: Mapping[str, Any] | None = None) -> None:
+        """Declare the round that is open. One without a result charges no one where only the
+        wrapper would have released something, and everyone who was asked where others may have
+        seen uploads."""
         asked, self._asked = self._asked, None
         if asked is None:
             return
-        if self.ledger.sees_uploads or self._noise is None:
-            names = [*asked.names.values()]
-            self.ledger.declare([declared(asked.number, asked.event, (), names)])
-        else:
+        if asked.sent is None and self._noise is not None and not self.ledger.sees_uploads:
             with suppress(NotFoundError):  # Refused when it was reserved anew.
-                self.ledger.release(asked.number)
+                self.ledger.release(asked.round.number)
+        else:
+            asked.round.answered(asked.sent or (), groups=groups)
+            asked.round.end()

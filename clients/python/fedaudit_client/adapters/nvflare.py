@@ -13,7 +13,7 @@ from nvflare.job_config.defs import JobTargetType
 from nvflare.widgets.widget import Widget
 
 from fedaudit_client.adapters.group_counts import Counts, taken_counts, total_counts
-from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
+from fedaudit_client.adapters.plain import Admission, Event, Ledger, OpenRound, RoundRefused
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ class FedauditRounds(Widget):
         self.group_counts = group_counts
         self._client: Client | None = None
         self._ledger: Ledger | None = None
-        self._asked: Sequence[str] = ()
-        """The sites of the round that is open."""
+        self._round: OpenRound | None = None
         self._answered: dict[str, Counts] = {}
         """Whose result was accepted since then, and its counts by group."""
         self._sent: set[str] = set()
@@ -85,12 +84,13 @@ class FedauditRounds(Widget):
                 if fl_ctx.get_prop(AppConstants.AGGREGATION_ACCEPTED, False):
                     self._accepted(fl_ctx)
             case AppEventType.AFTER_AGGREGATION:
-                if self._asked:
+                if self._round is not None:
                     self._settle()
                 elif self._sent:
                     # A site that got a task is charged for it, so this round is the last.
-                    number = self._opened().next_round
-                    self._asked = sorted(self._sent)
+                    ledger, sites = self._opened(), Admission(tuple(sorted(self._sent)), {})
+                    number = ledger.next_round
+                    self._round = OpenRound(ledger, number, self.event, sites)
                     self._settle()
                     raise RoundRefused(
                         number,
@@ -131,13 +131,13 @@ class FedauditRounds(Widget):
                 self._settle()
                 drawn = fl_ctx.get_engine().get_clients() if targets is None else targets
                 names = [one if isinstance(one, str) else str(one.name) for one in drawn]
-                targets = self._asked = self._reserved(names, at_least=min_responses)
-                self._answered = {}
+                self._round = self._reserved(names, at_least=min_responses)
+                targets, self._answered = list(self._round.admitted), {}
             send(task, fl_ctx, targets, min_responses, wait_time_after_min_received)
 
         return broadcast
 
-    def _reserved(self, names: Sequence[str], *, at_least: int) -> list[str]:
+    def _reserved(self, names: Sequence[str], *, at_least: int) -> OpenRound:
         ledger = self._opened()
         number = ledger.next_round
         admission = ledger.reserve(number, event=self.event, participants=names)
@@ -145,7 +145,7 @@ class FedauditRounds(Widget):
             ledger.release(number)
             why = f"the controller waits for {at_least} sites, and fewer have room"
             raise RoundRefused(number, why, admission.refused)
-        return list(admission.admitted)
+        return OpenRound(ledger, number, self.event, admission)
 
     def _refusing(self, send: Callable[..., None]) -> Callable[..., None]:
         """A way to send on which no round is seen. Raises RoundRefused for the task of rounds."""
@@ -171,15 +171,13 @@ class FedauditRounds(Widget):
     def _settle(self) -> None:
         """Declare the round that is open: all who were asked are charged, for the server may have
         seen what they sent."""
-        if not self._asked:
+        if self._round is None:
             return
-        ledger = self._opened()
-        answered = [name for name in self._asked if name in self._answered]
-        failures = [name for name in self._asked if name not in self._answered]
+        answered = [name for name in self._round.admitted if name in self._answered]
         groups = total_counts(self._answered[name] for name in answered)
-        one = declared(ledger.next_round, self.event, answered, failures, groups=groups)
-        ledger.declare([one])
-        self._asked, self._answered, self._sent = (), {}, set()
+        self._round.answered(answered, groups=groups)
+        self._round.end()
+        self._round, self._answered, self._sent = None, {}, set()
 
     def _opened(self) -> Ledger:
         if self._ledger is None:

@@ -205,10 +205,11 @@ class OpenRound:
     ) -> None:
         self._ledger = ledger
         self._canaries = canaries
-        self._event = event
         self._answered: tuple[str, ...] | None = None
         self._groups: Mapping[str, Any] = {}
         self._withdrawn = False
+        self.event = event
+        """What it releases; where fewer answer, it may be another than was reserved."""
         self.number = number
         self.admitted = admission.admitted
         """Who may train."""
@@ -255,7 +256,7 @@ class OpenRound:
 
     def _declare(self, answered: Sequence[str]) -> None:
         failures = [name for name in self.admitted if name not in set(answered)]
-        one = declared(self.number, self._event, answered, failures, groups=self._groups)
+        one = declared(self.number, self.event, answered, failures, groups=self._groups)
         self._ledger.declare([{**one, **(self._canaries.taken() if self._canaries else {})}])
 
 
