@@ -1,9 +1,9 @@
 """Rounds computed one client at a time: for images, whose rows are too wide to pad.
 
 A network of a million parameters leaves no room for copies of all clients' parameters, and on a
-processor one client's convolutions are fastest alone (`networks.pooled_convolutions`). There is one
-buffer of uploads, and noise is drawn for a client when it releases its upload, straight into that.
-Everything runs on one thread, so that a run does not depend on their number.
+processor one client's convolutions are fastest alone (`networks.pooled_convolutions`). A round has
+one array of uploads, and noise is drawn for a client when it releases its upload. Everything runs
+on one thread, so that a run does not depend on their number.
 """
 
 from collections.abc import Callable, Iterator, Sequence
