@@ -41,7 +41,7 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
-from fedaudit.training.base.cell import Cell, cohort_clients
+from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
 
 # -- pace ----------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class PlainLoop:
         torch.manual_seed(1)
         self.random = np.random.default_rng(1)
         self.local = cell.spec.training.local
-        self.cohort = cohort_clients(cell)
+        self.cohort = cell.spec.training.asked_clients or 0
         self.module = nn.Sequential(
             nn.Conv2d(1, 32, 3),
             nn.ReLU(),

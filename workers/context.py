@@ -6,22 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 
 import structlog
 from celery.worker import state
 from sqlalchemy.exc import SQLAlchemyError
 
-from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, Upload, open_path
+from fedaudit.federations.reading.source_files import (
+    DataRoom,
+    Files,
+    MayRead,
+    Upload,
+    registered_file,
+)
 from fedaudit.ledger.statements import SigningKey
-from fedaudit.spec.errors import InvalidInputError, error_at
+from fedaudit.spec.errors import error_at
 from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.storage import Storage, stored_artifact
 from models.database import Database, schema_state
 from models.repositories import FederationRepository, ProjectRepository
-from models.tables.federations import Federation
 from models.values import FederationStatus
 from workers.health import Heartbeat
 from workers.proof.signing import SigningKeyFile
@@ -102,7 +106,6 @@ class WorkerContext:
         return state.should_stop is not None or state.should_terminate is not None
 
 
-_POINTER = "/federation/id"
 _WITHOUT_DATA: tuple[FederationStatus, ...] = ("deleted", "erased")
 
 
@@ -136,10 +139,11 @@ class ProjectFiles:
         with self._context.database.read() as session:
             row = FederationRepository(session, self._project_id).get(federation_id)
         if row is None or row.status in _WITHOUT_DATA:
-            raise _unusable("its data was deleted; upload the file again")
+            raise error_at("/federation/id", "its data was deleted; upload the file again")
         name = row.file_name or row.name
         if row.storage_key is None:
-            yield Upload(self._below_sources(row), name, row.fingerprint)
+            place = registered_file(row.registration, files=self.files)
+            yield Upload(place, name, row.fingerprint)
             return
         with self._context.storage.local(row.storage_key) as path:
             yield Upload(path, name, row.fingerprint)
@@ -147,16 +151,3 @@ class ProjectFiles:
     def artifact(self, artifact_id: str) -> bytes | None:
         """The content of a file of parameters; None where it is not there."""
         return stored_artifact(self._context.storage, self._project_id, artifact_id)
-
-    def _below_sources(self, row: Federation) -> Path:
-        """The location of a file that was registered by its path."""
-        if row.registration is None:
-            raise _unusable("is known by its file's path only; name the data by `path`")
-        path, files = str(row.registration["federation"]["path"]), self.files
-        with open_path(path, files=files, pointer=_POINTER):
-            # Opened to check that it exists and is below the folder.
-            return (files.sources_dir or Path()).joinpath(path).resolve()
-
-
-def _unusable(message: str) -> InvalidInputError:
-    return error_at(_POINTER, message)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import Checkpoint, SigningKey
-from fedaudit.reports.figures import ReportFigure, figures_of, parsed
+from fedaudit.reports.figures import figures_of, parsed
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
 from fedaudit.reports.sections.material import Progressed, ReportMaterial, unfollowed
@@ -246,13 +246,13 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
             "degenerate": report.utility.degenerate,
             "guarantee": report.guarantee.model_dump(exclude={"statement"}),
         },
-        figures=[IndexedFigure(**_indexed(one)) for one in figures_of(report)],
+        figures=[
+            IndexedFigure(
+                **{name: getattr(one, name) for name in IndexedFigure.__dataclass_fields__}
+            )
+            for one in figures_of(report)
+        ],
     )
-
-
-def _indexed(one: ReportFigure) -> dict[str, Any]:
-    named = {"attribute": one.attribute or "", "observer": one.observer or ""}
-    return {name: getattr(one, name) for name in IndexedFigure.__dataclass_fields__} | named
 
 
 def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | None:

@@ -48,12 +48,13 @@ class Uploads:
     def open(self, federation_id: str) -> Iterator["Upload"]:
         """The file, on this machine while the block runs. Raises InvalidInputError where the
         federation cannot be used, StorageError where its file cannot be fetched."""
-        from fedaudit.federations.reading.source_files import Upload
+        from fedaudit.federations.reading.source_files import Files, Upload, registered_file
 
         row = self._ready(federation_id)
         name = row.file_name or row.name
         if row.storage_key is None:
-            yield Upload(self._below_sources(row), name, row.fingerprint)
+            files = Files(self.sources_dir, may_read=self.may_read)
+            yield Upload(registered_file(row.registration, files=files), name, row.fingerprint)
             return
         with self.storage.local(row.storage_key) as path:
             yield Upload(path, name, row.fingerprint)
@@ -61,18 +62,6 @@ class Uploads:
     def _ready(self, federation_id: str) -> Federation:
         with self.database.read() as session:
             return ready_federation(session, self.project_id, federation_id)
-
-    def _below_sources(self, row: Federation) -> Path:
-        """Place of a file that was registered by its path."""
-        from fedaudit.federations.reading.source_files import Files, open_path
-
-        if row.registration is None:
-            raise _unusable("is known by its file's path only; name the data by `path`")
-        folder = self.sources_dir
-        path = str(row.registration["federation"]["path"])
-        with open_path(path, files=Files(folder, may_read=self.may_read), pointer=_POINTER):
-            # Opened to check that it exists and is below the folder.
-            return (folder or Path()).joinpath(path).resolve()
 
 
 def ready_federation(session: Session, project_id: str, federation_id: str) -> Federation:

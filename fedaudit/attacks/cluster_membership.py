@@ -28,7 +28,7 @@ from fedaudit.spec.attacks import ClusterMembershipSpec
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.spreadsheet import plain_text
-from fedaudit.training.base.cell import Cell, cohort_clients, split_cells
+from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import Block
 from fedaudit.training.base.records import training_records
 from fedaudit.training.engine import build_engines
@@ -127,23 +127,21 @@ def _play(
     cell: Cell, hypotheses: Floats32, clients: Ints, *, device: torch.device, progress: Progress
 ) -> _Uploads:
     """The uploads of the clients from the hypotheses [k, n], without those that are withheld."""
-    size, parts = cohort_clients(cell), list[_Uploads]()
+    size, parts = cell.spec.training.asked_clients or len(clients), list[_Uploads]()
     theta = torch.from_numpy(hypotheses)[None].to(device)
     engine, _ = build_engines([cell], split_cells([cell]), device)
     engine.arrange([0])
     for first in range(0, len(clients), size):
         own = np.sort(clients[first : first + size])
-        # A cohort has its size: the clients that fill it up are not allowed to send.
-        padded = np.concatenate([own, np.repeat(own[:1], size - len(own))])[None]
-        allowed = (np.arange(size) < len(own))[None]
+        allowed = np.ones((1, len(own)), dtype=np.bool_)
         rounds = np.array([[len(parts) + 1]])
-        block = Block(rounds=rounds, cohort=padded[None], drawn=None, validation=None)
+        block = Block(rounds=rounds, cohort=own[None, None], drawn=None, validation=None)
         with torch.no_grad():
             engine.draw_noise(block)
             noise = None if block.noise is None else block.noise[0]
-            cohort = Cohort(rounds=rounds[0], clients=padded, allowed=allowed, noise=noise)
+            cohort = Cohort(rounds=rounds[0], clients=own[None], allowed=allowed, noise=noise)
             [played] = engine.play(theta, [cohort], None, None)
-            parts.append(_uploads(padded[0], played, theta[0]))
+            parts.append(_uploads(own, played, theta[0]))
         progress((first + len(own)) / len(clients))
     names = vars(parts[0])
     return _Uploads(

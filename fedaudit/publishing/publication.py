@@ -46,11 +46,11 @@ def report_figures(document: Mapping[str, Any], report: Report) -> Figures:
         if figure.value is None:
             continue
         section = privacy_section(document, figure.figure)
-        if figure.attribute is not None:
+        if figure.attribute:
             section = f"{fairness_section(document)}/{figure.attribute}"
         elif figure.section == "utility":
             section = "utility"
-        against = "" if figure.observer is None else f"_{figure.observer}"
+        against = f"_{figure.observer}" if figure.observer else ""
         name = f"{section}/{figure.figure}{against}"
         found[name] = figure.value
         if figure.interval is not None:
@@ -80,7 +80,7 @@ def round_figures(
     sections = {
         name: privacy_section(document, name) if name in PRIVACY else "utility"
         for name in BY_ROUND
-        if (None, name) not in withheld
+        if ("", name) not in withheld
     }
     for line in rounds:
         for name, section in sections.items():

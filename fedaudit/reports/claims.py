@@ -162,7 +162,8 @@ def _model_card(report: Report) -> dict[str, Any]:
 def _metrics(report: Report) -> Iterator[dict[str, Any]]:
     for one in figures_of(report):
         if one.value is not None:
-            yield _metric(one.figure, one.value, one.attribute or one.observer, one.interval)
+            part = one.attribute or one.observer or None
+            yield _metric(one.figure, one.value, part, one.interval)
     for section in report.fairness:
         for group in section.groups:
             intervals = group.rate_intervals or {}

@@ -57,23 +57,12 @@ def direction(name: str) -> Direction | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportFigure:
-    """One figure. A value of None has its reason; a reason beside a value states what it omits."""
+class ReportFigure(IndexedFigure):
+    """One figure of a document. A value of None has its reason; a reason beside a value states what
+    it omits."""
 
     section: Section
-    figure: str
-    attribute: str | None = None
-    observer: str | None = None
-    """The observer that an epsilon holds against; None for the largest, and for other figures."""
-    delta: float | None = None
-    adjacency: str | None = None
-    value: float | None
-    reason: str | None
     interval: IntervalSection | None = None
-
-
-Figure = ReportFigure | IndexedFigure
-"""One figure, of a document or as it is stored."""
 
 
 def parsed(document: Mapping[str, Any]) -> Report:
@@ -133,7 +122,7 @@ class LargestGap:
     """Attributes without any such figure, whose gap may be larger."""
 
 
-def largest_gap(figures: Iterable[Figure]) -> LargestGap | None:
+def largest_gap(figures: Iterable[IndexedFigure]) -> LargestGap | None:
     """The largest difference of rates between groups over all attributes, by any of the metrics;
     where no outcome is favourable, the largest difference of losses; None where there is neither.
     No single metric serves all: an attribute that lacks it could hide its gap."""

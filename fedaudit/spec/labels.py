@@ -103,6 +103,8 @@ def find_classes(classes: Sequence[str], labels: Sequence[str]) -> list[int]:
 
 def label_of(words: Mapping[str, str], value: str) -> str | None:
     """The label of a value."""
+    if value in words:
+        return words[value]
     place = find_class(tuple(words), value)
     return None if place is None else [*words.values()][place]
 

@@ -30,6 +30,11 @@ class MechanismPart(SpecPart):
     def draws_by_record(self) -> bool:
         """Whether something is drawn for each record: which validate, or with which budgets."""
 
+    @property
+    @abstractmethod
+    def initial_clip(self) -> float | None:
+        """What a trusted server clips updates of the first round to; None without one."""
+
     @abstractmethod
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         """Every fault between the mechanism and the rest, each with its field and the remedy."""
@@ -49,6 +54,10 @@ class UpdateMechanism(MechanismPart):
     @property
     def has_noise_per_layer(self) -> bool:
         return False
+
+    @property
+    def initial_clip(self) -> float | None:
+        return None
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         if federation.holds_out_rows:

@@ -334,7 +334,6 @@ class GaussianCentral(GaussianUpdates):
 
     @property
     def initial_clip(self) -> float:
-        """The clip of the first round."""
         return self.clip.adaptive.initial if isinstance(self.clip, Adaptive) else self.clip
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
@@ -389,6 +388,10 @@ class GaussianDistance(UpdateMechanism):
     """Public lower bound on the distance: models that are all alike would get endless noise."""
     noise: Annotated[Noise, _NOISE] = "simulation"
 
+    @property
+    def initial_clip(self) -> float:
+        return self.clip
+
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         yield from super().disagreements(training=training, federation=federation)
         if training.asked_clients == 1:
@@ -438,6 +441,7 @@ class RecordPersonalised(MechanismPart):
 
     has_noise_per_layer: ClassVar[bool] = False
     draws_by_record: ClassVar[bool] = True
+    initial_clip: ClassVar[None] = None
     mechanism: Literal["record-personalised"]
     budgets: RecordBudgets
     epsilon_min: Annotated[Epsilon, InForm("Smallest budget", "0.1")] = 0.1

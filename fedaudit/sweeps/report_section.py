@@ -6,23 +6,19 @@ from functools import partial
 from typing import Any
 
 from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.reports.figures import COUNTED, FIGURES, Figure, figures_of, parsed
+from fedaudit.reports.figures import COUNTED, FIGURES, figures_of, parsed
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
-from fedaudit.reports.sections.other_runs import (
-    RepeatsSection,
-    SpreadSection,
-    SweepEpsilonSection,
-    SweepSection,
-)
+from fedaudit.reports.sections.other_runs import RepeatsSection, SweepEpsilonSection, SweepSection
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.stored import IndexedFigure
 from fedaudit.sweeps.sweep_costs import SweepCosts
 from fedaudit.sweeps.sweep_table import spread
 
 _PLACES = {name: place for place, name in enumerate(FIGURES) if name not in COUNTED}
 
 
-def named_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
+def named_figures(figures: Iterable[IndexedFigure]) -> dict[str, float | None]:
     """Figures by name, those of an attribute as name[attribute], in the order of reports, without
     counts and epsilons against one observer: the largest of all represents them."""
     found = [one for one in figures if not one.observer and one.figure in _PLACES]
@@ -80,7 +76,7 @@ def repeats_section(found: Sequence[SeedFigures], *, asked: int) -> RepeatsSecti
     metrics = {}
     for name in names:
         values = [value for one in found if (value := one.figures.get(name)) is not None]
-        metrics[name] = SpreadSection(**spread(name, values))
+        metrics[name] = spread(name, values)
         if len(values) < len(found):
             reasons[name] = f"{len(found) - len(values)} of {len(found)} seeds have no such figure"
     return RepeatsSection(

@@ -21,6 +21,7 @@ from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import dominated_by
 from fedaudit.reports.figures import direction
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
+from fedaudit.reports.sections.other_runs import SpreadSection
 from fedaudit.spec.metrics import SHARES
 from fedaudit.spec.sweeps import SEED
 from fedaudit.spreadsheet import plain_text
@@ -28,21 +29,7 @@ from fedaudit.spreadsheet import plain_text
 LEVEL = 0.95
 
 
-class Spread(TypedDict):
-    """A figure over several seeds; null without one, and what needs two of them without a second.
-
-    `low` and `high` bound the mean over all seeds by Student's t at 95 %, and go no further than
-    the figure itself can: they say nothing of other clients or other data.
-    """
-
-    n: int
-    mean: float | None
-    standard_deviation: float | None
-    low: float | None
-    high: float | None
-
-
-def spread(name: str, values: Sequence[float]) -> Spread:
+def spread(name: str, values: Sequence[float]) -> SpreadSection:
     """Spread of the values of all seeds that have the figure `name`, such as `accuracy` or
     `loss_ratio[sex]`, without infinite ones."""
     found = [value for value in values if math.isfinite(value)]
@@ -103,7 +90,7 @@ OTHER_TERMS = (
 )
 
 
-class FigureSpread(Spread):
+class FigureSpread(SpreadSection):
     """A figure of a row."""
 
     best: bool

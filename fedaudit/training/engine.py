@@ -32,7 +32,6 @@ from fedaudit.training.base.cell import (
 )
 from fedaudit.training.base.cohort import rounds_together
 from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows
-from fedaudit.training.methods import training_method
 from fedaudit.training.one_by_one import ClientByClient
 from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stacked.clients import (
@@ -43,6 +42,7 @@ from fedaudit.training.stacked.clients import (
     has_kernel,
     lane_rows,
     own_hypotheses,
+    packed_rows,
     whole_data,
     with_scored,
 )
@@ -58,7 +58,6 @@ from fedaudit.training.stacked.stack_round import (
 from fedaudit.training.stacked.validation import (
     Evaluation,
     Figures,
-    Measure,
     flat_figures,
     joined_figures,
     scored_rows,
@@ -81,8 +80,6 @@ class LengthPart:
         known = replace(cell.federation, is_outline=cell.federation.is_large)
         own = replace(cell, federation=known.of_rows(known.rows_of(one.clients)))
         self.learner = learner = Learner(own)
-        personal = training_method(cell.spec.training).personal_steps
-        self.measure = Measure(learner.network, learner.loss, personal)
         self._federation, self._device, self._trims = cell.federation, device, trims_lanes(own)
         self._data: StackData | None = None
         """Not kept where it is too large."""
@@ -104,15 +101,9 @@ class LengthPart:
         if self._data is not None:
             return self._data.lanes(places[None])
         federation, clients = self._federation, self.clients[places]
-        counts, width = federation.counts[clients], federation.width
+        counts = federation.counts[clients]
         rows = lane_rows(int(counts.max()), trims=True) if self._trims else self.rows
-        packed = np.zeros((width + 2, rows, len(clients)), dtype=np.float32)
-        place = federation.rows_of(clients)
-        lane = np.repeat(np.arange(len(clients)), counts)
-        turn = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
-        packed[:width, turn, lane] = federation.side_by_side[place].T
-        packed[width, turn, lane] = federation.target[place]
-        packed[width + 1, turn, lane] = 1
+        packed = packed_rows(federation, clients, rows=rows)
         taken = torch.from_numpy(packed).to(self._device)[:, :, None]
         count = torch.from_numpy(counts.astype(np.float32))[None].to(self._device)
         return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
@@ -166,7 +157,7 @@ class ByLength(Engine):
     ) -> list[RoundResult]:
         (cohort,) = cohorts
         with one_thread():
-            found = self._collect(theta, cohort, self._learn(theta, cohort), clips)
+            found = self._collect(theta, cohort, [self._learn(theta, cohort)], clips)
             return [self._moved(found, moments)]
 
     def _learn(self, theta: Tensor, cohort: Cohort) -> Learned:
@@ -206,7 +197,7 @@ class ByLength(Engine):
             losses, parts = np.zeros((2, len(own))), list[ScoredRows]()
             for chunk in chunks:
                 lanes, largest = chunk.lanes(), asked.sizes.argmax(-1)
-                found = chunk.part.measure(theta, lanes, largest, tuned=asked.tuned)
+                found = chunk.part.learner.measure(theta, lanes, largest, tuned=asked.tuned)
                 of_clients = found.scores.selection_loss[0], found.scores.validation_loss[0]
                 losses[:, chunk.members] = [loss.cpu().numpy() for loss in of_clients]
                 parts.append(scored_rows(found, lanes))
@@ -255,7 +246,6 @@ class SideBySide(Engine):
         self._compiled = compiled_clients(learner.network, learner.loss, self._data)
         local = first.spec.training.local
         self._has_kernel = whole_data(local, self._longest) and has_kernel(local)
-        self._measure = Measure(learner.network, learner.loss, self._personal)
         self._kept: dict[int, tuple[Ints, Lanes]] = {}
         """The data of the clients that were scored last: the next call often asks for the same."""
 
@@ -270,7 +260,7 @@ class SideBySide(Engine):
         columns = [self._data.columns(cohort.clients, self._positions) for cohort in cohorts]
         learns, played = self._learns(columns), []
         for step, cohort in enumerate(cohorts):
-            found = self._collect(theta, cohort, learns(step, theta, cohort), clips)
+            found = self._collect(theta, cohort, [learns(step, theta, cohort)], clips)
             played.append(self._moved(found, moments))
             theta, clips, moments = played[-1].hypotheses, played[-1].clips, played[-1].moments
         return played
@@ -303,7 +293,7 @@ class SideBySide(Engine):
             if scored is not None:
                 lanes = with_scored(lanes, scored[part])
             largest = asked.sizes[part].argmax(-1)
-            found = self._measure(asked.theta[part], lanes, largest, tuned=asked.tuned)
+            found = self._learner.measure(asked.theta[part], lanes, largest, tuned=asked.tuned)
             parts.append(self._figures(found, lanes, columns[part], per_client))
         return parts[0] if len(parts) == 1 else joined_figures(parts)
 

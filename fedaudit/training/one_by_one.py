@@ -1,15 +1,14 @@
 """Rounds computed one client at a time: for images, whose rows are too wide to pad.
 
 A network of a million parameters leaves no room for copies of all clients' parameters, and on a
-processor one client's convolutions are fastest alone (`networks.pooled_convolutions`). There is one
-buffer of uploads, and noise is drawn for a client when it releases its upload, straight into that.
-Everything runs on one thread, so that a run does not depend on their number.
+processor one client's convolutions are fastest alone (`networks.pooled_convolutions`). A round has
+one array of uploads, and noise is drawn for a client when it releases its upload. Everything runs
+on one thread, so that a run does not depend on their number.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import assert_never
 
 import numpy as np
 import torch
@@ -21,26 +20,14 @@ from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Training
-from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
+from fedaudit.training.base.cell import Cell, Splits, class_rows
 from fedaudit.training.base.cohort import Block, rounds_ahead
 from fedaudit.training.base.record_steps import local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
-from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method
 from fedaudit.training.stacked.clients import whole_data, without_nan
-from fedaudit.training.stacked.stack_round import (
-    Cohort,
-    Engine,
-    RoundResult,
-    Scoring,
-    averaged,
-    needed_clips,
-    planted_places,
-    show_sum,
-    show_uploads,
-    summed,
-)
+from fedaudit.training.stacked.stack_round import Cohort, Engine, Learned, RoundResult, Scoring
 from fedaudit.training.stacked.validation import Figures, flat_figures, score
 
 Rows = slice | Ints
@@ -285,150 +272,48 @@ class ClientByClient(Engine):
     def __init__(self, cells: Sequence[Cell], splits: Splits, device: torch.device) -> None:
         cell = cells[0]
         data = ClientData(cell.federation, device)
-        self._network, self._k = ClientNetwork(cell.shape, device), cell.spec.training.hypotheses
+        self._network = ClientNetwork(cell.shape, device)
         self._weighting = training_method(cell.spec.training).weighting
         super().__init__(cells, splits, device)
         self._update = ClientUpdate(self._network, self._loss, cell.spec.training, data)
         self._scorer = ClientScorer(self._network, self._loss, data)
-
-    def arrange(self, positions: Sequence[int]) -> None:
-        """Allocates the buffer for uploads: one vector each, or the sums of a trusted server."""
-        super().arrange(positions)
-        n, device = self._n, self._device
-        match self._protection:
-            case TrustedServer():
-                # As in `block_sums`: in single precision one client could move a sum too far.
-                self._sent = torch.zeros(1, self._k, n, dtype=torch.float64, device=device)
-            case ClientProtection():
-                width = n if self._weighting is None else n + 1
-                self._sent = torch.zeros(1, cohort_clients(self._cells[0]), width, device=device)
-            case _:
-                assert_never(self._protection)
 
     def rounds_ahead(self, cells: int) -> int:
         """Rounds worth drawing at once: only cohorts are drawn ahead."""
         return rounds_ahead(cells=cells, elements=0)
 
     def draw_noise(self, block: Block) -> None:
-        """Nothing: noise is drawn for a client when it releases its upload."""
+        """Nothing: noise is drawn for a client when it releases its upload, or for a sum."""
 
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: Floats | None, moments: Tensor | None
     ) -> list[RoundResult]:
         (cohort,) = cohorts
+        if isinstance(self._protection, TrustedServer):
+            noise = self._protection.draw(self._draws, cohort.rounds, cohort.clients)
+            cohort = replace(cohort, noise=noise.vectors, count_noise=noise.counts)
         with one_thread():
-            match self._protection:
-                case ClientProtection() as protection:
-                    found = self._bring_together(protection, theta, cohort)
-                case TrustedServer() as server:
-                    found = self._add_up(server, theta, cohort, needed_clips(clips))
-                case _:
-                    assert_never(self._protection)
+            found = self._collect(theta, cohort, self._learned(theta, cohort), clips)
             return [self._moved(found, moments)]
 
-    def _bring_together(
-        self, protection: ClientProtection, theta: Tensor, cohort: Cohort
-    ) -> RoundResult:
-        """Each client protects its own upload, and the server averages what it receives."""
-        clients, allowed = cohort.clients[0].tolist(), cohort.allowed[0].tolist()
-        uploads, round_ = self._sent, int(cohort.rounds[0])
-        picked = self._chosen(theta, clients)
-        present = torch.zeros(1, len(clients), dtype=torch.bool, device=self._device)
-        shape = (1, *protection.radii_shape(len(clients)))
-        radii = torch.full(shape, torch.nan, dtype=torch.float64)
-        sending = [place for place, may_send in enumerate(allowed) if may_send]
-        learned = self._learned(
-            theta, [clients[one] for one in sending], [picked[one] for one in sending], round_
-        )
-        for place, updated in zip(sending, learned, strict=True):
-            sent = protection.protect_one(
-                theta[0, picked[place]],
-                updated,
-                source=self._draws.source(),
-                round_=round_,
-                client=clients[place],
-            )
-            uploads[0, place], present[0, place] = sent.uploads[0, 0], sent.finite[0, 0]
-            if sent.radii is not None:
-                radii[0, place] = sent.radii[0, 0]
-        # Nothing is sent by the others.
-        uploads[(~present).nonzero(as_tuple=True)] = 0
-        chosen = torch.from_numpy(np.array(picked, dtype=np.int64)).to(self._device)
-        if self._planted is not None:
-            start = theta[0, chosen][None]
-            show_uploads(self._planted, cohort.clients, present, start, uploads)
-        return averaged(self._server, theta, chosen[None], uploads, present, radii=radii)
-
-    def _chosen(self, theta: Tensor, clients: Sequence[int]) -> list[int]:
-        """The hypothesis of theta [1, k, n] that each client chooses; the first, where planted."""
+    def _learned(self, theta: Tensor, cohort: Cohort) -> Iterator[Learned]:
+        """What each client that may take part makes of the hypothesis it chose of theta [1, k, n],
+        valid until the next; what one makes that may not where there is no other."""
+        sending, source = np.flatnonzero(cohort.allowed[0]), self._draws.source()
+        sending = sending if len(sending) else np.zeros(1, dtype=np.int64)
+        clients = cohort.clients[0, sending].tolist()
         chosen = self._scorer.best(theta[0], clients)
-        if self._planted is not None:
-            own, _ = planted_places(self._planted, np.array(clients, dtype=np.int64))
-            for place in own.tolist():
-                chosen[place] = 0
-        return chosen
-
-    def _learned(
-        self, theta: Tensor, clients: Sequence[int], chosen: Sequence[int], round_: int
-    ) -> Iterator[Tensor]:
-        """What each client makes of the hypothesis it chose of theta [1, k, n], to send; of planted
-        clients what was planted. [n], or [n + 1] with a weighting; valid until the next."""
-        planted = self._planted
-        for client, hypothesis in zip(clients, chosen, strict=True):
-            start = theta[0, hypothesis]
-            if planted is not None and client in planted.clients:
-                at = np.searchsorted(planted.clients, [client])
-                yield start + torch.from_numpy(planted.updates(at)[0]).to(theta.device)
-                continue
-            self._network.load(start)
-            self._update(client, source=self._draws.source(), round_=round_)
-            updated = self._network.theta
+        for place, client, hypothesis in zip(sending, clients, chosen, strict=True):
+            start = theta[:, hypothesis : hypothesis + 1]
+            self._network.load(start[0, 0])
+            self._update(client, source=source, round_=int(cohort.rounds[0]))
+            updated = self._network.theta[None, None]
             if self._weighting is not None:
                 updated = updated.clone()
-                loss = self._scorer.loss(start, client)[None, None]
-                updated = self._weighting.weigh(start[None, None], updated[None, None], loss)[0, 0]
-            yield updated
-
-    def _add_up(
-        self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: Floats
-    ) -> RoundResult:
-        """A trusted server adds up clipped updates, one after the other, and adds noise."""
-        clients, round_ = cohort.clients[0][cohort.allowed[0]].tolist(), int(cohort.rounds[0])
-        clip, sums = torch.from_numpy(clips).to(self._device), self._sent.zero_()
-        chosen = self._chosen(theta, clients)
-        within = taking_part = 0
-        shown: dict[int, Tensor] = {}
-        kept: list[Tensor] = []
-        learned = self._learned(theta, clients, chosen, round_)
-        for client, hypothesis, updated in zip(clients, chosen, learned, strict=True):
-            update = updated - theta[0, hypothesis]
-            clipped, finite = server.clip(update, clip[0])
-            if self._planted is not None and hypothesis == 0 and bool(finite):
-                shown[client] = update.clone()
-            if server.distance is not None:
-                kept.append(update.clone())
-            sums[0, hypothesis] += clipped
-            taking_part += int(finite)
-            if server.clip_moves:
-                within += int(finite & server.within(update, clip[0]))
-        noise = server.draw(self._draws, cohort.rounds)
-        if server.clip_moves:
-            clips = server.next_clips(
-                clips, within=[within], taking_part=[taking_part], noise=noise.counts
-            )
-        apart = None
-        if server.distance is not None:
-            updates = torch.stack(kept)[None]
-            apart = server.distance(updates, updates.isfinite().all(-1))
-        hypotheses = server.average(theta, sums, noise.sums, clips=clip[:, None], apart=apart)
-        if self._planted is not None:
-            updates = theta.new_zeros(1, len(shown), theta.shape[-1])
-            for place, update in enumerate(shown.values()):
-                updates[0, place] = update
-            senders = np.array([list(shown)], dtype=np.int64)
-            counted = torch.ones(senders.shape, dtype=torch.bool)
-            show_sum(self._planted, senders, counted, updates, before=theta, after=hypotheses)
-        return summed(theta, hypotheses, clips)
+                loss = self._scorer.loss(start[0, 0], client)[None, None]
+                updated = self._weighting.weigh(start, updated, loss)
+            index = torch.tensor([[hypothesis]], device=theta.device)
+            yield Learned(index, start, updated, places=np.array([place]))
 
     def score(self, asked: Scoring, *, per_client: bool = False) -> Figures:
         clients = asked.clients[0]

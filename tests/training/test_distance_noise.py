@@ -66,7 +66,7 @@ def test_the_noise_is_z_clips_over_clients_times_distance(padded: bool) -> None:
     floored = played(one(distance_floor=1e3)) - plain
     unit = build_protection([one()], torch.device("cpu"))
     assert isinstance(unit, TrustedServer)
-    drawn = unit.draw_cell(CounterSource(one().spec.seed), np.array(1)).sums[0]
+    drawn = unit.draw_cell(CounterSource(one().spec.seed), np.array(1), np.arange(1)).vectors[0]
     scale = noise / drawn * 7 / DISTANCE["noise_multiplier"]
     assert scale == pytest.approx(np.full(len(scale), scale[0]), rel=1e-2)
     assert 0.05 < 1 / scale[0] < 20  # the distance of these models

@@ -22,6 +22,7 @@ from fedaudit.training.base.records import record_use_of, spending_of
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
+    UnitNoise,
     Unprotected,
     drawn,
     finite_uploads,
@@ -71,9 +72,9 @@ class _FirstWords(Unprotected):
 
     def draw_cell(
         self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    ) -> UnitNoise:
         words = source.wide_words(purpose=Purpose.GAUSSIAN, round_=1, counters=0, count=4)
-        return np.broadcast_to(wide_uniforms(words.ravel()[:4]), (*clients.shape, 4))
+        return UnitNoise(np.broadcast_to(wide_uniforms(words.ravel()[:4]), (*clients.shape, 4)))
 
 
 @pytest.mark.parametrize("secret", [False, True])
@@ -82,13 +83,10 @@ def test_no_two_cells_side_by_side_share_noise(name: str, secret: bool) -> None:
     seeds, one = np.array([7, 8, 9], dtype=np.uint64), np.ones((1, 3), dtype=np.int64)
     careless = name == "careless"
     protection = _FirstWords() if careless else build_protection([CELLS[name]] * 3, CPU)
-    if isinstance(protection, TrustedServer):
-        noise = protection.draw(Draws(seeds, secret), one).sums
-        alone = protection.draw_cell(CounterSource(seeds[1]), one[:, 1]).sums
-    else:
-        clients = np.zeros((1, 3, 2), dtype=np.int64)
-        noise = drawn(protection.draw(Draws(seeds, secret), one, clients))
-        alone = drawn(protection.draw_cell(CounterSource(seeds[1]), one[:, 1], clients[:, 1]))
+    clients = np.zeros((1, 3, 2), dtype=np.int64)
+    noise = drawn(protection.draw(Draws(seeds, secret), one, clients).vectors)
+    own = protection.draw_cell(CounterSource(seeds[1]), one[:, 1], clients[:, 1])
+    alone = drawn(own.vectors)
     assert len(np.unique(noise[0, :, 0], axis=0)) == 3
     assert np.array_equal(noise[:, 1], alone) == (not secret)
 
@@ -196,9 +194,6 @@ class LooksRight:
     def protect(self, start: Tensor, updated: Tensor, noise: object) -> ProtectedUploads:
         finite = torch.ones(updated.shape[:2], dtype=torch.bool)
         return ProtectedUploads(updated, None, finite)
-
-    def radii_shape(self, clients: int) -> tuple[int, ...]:
-        return (clients,)
 
 
 @pytest.mark.parametrize("path", [padded, unpadded], ids=["side by side", "client by client"])

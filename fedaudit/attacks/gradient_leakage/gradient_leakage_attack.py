@@ -133,8 +133,11 @@ class SingleImageUpdates:
             )
             upload = theta.clone()
             if protection is not None:
-                sent = protection.protect_one(start, upload, source=source, round_=0, client=image)
-                upload = sent.uploads[0, 0]
+                noise = protection.draw_cell(source, np.array(0), np.array([image])).vectors
+                many = None if noise is None else noise[None]
+                upload = protection.protect(start[None, None], upload[None, None], many).uploads[
+                    0, 0
+                ]
             uploads.append(upload)
         return (start.double() - torch.stack(uploads).double()) / self._step_size
 

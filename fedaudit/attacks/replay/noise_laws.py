@@ -32,7 +32,7 @@ from scipy import special, stats
 from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM, Findings
-from fedaudit.attacks.replay.watched_run import PassedThrough, WatchedRun, noise_of, play
+from fedaudit.attacks.replay.watched_run import PassedThrough, WatchedRun, play
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
@@ -356,7 +356,8 @@ def check_seeds_apart(replayed: Replayed, findings: Findings) -> None:
     if stands_alone(cell):
         return
     protection, rounds = build_protection(cells, torch.device("cpu")), np.ones((1, len(cells)), int)
-    found, _ = noise_of(protection, draws, rounds, np.zeros((1, len(cells), 1), dtype=np.int64))
+    clients = np.zeros((1, len(cells), 1), dtype=np.int64)
+    found = protection.draw(draws, rounds, clients).vectors
     if found is not None:
         # A number of each run: within a run they are compared by `check_never_twice`.
         _expect_apart(findings, "noise of runs side by side", np.abs(found[0, :, 0, :1]))
@@ -426,7 +427,7 @@ def _check_entropy(cell: Cell, run: WatchedRun, findings: Findings) -> None:
     times = min(_SHORT_DRAWS, _DRAWN // (cell.shape.n * cell.spec.training.hypotheses))
     if passed.protection is not None:
         first = np.ones(1, int), np.zeros((1, 1), dtype=np.int64)
-        drawn = [noise_of(passed.protection, draws, *first)[0] for _ in range(times)]
+        drawn = [passed.protection.draw(draws, *first).vectors for _ in range(times)]
         numbers = [np.abs(noise.ravel()[:1]) for noise in drawn if noise is not None]
         if numbers:
             _expect_apart(findings, "entropy of secret noise", np.stack(numbers))

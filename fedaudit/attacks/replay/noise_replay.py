@@ -24,7 +24,7 @@ from fedaudit.attacks.replay.noise_laws import (
 )
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
-from fedaudit.attacks.replay.watched_run import SumPassed, UploadsPassed, noise_of, wide
+from fedaudit.attacks.replay.watched_run import SumPassed, UploadsPassed, wide
 from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.noise.laplace import layer_slices
@@ -296,9 +296,9 @@ def _draw(replayed: Replayed, rounds: Ints, clients: Ints | None) -> tuple[Float
         raise RuntimeError("no protection was observed")
     everyone = np.zeros(0, dtype=np.int64) if clients is None else clients
     together = np.broadcast_to(everyone, (len(rounds), 1, len(everyone)))
-    noise, counts = noise_of(passed.protection, draws, column, together)
-    assert noise is not None
-    return noise[:, 0], None if counts is None else counts[:, 0]
+    noise = passed.protection.draw(draws, column, together)
+    assert noise.vectors is not None
+    return noise.vectors[:, 0], None if noise.counts is None else noise.counts[:, 0]
 
 
 def check_law(replayed: Replayed, findings: Findings) -> None:

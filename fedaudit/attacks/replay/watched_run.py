@@ -27,6 +27,7 @@ from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
     RecordProtection,
+    UnitNoise,
     watching,
 )
 from fedaudit.training.mechanisms.gaussian import Protection, TrustedServer
@@ -52,21 +53,6 @@ def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
     for name, method in methods.items():
         object.__setattr__(found, name, method)
     return found
-
-
-def noise_of(
-    protection: Protection, draws: Draws, rounds: Ints, clients: Ints
-) -> tuple[Floats | None, Floats | None]:
-    """Noise of rounds [..., cells] drawn anew, of unit scale: that of clients [..., cells, clients]
-    or of sums, [..., cells, vectors, n], and that of counts, [..., cells]."""
-    match protection:
-        case TrustedServer():
-            found = protection.draw(draws, rounds)
-            return found.sums, found.counts
-        case ClientProtection():
-            return protection.draw(draws, rounds, clients), None
-        case _:
-            assert_never(protection)
 
 
 # -- what passed through a mechanism --------------------------------------------------------------
@@ -192,7 +178,7 @@ class _WatchedClients(_Watched[ClientProtection]):
     _clients: Ints | None = None
     """Whose noise was drawn just before they are protected; None for the cohort."""
 
-    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> UnitNoise:
         self._clients = clients
         return self._inner.draw_cell(source, rounds, clients)
 

@@ -6,7 +6,7 @@ import io
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -248,6 +248,20 @@ def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
     """
     with _reading(partial(_open_below, files, path, pointer), path, pointer) as file:
         yield file
+
+
+def registered_file(registration: Mapping[str, Any] | None, *, files: Files) -> Path:
+    """The place of a federation's file that was registered by its path.
+
+    Raises InvalidInputError where none was, or it is not there.
+    """
+    if registration is None:
+        message = "is known by its file's path only; name the data by `path`"
+        raise error_at(_ID, message, of_spec=True)
+    path = str(registration["federation"]["path"])
+    with open_path(path, files=files, pointer=_ID):
+        # Opened to check that it exists and is below the folder.
+        return (files.sources_dir or Path()).joinpath(path).resolve()
 
 
 @contextmanager

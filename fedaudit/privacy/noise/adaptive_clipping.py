@@ -35,25 +35,16 @@ def rounded(value: float, *, deviation: float) -> float:
     return round(value / spacing) * spacing
 
 
-_COUNT_NOISE = "/privacy/clip/adaptive/count_noise"
-
-
 def update_noise_multiplier(*, noise_multiplier: float, count_noise: float) -> float:
     """z_delta, what is left of z for the update; larger than z.
 
     `count_noise`: the standard deviation of the noise on the sum of bits. Raises
     InvalidInputError where the count alone spends as much as both may.
     """
-    for pointer, value in (
-        ("/privacy/noise_multiplier", noise_multiplier),
-        (_COUNT_NOISE, count_noise),
-    ):
-        if not (math.isfinite(value) and value > 0):
-            raise error_at(pointer, "must be positive and finite")
     left = noise_multiplier**-2 - (2 * count_noise) ** -2
     if left <= 0:
         raise error_at(
-            _COUNT_NOISE,
+            "/privacy/clip/adaptive/count_noise",
             f"{count_noise:g} is too little: the count of clipped updates alone would "
             f"spend what privacy.noise_multiplier = {noise_multiplier:g} allows for "
             f"both; it must exceed {noise_multiplier / 2:g}",
@@ -71,10 +62,6 @@ def noised_share_within(
     deviation `deviation`, which is `count_noise`; the noised sum is rounded to the grid of
     `noise.gaussian`. `expected`: the public size of a cohort, never the realised one.
     """
-    if not 0 <= within <= taking_part:
-        raise ValueError(f"within = {within} must lie between 0 and {taking_part}")
-    if not (math.isfinite(expected) and expected > 0):
-        raise ValueError(f"expected = {expected} must be positive and finite")
     noised = rounded(within - taking_part / 2 + noise, deviation=deviation)
     return noised / expected + 0.5
 
@@ -85,12 +72,4 @@ def next_clip(clip: float, *, share_within: float, quantile: float, step_size: f
     `quantile`: the share of updates that the clip should not touch. It shrinks while more lie
     within, and grows while fewer do; never below `LEAST_CLIP`, which is public.
     """
-    if not (math.isfinite(clip) and clip > 0):
-        raise ValueError(f"clip = {clip} must be positive and finite")
-    if not 0 <= quantile <= 1:
-        raise ValueError(f"quantile = {quantile} must lie between 0 and 1")
-    if not (math.isfinite(step_size) and step_size > 0):
-        raise ValueError(f"step_size = {step_size} must be positive and finite")
-    if not math.isfinite(share_within):
-        raise ValueError("share_within must be finite")
     return max(LEAST_CLIP, clip * math.exp(-step_size * (share_within - quantile)))

@@ -219,28 +219,29 @@ class LocalGaussian:
         return round_to_grid(noised, self.spacing).float(), finite
 
 
-@dataclass(frozen=True)
-class CentralGaussian:
-    """The server adds noise to the sum of clipped updates; tensors float64 [cells, 1].
+def noised_average(
+    theta: Tensor,
+    sums: Tensor,
+    unit_noise: Tensor,
+    *,
+    clip: Tensor,
+    noise_multiplier: Tensor,
+    denominators: Tensor,
+) -> Tensor:
+    """The next hypotheses, float32 [cells, k, n], of a server that adds noise to the sum of clipped
+    updates.
+
+    `theta`, float32: those that were sent out; `sums`: the clipped updates of those who chose each,
+    added up; `unit_noise`, both float64; all [cells, k, n]. `clip` and `noise_multiplier` float64
+    [cells, 1]; `denominators` [cells, 1] or [cells, k]: public constants, such as the expected
+    number of clients over k, as the number of those who chose a hypothesis is as secret as their
+    updates.
 
     With k hypotheses a client's message is a vector of k * n numbers, zero but for the block of the
     hypothesis that it chose itself. Its norm is that of the one update, so the sensitivity stays
     `clip`, and noise goes on all k blocks, those that no one chose included.
     """
-
-    clip: Tensor
-    noise_multiplier: Tensor
-    denominators: Tensor
-    """[cells, 1] or [cells, k]: public constants, such as the expected number of clients over k.
-    The number of those who chose a hypothesis is as secret as their updates."""
-
-    def __call__(self, theta: Tensor, sums: Tensor, unit_noise: Tensor) -> Tensor:
-        """The next hypotheses, float32 [cells, k, n].
-
-        `theta`, float32: those that were sent out; `sums`: the clipped updates of those who chose
-        each, added up; `unit_noise`, both float64; all [cells, k, n].
-        """
-        deviation = (self.noise_multiplier * self.clip)[..., None]
-        noised = (unit_noise * deviation).add_(sums)
-        round_to_grid(noised, grid_spacing(deviation))
-        return noised.div_(self.denominators[..., None]).add_(theta).float()
+    deviation = (noise_multiplier * clip)[..., None]
+    noised = (unit_noise * deviation).add_(sums)
+    round_to_grid(noised, grid_spacing(deviation))
+    return noised.div_(denominators[..., None]).add_(theta).float()

@@ -94,8 +94,8 @@ def _meaning(report: Report, one: ReportFigure) -> FigureMeaning:
     return FigureMeaning(
         section=one.section,
         figure=one.figure,
-        attribute=one.attribute,
-        observer=one.observer,
+        attribute=one.attribute or None,
+        observer=one.observer or None,
         delta=one.delta,
         adjacency=one.adjacency,
         unit=report.guarantee.unit if guaranteed else None,

@@ -394,7 +394,9 @@ def fronts(
     for report in reports:
         alarmed = is_contradicted(report)
         found = [] if alarmed else list(_kinds(report))
-        figures = {(one.section, one.figure, one.attribute): one for one in figures_of(report)}
+        figures = {
+            (one.section, one.figure, one.attribute or None): one for one in figures_of(report)
+        }
         for kind, value in found:
             kinds.setdefault(kind, []).append(_Weighed(report, value, figures))
         if not found:

@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from fedaudit.privacy.guarantees.guarantee import start_limit
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -101,8 +102,12 @@ class SweepSection(Part):
     reasons: dict[str, str]
 
 
-class SpreadSection(Part):
-    """A figure over several seeds; `low` and `high` bound its mean over all seeds at 95 %."""
+class SpreadSection(TypedDict):
+    """A figure over several seeds; null without one, and what needs two of them without a second.
+
+    `low` and `high` bound the mean over all seeds by Student's t at 95 %, and go no further than
+    the figure itself can: they say nothing of other clients or other data.
+    """
 
     n: int
     mean: float | None

@@ -155,23 +155,7 @@ def stands_alone(cell: Cell) -> bool:
         return True
     if cell.spec.federation.holds_out_rows and cell.federation.left_out is not None:
         return True  # how many rows are scored then follows from the seed
-    role = mechanism_of(cell.spec).facts.applied_by
-    match role:
-        case "clients" | "server":
-            return False
-        case "local-steps":
-            return True
-        case _:
-            assert_never(role)
-
-
-def cohort_clients(cell: Cell) -> int:
-    """How many clients are drawn in a round. Raises ValueError where coins decide the number."""
-    training = cell.spec.training
-    if training.asked_clients is None:
-        sampling = training.cohort.sampling
-        raise ValueError(f"cohorts here have a fixed size; {sampling} sampling has none")
-    return training.asked_clients
+    return cell.spec.privacy.draws_by_record
 
 
 def expected_cohort(cell: Cell) -> float:

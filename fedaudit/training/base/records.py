@@ -145,14 +145,8 @@ def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordPlan | 
 
     Raises InvalidInputError where no amount of noise is enough.
     """
-    role = mechanism_of(spec).facts.applied_by
-    match role:
-        case "clients" | "server":
-            return None
-        case "local-steps":
-            pass
-        case _:
-            assert_never(role)
+    if not spec.privacy.draws_by_record:
+        return None
     records = training_records(spec, federation)
     return record_use(
         spec,

@@ -52,51 +52,55 @@ class ProtectedUploads:
     """bool: whether the upload may be sent. One that is not finite is withheld."""
 
 
-class ClientProtection(ABC):
-    """What the clients of a stack do to their uploads before sending them."""
+@dataclass(frozen=True)
+class UnitNoise:
+    """Unscaled noise."""
+
+    vectors: Floats | None
+    """float64 [..., cells, vectors, n]: a vector for each client, or for the sum of each
+    hypothesis; None from a mechanism without noise."""
+    counts: Floats | None = None
+    """[..., cells]: for the number of updates within a clip that moves; None where none does."""
+
+
+class NoisedMechanism(ABC):
+    """What a mechanism of whole updates does in the rounds of a stack."""
 
     def draw_noise(self, draws: Draws, block: Block) -> None:
         """Adds the noise of all rounds to a block, once."""
         if block.noise is None:
-            block.noise = self.draw(draws, block.rounds, block.cohort)
+            noise = self.draw(draws, block.rounds, block.cohort)
+            block.noise, block.count_noise = noise.vectors, noise.counts
 
-    def draw(self, draws: Draws, rounds: Ints, clients: Ints) -> Floats | None:
-        """Unscaled noise, float64 [..., cells, clients, n], for rounds [..., cells] and clients
-        [..., cells, clients], each cell's from its own source; None without noise."""
-        return side_by_side(
-            [
-                self.draw_cell(draws.of_cell(cell), rounds[..., cell], clients[..., cell, :])
-                for cell in range(len(draws.seeds))
-            ],
-            axis=rounds.ndim - 1,
-        )
+    def draw(self, draws: Draws, rounds: Ints, clients: Ints) -> UnitNoise:
+        """The noise of rounds [..., cells] and clients [..., cells, clients], each cell's from its
+        own source."""
+        cells = range(len(draws.seeds))
+        found = [
+            self.draw_cell(draws.of_cell(cell), rounds[..., cell], clients[..., cell, :])
+            for cell in cells
+        ]
+        axis = rounds.ndim - 1
+        vectors = _side_by_side([one.vectors for one in found], axis=axis)
+        return UnitNoise(vectors, _side_by_side([one.counts for one in found], axis=axis))
 
     @abstractmethod
-    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
-        """Noise of one cell, of unit scale: float64 [..., clients, n], for rounds [...] and clients
-        [..., clients]; None from a mechanism without noise. `source` is of this cell alone."""
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> UnitNoise:
+        """The noise of one cell, whose axis is left out, for rounds [...] and clients [...,
+        clients]. `source` is of this cell alone."""
+
+
+class ClientProtection(NoisedMechanism):
+    """What the clients of a stack do to their uploads before sending them."""
 
     @abstractmethod
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         """The protected uploads of many clients at once.
 
         `start`, `updated`: float32 [cells, clients, n], the hypothesis that a client chose and its
-        update of it; `noise` as `draw` gives it. Raises RuntimeError where noise is required and
-        was not drawn.
+        update of it; `noise` as the vectors of `draw`. Raises RuntimeError where noise is required
+        and was not drawn.
         """
-
-    def protect_one(
-        self, start: Tensor, updated: Tensor, *, source: Source, round_: int, client: int
-    ) -> ProtectedUploads:
-        """The protected upload of one client of a stack of one, whose `source` this is, with noise
-        that is drawn for it alone: `protect` for a client's `start` and `updated` [n]."""
-        noise = self.draw_cell(source, np.array(round_), np.array([client]))
-        many = None if noise is None else noise[None]
-        return self.protect(start[None, None], updated[None, None], many)
-
-    def radii_shape(self, clients: int) -> tuple[int, ...]:
-        """The shape of the radii of this many clients of one cell."""
-        return (clients,)
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ def drawn(noise: Floats | None) -> Floats:
     return noise
 
 
-def side_by_side(found: Sequence[Floats | None], *, axis: int) -> Floats | None:
+def _side_by_side(found: Sequence[Floats | None], *, axis: int) -> Floats | None:
     """The noise of cells along a new axis; None where there is none."""
     there = [one for one in found if one is not None]
     if not there:
@@ -176,9 +180,9 @@ def watched(protection: Applied) -> Applied:
 class Unprotected(ClientProtection):
     """Uploads are sent unchanged, unless they are not finite."""
 
-    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
-        """None: there is no noise."""
-        return None
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> UnitNoise:
+        """None."""
+        return UnitNoise(None)
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         return ProtectedUploads(updated, radii=None, finite=finite_uploads(updated))

@@ -26,37 +26,27 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     update_noise_multiplier,
 )
 from fedaudit.privacy.noise.gaussian import (
-    CentralGaussian,
     LocalGaussian,
     clip_to_norm,
+    noised_average,
     unit_gaussian,
 )
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral, GaussianDistance, GaussianLocal
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
+    NoisedMechanism,
     ProtectedUploads,
+    UnitNoise,
     column,
     drawn,
     privacy_of,
-    side_by_side,
 )
 
 _MIN_CLIP, _MAX_CLIP = 1e-12, 1e12
 # A noised share farther out than this is nearly all noise, and would move the clip erratically.
 _MIN_SHARE, _MAX_SHARE = -1.0, 2.0
-
-
-@dataclass(frozen=True)
-class ServerNoise:
-    """The unscaled noise of a trusted server."""
-
-    sums: Floats
-    """[..., cells, k, n]: for the sum of the updates of those who chose each hypothesis."""
-    counts: Floats | None
-    """[..., cells]: for the number of updates within a clip that moves; None where none does."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +71,7 @@ class LargestDistance:
 
 
 @dataclass(frozen=True)
-class TrustedServer:
+class TrustedServer(NoisedMechanism):
     """What a trusted server does in the rounds of a stack: it clips, sums and adds Gaussian noise.
     Tensors are float64 [cells, 1]."""
 
@@ -103,30 +93,14 @@ class TrustedServer:
         """Whether the clip of the next round follows from a noised count."""
         return bool(self.moves)
 
-    def draw_noise(self, draws: Draws, block: Block) -> None:
-        """Adds the noise of all rounds to a block, once."""
-        if block.noise is None:
-            noise = self.draw(draws, block.rounds)
-            block.noise, block.count_noise = noise.sums, noise.counts
-
-    def draw(self, draws: Draws, rounds: Ints) -> ServerNoise:
-        """The noise of rounds [..., cells], each cell's from its own source."""
-        cells = range(len(draws.seeds))
-        found = [self.draw_cell(draws.of_cell(cell), rounds[..., cell]) for cell in cells]
-        sums = side_by_side([one.sums for one in found], axis=rounds.ndim - 1)
-        counts = side_by_side([one.counts for one in found], axis=rounds.ndim - 1)
-        return ServerNoise(drawn(sums), counts)
-
-    def draw_cell(self, source: Source, rounds: Ints) -> ServerNoise:
-        """The noise of one cell for rounds [...], of unit scale: the axis of cells is left out.
-        `source` is of this cell alone."""
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> UnitNoise:
         places = np.arange(self.k)
         sums = unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=places)
         if not self.moves:
-            return ServerNoise(sums, counts=None)
+            return UnitNoise(sums)
         # Counters below k are the hypotheses'.
         counts = unit_gaussian(source, n=1, round_=rounds, counters=self.k)[..., 0]
-        return ServerNoise(sums, counts)
+        return UnitNoise(sums, counts)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
         """Updates [..., n] cut to norms of at most `clips` [...], and whether each was finite.
@@ -153,14 +127,18 @@ class TrustedServer:
         """The next hypotheses, float32 [cells, k, n].
 
         `theta`: those that were sent out; `sums`: clipped updates of those who chose each, added
-        up; both [cells, k, n]. `noise` as in `ServerNoise.sums`; `clips` [cells, 1]; `apart` by
+        up; both [cells, k, n]. `noise` as in `UnitNoise.vectors`; `clips` [cells, 1]; `apart` by
         `distance`, where there is one. Raises RuntimeError where the noise was not drawn.
         """
         scale = self.noise_multiplier if apart is None else self.noise_multiplier / apart
-        release = CentralGaussian(
-            clip=clips, noise_multiplier=scale, denominators=self.denominators
+        return noised_average(
+            theta,
+            sums,
+            torch.from_numpy(drawn(noise)).to(theta.device),
+            clip=clips,
+            noise_multiplier=scale,
+            denominators=self.denominators,
         )
-        return release(theta, sums, torch.from_numpy(drawn(noise)).to(theta.device))
 
     def next_clips(
         self,
@@ -174,7 +152,7 @@ class TrustedServer:
         1e-12 and 1e12.
 
         `within` of the `taking_part` finite updates had a norm of at most the clip; `noise` as in
-        `ServerNoise.counts`. Raises RuntimeError where it was not drawn.
+        `UnitNoise.counts`. Raises RuntimeError where it was not drawn.
         """
         moved, unit = clips.copy(), drawn(noise)
         for cell, rule in enumerate(self.moves):
@@ -254,8 +232,9 @@ class GaussianUploads(ClientProtection):
     gaussian: LocalGaussian
     n: int
 
-    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
-        return unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=clients)
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> UnitNoise:
+        each = rounds[..., None]
+        return UnitNoise(unit_gaussian(source, n=self.n, round_=each, counters=clients))
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         unit = torch.from_numpy(drawn(noise)).to(start.device)

@@ -16,6 +16,7 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
+    UnitNoise,
     column,
     drawn,
     finite_uploads,
@@ -47,9 +48,9 @@ class LaplaceUploads(ClientProtection):
 
     sanitise: Sanitiser
 
-    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
-        sizes = self.sanitise.sizes
-        return unit_layers(source, sizes=sizes, round_=rounds[..., None], counters=clients)
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> UnitNoise:
+        sizes, each = self.sanitise.sizes, rounds[..., None]
+        return UnitNoise(unit_layers(source, sizes=sizes, round_=each, counters=clients))
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         found = self.sanitise.compiled(start, updated, drawn(noise))
@@ -58,8 +59,3 @@ class LaplaceUploads(ClientProtection):
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, radii = self.sanitise(start, updated, unit)
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))
-
-    def radii_shape(self, clients: int) -> tuple[int, ...]:
-        """See `ClientProtection`: one for each layer."""
-        layers = (len(self.sanitise.sizes),) if self.sanitise.per_layer else ()
-        return (clients, *layers)

@@ -35,12 +35,16 @@ from fedaudit.training.mechanisms.gaussian import (
 from fedaudit.training.mechanisms.laplace_l2 import laplace_uploads
 
 
-def record_protection(
-    privacy: RecordPersonalised, cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
+def build_record_protection(
+    cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
 ) -> RecordProtection:
-    """Local steps that are private record by record: the baseline `privacy-free` has neither clip
-    nor noise."""
-    local = cell.spec.training.local
+    """The local steps of a cell whose `clients` training clients follow this plan, private record
+    by record: the baseline `privacy-free` has neither clip nor noise.
+
+    Raises ValueError for a mechanism that does not protect records, and for a plan whose noise is
+    no positive number.
+    """
+    [privacy], local = privacy_of([cell], RecordPersonalised), cell.spec.training.local
     if local.steps is None:
         raise ValueError(f"{privacy.mechanism} takes a number of steps, and no epochs")
     noise = _noise_multipliers(plan, clients)
@@ -51,7 +55,7 @@ def record_protection(
         clip=float("inf") if plan.runs is None else privacy.clip,
         normaliser=_normaliser(local, noise),
     )
-    return RecordProtection(steps, noise)
+    return watched(RecordProtection(steps, noise))
 
 
 def _noise_multipliers(plan: RecordPlan, clients: int) -> Floats:
@@ -96,23 +100,5 @@ def build_protection(cells: Sequence[Cell], device: torch.device) -> Protection:
             return watched(distance_server(cells, device))
         case RecordPersonalised():
             raise ValueError(f"updates are not protected by {privacy.mechanism} here")
-        case _:
-            assert_never(privacy)
-
-
-def build_record_protection(
-    cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
-) -> RecordProtection:
-    """The local steps of a cell whose `clients` training clients follow this plan.
-
-    Raises ValueError for a mechanism that does not protect records, and for a plan whose noise is
-    no positive number.
-    """
-    privacy = cell.spec.privacy
-    match privacy:
-        case RecordPersonalised():
-            return watched(record_protection(privacy, cell, loss, plan, clients=clients))
-        case NoMechanism() | LaplaceL2() | GaussianLocal() | GaussianCentral() | GaussianDistance():
-            raise ValueError(f"{privacy.mechanism} takes no steps record by record")
         case _:
             assert_never(privacy)

@@ -111,17 +111,21 @@ def _packed(federations: Sequence[Federation], trims: bool) -> Floats32:
     One array, so that a cohort is taken out in one go. Where lanes are trimmed, rows are padded
     to a power of two: sums by halves (`fold`) are then the same with and without the padding.
     """
-    clients = sum(part.clients for part in federations)
-    rows, features = federations[0].longest, federations[0].width
-    padded = lane_rows(rows, trims=trims)
-    packed = np.zeros((features + 2, padded, clients), dtype=np.float32)
-    start = 0
-    for part in federations:
-        own = slice(start, start + part.clients)
-        packed[:features, :rows, own] = part.padded(part.side_by_side).transpose(2, 1, 0)
-        packed[features, :rows, own] = part.padded(part.target).T
-        packed[features + 1, :rows, own] = np.arange(rows)[:, np.newaxis] < part.counts
-        start += part.clients
+    rows = lane_rows(federations[0].longest, trims=trims)
+    parts = [packed_rows(part, np.arange(part.clients), rows=rows) for part in federations]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def packed_rows(federation: Federation, clients: Ints, *, rows: int) -> Floats32:
+    """Features, target and mask of some clients padded to so many rows: [features + 2, rows,
+    clients]."""
+    counts, place = federation.counts[clients], federation.rows_of(clients)
+    packed = np.zeros((federation.width + 2, rows, len(clients)), dtype=np.float32)
+    lane = np.repeat(np.arange(len(clients)), counts)
+    turn = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
+    packed[:-2, turn, lane] = federation.side_by_side[place].T
+    packed[-2, turn, lane] = federation.target[place]
+    packed[-1, turn, lane] = 1
     return packed
 
 

@@ -1,9 +1,10 @@
 """One round of Algorithm 1 (Galli et al., section 4) for a stack of experiments."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from itertools import compress
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -36,51 +37,7 @@ from fedaudit.training.stacked.clients import (
     whole_data,
 )
 from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
-from fedaudit.training.stacked.validation import Figures
-
-
-def planted_places(planted: PlantedUpdates, clients: Ints) -> tuple[Tensor, Ints]:
-    """Where planted clients stand among these [clients], and which of the planted they are."""
-    own = np.flatnonzero(np.isin(clients, planted.clients))
-    return torch.from_numpy(own), np.searchsorted(planted.clients, clients[own])
-
-
-def show_sum(
-    planted: PlantedUpdates,
-    clients: Ints,
-    counted: Tensor,
-    updates: Tensor,
-    *,
-    before: Tensor,
-    after: Tensor,
-) -> None:
-    """Shows a round of one cell: `clients` and `counted` bool [1, clients], who added to the sum of
-    the first hypothesis; `updates` [1, clients, n]; `before`, `after` [1, k, n]."""
-    own = counted[0].cpu().numpy()
-    planted.see_sum(
-        SummedRound(
-            clients=clients[0][own],
-            updates=updates[0].cpu().numpy()[own],
-            before=before[0, 0].cpu().numpy(),
-            after=after[0, 0].cpu().numpy(),
-        )
-    )
-
-
-def show_uploads(
-    planted: PlantedUpdates, clients: Ints, present: Tensor, start: Tensor, uploads: Tensor
-) -> None:
-    """Shows what planted clients sent in a round of one cell: `clients` and `present` bool [1,
-    clients]; `start` and `uploads` [1, clients, n]."""
-    own = np.flatnonzero(np.isin(clients[0], planted.clients) & present[0].cpu().numpy())
-    planted.see_uploads(
-        SentUploads(
-            clients=clients[0][own],
-            start=start[0].cpu().numpy()[own],
-            uploads=uploads[0].cpu().numpy()[own],
-        )
-    )
-
+from fedaudit.training.stacked.validation import Evaluation, Figures, evaluate, evaluate_personal
 
 AnyServer = Server | WeightedServer
 
@@ -102,6 +59,12 @@ class Cohort:
     paid: int = 0
     """Rounds that were charged before this one, where records leave after a number of them."""
 
+    def of(self, places: Ints | None) -> "Cohort":
+        """The same with some of its clients alone, as in `Learned`."""
+        if places is None:
+            return self
+        return replace(self, clients=self.clients[:, places], allowed=self.allowed[:, places])
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -113,6 +76,8 @@ class Learned:
     """[cells, clients, n]: its parameters."""
     updated: Tensor
     """[cells, clients, n]; weighted, [cells, clients, n + 1] as in `LossWeighting`."""
+    places: Ints | None = None
+    """[clients]: which of a cohort of one cell they are; None for all of them."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +130,7 @@ class Scoring:
     sizes: Tensor
     """[rows, k]: uploads in each cluster."""
     tuned: bool = True
-    """Same as in `Measure`."""
+    """As of `Learner.measure`."""
 
 
 class Learner:
@@ -176,8 +141,10 @@ class Learner:
         training, rows = cell.spec.training, cell.federation.longest
         self.network, self.loss = build_network(cell), build_loss(cell)
         self.update = LocalUpdate(self.network, self.loss, training, rows=rows)
-        self.weighting = training_method(training).weighting
+        method = training_method(training)
+        self.weighting = method.weighting
         """How clients weight what they send; None where they send what they updated."""
+        self._personal = method.personal_steps
 
     def learn(
         self, theta: Tensor, lanes: Lanes, *, batches: Source, rounds: Ints, clients: Ints
@@ -191,6 +158,16 @@ class Learner:
             losses = client_losses(self.network, theta, lanes, self.loss)[0]
             updated = self.weighting.weigh(start, updated, losses)
         return Learned(chosen, start, updated)
+
+    def measure(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
+        """Scores hypotheses theta [cells, k, n] on held-out clients; `largest` as in `evaluate`.
+
+        Where clients make their own models: not `tuned` is before their first step.
+        """
+        if self._personal is None:
+            return evaluate(self.network, theta, lanes, self.loss, largest)
+        personal = self._personal if tuned else replace(self._personal, steps=0)
+        return evaluate_personal(self.network, theta, lanes, self.loss, largest, personal=personal)
 
 
 class Engine(ABC):
@@ -262,47 +239,80 @@ class Engine(ABC):
         return replace(found, hypotheses=hypotheses, moments=moments)
 
     def _collect(
-        self, theta: Tensor, cohort: Cohort, learned: Learned, clips: Floats | None
+        self, theta: Tensor, cohort: Cohort, learned: Iterable[Learned], clips: Floats | None
     ) -> RoundResult:
-        """Lines 7 to 10 of Algorithm 1: what clients learned is protected and brought together."""
+        """Lines 7 to 10 of Algorithm 1: what clients learned is protected and brought together.
+
+        `learned`: of a whole cohort, or of one part of it after the other; a part is used before
+        the next is asked for.
+        """
         planted = self._planted
         if planted is not None:
-            learned = _with_planted(planted, theta, cohort, learned)
+            learned = (_with_planted(planted, theta, cohort, part) for part in learned)
         match self._protection:
             case ClientProtection() as clients:
-                protected = clients.protect(learned.start, learned.updated, cohort.noise)
-                uploads, present = protected.uploads, _allowed(protected.finite, cohort.allowed)
+                sent = self._received(clients, cohort, learned)
                 if planted is not None:
-                    show_uploads(planted, cohort.clients, present, learned.start, uploads)
-                return averaged(
-                    self._server, theta, learned.chosen, uploads, present, radii=protected.radii
+                    start = own_hypotheses(theta, sent.chosen)
+                    _show_uploads(planted, cohort.clients, start, sent)
+                clusters = self._server(theta, sent.uploads, sent.present, sent.chosen)
+                return RoundResult(
+                    theta,
+                    clusters.hypotheses,
+                    clusters.sizes,
+                    Sent(sent.chosen, sent.uploads, sent.present, sent.radii, clusters.assigned),
+                    relocated=clusters.relocated,
                 )
             case TrustedServer() as trusted:
-                return _add_up(
-                    trusted,
-                    theta,
-                    cohort,
-                    chosen=learned.chosen,
-                    updates=learned.updated - learned.start,
-                    clips=needed_clips(clips),
-                    planted=planted,
-                )
+                if clips is None:
+                    raise ValueError("a trusted server needs clips")
+                return _add_up(trusted, theta, cohort, learned, clips=clips, planted=planted)
             case _:
                 assert_never(self._protection)
 
+    def _received(
+        self, protection: ClientProtection, cohort: Cohort, learned: Iterable[Learned]
+    ) -> Sent:
+        """What the server receives of clients that protect what they learned, and has not yet
+        clustered."""
+        kept: Sent | None = None
+        for part in learned:
+            own, noise, places = cohort.of(part.places), cohort.noise, part.places
+            if places is not None:  # That of a whole cohort would be too large.
+                noise = protection.draw(self._draws, own.rounds, own.clients).vectors
+            sent = protection.protect(part.start, part.updated, noise)
+            present = _allowed(sent.finite, own.allowed)
+            found = Sent(part.chosen, sent.uploads, present, sent.radii, assigned=part.chosen)
+            if places is None:
+                return found
+            kept = _room_like(found, clients=cohort.clients.shape[1]) if kept is None else kept
+            if not present.all():  # Nothing is sent by the others.
+                found = replace(found, uploads=torch.where(present[..., None], sent.uploads, 0.0))
+            index = torch.from_numpy(places).to(present.device)
+            for name, values in vars(found).items():
+                if values is not None:
+                    getattr(kept, name).index_copy_(1, index, values)
+        if kept is None:
+            raise ValueError("a round needs a part of its cohort, whether it may send or not")
+        return kept
 
-def needed_clips(clips: Floats | None) -> Floats:
-    """The clips of a trusted server. Raises ValueError without any."""
-    if clips is None:
-        raise ValueError("a trusted server needs clips")
-    return clips
+
+def _room_like(sent: Sent, *, clients: int) -> Sent:
+    """Zeros in the shape of what so many clients send, of a part of which this is."""
+    given: dict[str, Any] = {
+        name: None if values is None else values.new_zeros(1, clients, *values.shape[2:])
+        for name, values in vars(sent).items()
+    }
+    return Sent(**given)
 
 
 def _with_planted(
     planted: PlantedUpdates, theta: Tensor, cohort: Cohort, learned: Learned
 ) -> Learned:
     """What planted clients send in place of what they learned, on top of the first hypothesis."""
-    own, places = planted_places(planted, cohort.clients[0])
+    clients = cohort.of(learned.places).clients[0]
+    own = np.flatnonzero(np.isin(clients, planted.clients))
+    places = np.searchsorted(planted.clients, clients[own])
     updates = torch.from_numpy(planted.updates(places)).to(theta.device)
     chosen, start, updated = (
         part.clone() for part in (learned.chosen, learned.start, learned.updated)
@@ -310,62 +320,76 @@ def _with_planted(
     chosen[0, own] = 0
     start[0, own] = theta[0, 0]
     updated[0, own] = theta[0, 0] + updates
-    return Learned(chosen, start, updated)
+    return Learned(chosen, start, updated, learned.places)
 
 
-def averaged(
-    server: AnyServer,
-    theta: Tensor,
-    chosen: Tensor,
-    uploads: Tensor,
-    present: Tensor,
-    *,
-    radii: Tensor | None,
-) -> RoundResult:
-    """The server averages what it receives of the uploads that clients have protected; arguments as
-    the fields of `Sent`."""
-    clusters = server(theta, uploads, present, chosen)
-    sent = Sent(chosen, uploads, present, radii, clusters.assigned)
-    return RoundResult(
-        theta, clusters.hypotheses, clusters.sizes, sent, relocated=clusters.relocated
+def _show_uploads(planted: PlantedUpdates, clients: Ints, start: Tensor, sent: Sent) -> None:
+    """Shows what planted clients sent in a round of one cell, of `clients` [1, clients] that
+    started from `start` [1, clients, n]."""
+    own = np.flatnonzero(np.isin(clients[0], planted.clients) & sent.present[0].cpu().numpy())
+    planted.see_uploads(
+        SentUploads(
+            clients=clients[0][own],
+            start=start[0].cpu().numpy()[own],
+            uploads=sent.uploads[0].cpu().numpy()[own],
+        )
     )
-
-
-def summed(theta: Tensor, hypotheses: Tensor, clips: Floats) -> RoundResult:
-    """What a trusted server shows of a round; `clips`: of the next one."""
-    sizes = torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device)
-    return RoundResult(theta, hypotheses, sizes, None, clips)
 
 
 def _add_up(
     server: TrustedServer,
     theta: Tensor,
     cohort: Cohort,
+    learned: Iterable[Learned],
     *,
-    chosen: Tensor,
-    updates: Tensor,
     clips: Floats,
     planted: PlantedUpdates | None,
 ) -> RoundResult:
     """A trusted server adds up clipped updates [cells, clients, n], and adds noise."""
     column = torch.from_numpy(clips).to(theta.device)[:, None]
-    clipped, finite = server.clip(updates, column)
-    present = _allowed(finite, cohort.allowed)
-    sums = block_sums(clipped, present, chosen, hypotheses=theta.shape[1])
+    total = torch.zeros_like(theta, dtype=torch.float64)
+    within = taking_part = np.zeros(len(clips), dtype=np.int64)
+    kept: list[tuple[Ints, Tensor, Tensor, Tensor]] = []
+    for part in learned:
+        own, updates = cohort.of(part.places), part.updated - part.start
+        clipped, finite = server.clip(updates, column)
+        present = _allowed(finite, own.allowed)
+        if part.places is None:
+            total = block_sums(clipped, present, part.chosen, hypotheses=theta.shape[1])
+        else:
+            there = present[0].tolist()
+            for hypothesis, update in compress(zip(part.chosen[0], clipped[0], strict=True), there):
+                total[0, hypothesis] += update
+        if server.clip_moves:
+            near = server.within(updates, column) & present
+            within = within + near.sum(-1).cpu().numpy()
+            taking_part = taking_part + present.sum(-1).cpu().numpy()
+        if planted is not None or server.distance is not None:
+            kept.append((own.clients, updates, present, part.chosen))
     if server.clip_moves:
-        within = server.within(updates, column) & present
         clips = server.next_clips(
             clips,
-            within=within.sum(-1).tolist(),
-            taking_part=present.sum(-1).tolist(),
+            within=within.tolist(),
+            taking_part=taking_part.tolist(),
             noise=cohort.count_noise,
         )
-    apart = None if server.distance is None else server.distance(updates, present)
-    hypotheses = server.average(theta, sums, cohort.noise, clips=column, apart=apart)
+    apart, each = None, [torch.cat(parts, dim=1) for parts in list(zip(*kept, strict=True))[1:]]
+    if server.distance is not None:
+        apart = server.distance(each[0], each[1])
+    hypotheses = server.average(theta, total, cohort.noise, clips=column, apart=apart)
     if planted is not None:
-        counted = present & (chosen == 0)
-        show_sum(planted, cohort.clients, counted, updates, before=theta, after=hypotheses)
-    return summed(theta, hypotheses, clips)
+        updates, present, chosen = each
+        counted = (present & (chosen == 0))[0].cpu().numpy()
+        planted.see_sum(
+            SummedRound(
+                clients=np.concatenate([clients[0] for clients, *_ in kept])[counted],
+                updates=updates[0].cpu().numpy()[counted],
+                before=theta[0, 0].cpu().numpy(),
+                after=hypotheses[0, 0].cpu().numpy(),
+            )
+        )
+    sizes = torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device)
+    return RoundResult(theta, hypotheses, sizes, None, clips)
 
 
 def _allowed(present: Tensor, allowed: Bools) -> Tensor:

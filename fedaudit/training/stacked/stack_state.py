@@ -3,7 +3,7 @@
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,14 +14,6 @@ from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, Ints32
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.spec.privacy import (
-    GaussianCentral,
-    GaussianDistance,
-    GaussianLocal,
-    LaplaceL2,
-    NoMechanism,
-    RecordPersonalised,
-)
 from fedaudit.training.base.cell import Cell, charges_population, first_hypotheses
 from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import spending_of
@@ -127,7 +119,7 @@ def first_state(cell: Cell) -> CellState:
         collapsed_rounds=0,
         releases=np.zeros(subjects, dtype=np.int32),
         budget_uses=np.zeros(subjects, dtype=np.int32),
-        clip=_initial_clip(cell),
+        clip=cell.spec.privacy.initial_clip,
         moments=first_moments(cell, hypotheses),
     )
 
@@ -136,20 +128,6 @@ def first_moments(cell: Cell, hypotheses: Floats32) -> Floats32 | None:
     """What the server remembers before the first round, of hypotheses [k, n]; None for nothing."""
     moves = server_moves(cell.spec.training)
     return None if moves is None else moves.start(torch.from_numpy(hypotheses)).numpy()
-
-
-def _initial_clip(cell: Cell) -> float | None:
-    """What a trusted server clips updates of the first round to; None without one."""
-    privacy = cell.spec.privacy
-    match privacy:
-        case GaussianCentral():
-            return privacy.initial_clip
-        case GaussianDistance():
-            return privacy.clip
-        case NoMechanism() | LaplaceL2() | GaussianLocal() | RecordPersonalised():
-            return None
-        case _:
-            assert_never(privacy)
 
 
 def participation_cap(cell: Cell) -> int | None:

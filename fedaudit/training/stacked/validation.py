@@ -245,26 +245,6 @@ class Figures:
     """Final groups of the only cell, for each client."""
 
 
-@dataclass(frozen=True)
-class Measure:
-    """How hypotheses are scored on the clients of some lanes: by themselves, or by what each
-    client makes of them."""
-
-    network: Network
-    loss: Loss
-    personal: PersonalSteps | None
-
-    def __call__(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
-        """Scores hypotheses theta [cells, k, n]; `largest` as in `evaluate`.
-
-        Where clients make their own models: not `tuned` is before their first step.
-        """
-        if self.personal is None:
-            return evaluate(self.network, theta, lanes, self.loss, largest)
-        personal = self.personal if tuned else replace(self.personal, steps=0)
-        return evaluate_personal(self.network, theta, lanes, self.loss, largest, personal=personal)
-
-
 def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
     """The rows of the only cell, client after client on the host, without padding."""
     within = lanes.mask[:, 0].T.cpu().numpy() > 0

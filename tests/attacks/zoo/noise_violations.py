@@ -14,7 +14,8 @@ from torch import Tensor
 from fedaudit.privacy.noise.gaussian import LocalGaussian
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, EntropySource
-from fedaudit.training.mechanisms.gaussian import GaussianUploads, ServerNoise, TrustedServer
+from fedaudit.training.mechanisms.base import UnitNoise, drawn
+from fedaudit.training.mechanisms.gaussian import GaussianUploads, TrustedServer
 from fedaudit.training.stacked.stack_state import StackState
 from tests.attacks.zoo.cells import central, fixed, layered, local, moving
 from tests.attacks.zoo.violations import violation
@@ -28,9 +29,10 @@ Change = Callable[[Callable[[Rounds], Numbers], Rounds], Numbers]
 def _server_noise(patch: pytest.MonkeyPatch, change: Change) -> None:
     real = TrustedServer.draw
 
-    def draw(self: Any, draws: Any, rounds: Rounds) -> ServerNoise:
-        found = real(self, draws, rounds)
-        return replace(found, sums=change(lambda which: real(self, draws, which).sums, rounds))
+    def draw(self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> UnitNoise:
+        found = real(self, draws, rounds, clients)
+        changed = change(lambda which: drawn(real(self, draws, which, clients).vectors), rounds)
+        return replace(found, vectors=changed)
 
     patch.setattr(TrustedServer, "draw", draw)
 
@@ -94,8 +96,8 @@ def halve_it_later(patch: pytest.MonkeyPatch) -> None:
 def spare_a_client(real: Any, self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> Any:
     """One client has a tenth of the noise."""
     found = real(self, draws, rounds, clients)
-    assert found is not None
-    return found * np.where(clients == 7, 0.1, 1.0)[..., None]
+    vectors = found.vectors * np.where(clients == 7, 0.1, 1.0)[..., None]
+    return replace(found, vectors=vectors)
 
 
 @violation(local, "noise", "noise added", at=(LocalGaussian, "__call__"))
@@ -142,7 +144,7 @@ def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(moving, "noise", "normal numbers, of the count", at=(TrustedServer, "draw"))
-def draw_no_noise_on_the_count(real: Any, self: Any, *given: Any) -> ServerNoise:
+def draw_no_noise_on_the_count(real: Any, self: Any, *given: Any) -> UnitNoise:
     """No noise is drawn for the count that the clip follows."""
     found = real(self, *given)
     assert found.counts is not None

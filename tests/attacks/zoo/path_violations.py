@@ -129,10 +129,11 @@ def remember_bare_sums(patch: pytest.MonkeyPatch) -> None:
     """The server has a momentum of sums without noise."""
     real, before = stack_round._add_up, {0: torch.zeros(())}
 
-    def add_up(server: Any, theta: Tensor, drawn: Any, **given: Any) -> Any:
-        found = real(server, theta, drawn, **given)
+    def add_up(server: Any, theta: Tensor, drawn: Any, learned: Any, **given: Any) -> Any:
+        [part] = learned
+        found = real(server, theta, drawn, [part], **given)
         moved = found.hypotheses + 0.1 * before[0]
-        before[0] = given["updates"].mean(1, keepdim=True)
+        before[0] = (part.updated - part.start).mean(1, keepdim=True)
         return replace(found, hypotheses=moved)
 
     patch.setattr(stack_round, "_add_up", add_up)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedaudit.networks.record_gradients import SmallDenseClippedGradients, vector_norms
 from fedaudit.privacy.records import record_plans
+from fedaudit.training import personalised
 from fedaudit.training.base import record_steps
 from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.mechanisms import registry
@@ -98,10 +99,8 @@ def leave_empty_batches_bare(real: Any, self: Any, *given: Any) -> Any:
         yield batch, noise, taken
 
 
-@violation(records, "release", "divisor of gradients", at=(registry, "record_protection"))
-def divide_by_expected_batches(
-    real: Any, privacy: Any, cell: Any, loss: Any, plan: Any, *, clients: int
-) -> Any:
+@violation(records, "release", "divisor of gradients", at=(personalised, "build_record_protection"))
+def divide_by_expected_batches(real: Any, cell: Any, loss: Any, plan: Any, *, clients: int) -> Any:
     """Sums of gradients are divided by a number that follows from the records' budgets."""
-    found = real(privacy, cell, loss, plan, clients=clients)
+    found = real(cell, loss, plan, clients=clients)
     return replace(found, steps=replace(found.steps, normaliser=float(plan.rates.sum())))

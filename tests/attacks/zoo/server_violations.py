@@ -13,7 +13,8 @@ from fedaudit.randomness import Source
 from fedaudit.runs import blocks
 from fedaudit.training.base import cohort
 from fedaudit.training.mechanisms import gaussian
-from fedaudit.training.mechanisms.gaussian import LargestDistance, ServerNoise, TrustedServer
+from fedaudit.training.mechanisms.base import UnitNoise
+from fedaudit.training.mechanisms.gaussian import LargestDistance, TrustedServer
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round, stack_state
 from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, distance, moving
@@ -42,11 +43,11 @@ def measure_in_single_precision(_: Any, vectors: Tensor, *, clip: Tensor) -> tup
 
 
 @violation(central, "noise", "noise of runs side by side", at=(TrustedServer, "draw"))
-def share_noise_between_cells(real: Any, self: Any, *given: Any) -> ServerNoise:
+def share_noise_between_cells(real: Any, self: Any, *given: Any) -> UnitNoise:
     """Experiments that are trained side by side share their noise."""
     found = real(self, *given)
-    shared = np.broadcast_to(found.sums[..., :1, :, :], found.sums.shape)
-    return replace(found, sums=shared.copy())
+    shared = np.broadcast_to(found.vectors[..., :1, :, :], found.vectors.shape)
+    return replace(found, vectors=shared.copy())
 
 
 @violation(coins, "noise", "noise added", at=(TrustedServer, "average"))
@@ -81,9 +82,11 @@ def count_without_noise(real: Any, self: Any, clips: Any, *, noise: Any, **given
 
 
 @violation(coins, "release", "hypotheses of the next round", at=(stack_round, "_add_up"))
-def divide_by_who_came(real: Any, server: Any, theta: Tensor, drawn: Any, **given: Any) -> Any:
+def divide_by_who_came(
+    real: Any, server: Any, theta: Tensor, drawn: Any, learned: Any, **given: Any
+) -> Any:
     """The mean is over those who came."""
-    found = real(server, theta, drawn, **given)
+    found = real(server, theta, drawn, learned, **given)
     came, expected = max(1, int(drawn.allowed.sum())), 0.4 * 18
     moved = (found.hypotheses - theta) * expected / came
     return replace(found, hypotheses=theta + moved)

@@ -5,6 +5,7 @@ a new seed, once in a million draws of that seed.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,9 +17,9 @@ from scipy import stats
 
 from fedaudit.privacy.noise import gaussian as normal_numbers
 from fedaudit.privacy.noise.gaussian import (
-    CentralGaussian,
     LocalGaussian,
     clip_to_norm,
+    noised_average,
     unit_gaussian,
     wide_normals,
 )
@@ -201,8 +202,8 @@ def test_an_update_that_is_not_finite_is_withheld() -> None:
 
 
 def test_the_server_noises_every_block_and_divides_by_public_numbers() -> None:
-    average = CentralGaussian(
-        clip=column(2.0), noise_multiplier=column(3.0), denominators=column(10.0)
+    average = partial(
+        noised_average, clip=column(2.0), noise_multiplier=column(3.0), denominators=column(10.0)
     )
     theta = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
     sums = torch.tensor([[[5.0, -5.0], [0.0, 0.0]]])  # nobody chose the second
@@ -214,7 +215,8 @@ def test_the_server_noises_every_block_and_divides_by_public_numbers() -> None:
 
 
 def test_each_hypothesis_may_have_a_denominator_of_its_own() -> None:
-    average = CentralGaussian(
+    average = partial(
+        noised_average,
         clip=column(1.0),
         noise_multiplier=column(1.0),
         denominators=torch.tensor([[2.0, 4.0]], dtype=torch.float64),
