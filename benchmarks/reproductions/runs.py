@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.split import validation_clients
-from fedaudit.privacy.leakage import summarise_leakage
+from fedaudit.privacy.leakage import leakage, leakage_quantiles
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, stack_key
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
@@ -36,13 +36,11 @@ class Run:
         held_out = validation_clients(
             federation.clients, validation_fraction=self.cell.spec.federation.validation_fraction
         )
-        summary = summarise_leakage(
-            self.releases,
-            training_clients=federation.clients - held_out,
-            n=self.cell.shape.n,
-            noise_multiplier=privacy.noise_multiplier,
+        n, nu = self.cell.shape.n, privacy.noise_multiplier
+        quantiles = leakage_quantiles(
+            self.releases, training_clients=federation.clients - held_out, n=n, noise_multiplier=nu
         )
-        return summary.median, summary.maximum
+        return quantiles["p50"], leakage(int(self.releases.max()), n=n, noise_multiplier=nu)
 
     @property
     def collapsed_share(self) -> float:

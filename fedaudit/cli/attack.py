@@ -1,6 +1,6 @@
 """The commands `attack` and `replay`: what is tried against a spec, or a run of the service."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,14 +127,8 @@ def _attack(
     else:
         show_attacks(found)
     if folder is not None:
-        (folder / _ATTACKS).write_text(f"{json_text(document)}\n", encoding="utf-8")
-        names = [_ATTACKS, *write_attack_files(done.attacks, folder)]
-        say(f"{', '.join(names)} in {folder}; they are confidential")
-    if alarms:
-        say(f"fedaudit: {alarms} of {len(found)} attacks raised an alarm")
-        return ExitCode.FAILED
-    is_done = all(one["status"] == "done" for one in found)
-    return ExitCode.DONE if is_done else ExitCode.NO_EVIDENCE
+        _write(document, folder, write_attack_files(done.attacks, folder))
+    return _exit_code(found, alarms=alarms)
 
 
 def _attack_later(
@@ -157,14 +151,21 @@ def _attack_later(
                 say(f"to end it: fedaudit api POST {path}/cancel")
                 raise
         if folder is not None:
-            _write(client, found, path, folder)
+            _write(found, folder, _fetched(client, found, path, folder))
     if as_json:
         write_json(found)
     elif wait:
         show_attacks([one["section"] for one in found["items"]])
     else:
         say(f"{said}; for what it found: fedaudit api GET {path}")
-    return _exit_later(found) if wait else ExitCode.DONE
+    if not wait:
+        return ExitCode.DONE
+    if found["status"] != "succeeded":
+        why = found["status_detail"] or found["status_reason"] or "no reason is known"
+        say(f"fedaudit: the attacks are {found['status']}: {why}")
+    sections = [one["section"] for one in found["items"]]
+    ended = found["status"] == "succeeded"
+    return _exit_code(sections, alarms=found["alarms"], ended=ended)
 
 
 def _attacks_in(value: Any) -> list[Mapping[str, Any]]:
@@ -177,27 +178,30 @@ def _attacks_in(value: Any) -> list[Mapping[str, Any]]:
     return found
 
 
-def _write(client: Client, found: Mapping[str, Any], path: str, folder: Path) -> None:
-    (folder / _ATTACKS).write_text(f"{json_text(found)}\n", encoding="utf-8")
-    names = [_ATTACKS]
+def _fetched(client: Client, found: Mapping[str, Any], path: str, folder: Path) -> Iterator[str]:
+    """The names of files that are fetched from the service and written."""
     for attack in found["items"]:
         position = attack["position"]
         for file in attack["files"]:
             data = b"".join(client.call("GET", f"{path}/{position}/{file['name']}"))
             # A plain name alone: nothing that a service sends is written outside the folder.
-            names.append(write_attack_file(folder, position, Path(file["name"]).name, data))
-    say(f"{', '.join(names)} in {folder}; they are confidential")
+            yield write_attack_file(folder, position, Path(file["name"]).name, data)
 
 
-def _exit_later(found: Mapping[str, Any]) -> ExitCode:
-    if found["status"] != "succeeded":
-        why = found["status_detail"] or found["status_reason"] or "no reason is known"
-        say(f"fedaudit: the attacks are {found['status']}: {why}")
-    if found["alarms"]:
-        say(f"fedaudit: {found['alarms']} of {len(found['items'])} attacks raised an alarm")
+def _write(document: Mapping[str, Any], folder: Path, files: Iterable[str]) -> None:
+    """What was found, beside the files of the attacks."""
+    (folder / _ATTACKS).write_text(f"{json_text(document)}\n", encoding="utf-8")
+    say(f"{', '.join([_ATTACKS, *files])} in {folder}; they are confidential")
+
+
+def _exit_code(
+    sections: Sequence[Mapping[str, Any]], *, alarms: int, ended: bool = True
+) -> ExitCode:
+    """`ended`: whether every attack was tried."""
+    if alarms:
+        say(f"fedaudit: {alarms} of {len(sections)} attacks raised an alarm")
         return ExitCode.FAILED
-    done = [one["section"]["status"] == "done" for one in found["items"]]
-    is_done = found["status"] == "succeeded" and all(done)
+    is_done = ended and all(one["status"] == "done" for one in sections)
     return ExitCode.DONE if is_done else ExitCode.NO_EVIDENCE
 
 

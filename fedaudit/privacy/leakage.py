@@ -28,7 +28,6 @@ With noise for each of several parts of the vector (layers), the exponents of th
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import TypedDict
@@ -101,16 +100,6 @@ def covers_every_pair(*, clip: float, radius: float, sizes: Sequence[int]) -> bo
     return 2 * clip * share <= radius
 
 
-@dataclass(frozen=True)
-class LeakageSummary:
-    """The spread of leakage over the training clients, including those that never took part."""
-
-    median: float
-    maximum: float
-    quantiles: dict[str, float]
-    """Quantiles keyed by name: p05, p25, p50, p75, p95."""
-
-
 QUANTILES = (5, 25, 50, 75, 95)
 
 
@@ -130,25 +119,20 @@ def training_releases(releases: Ints32, *, training_clients: int) -> Ints:
     return ordered[held_out:]
 
 
-def summarise_leakage(
+def leakage_quantiles(
     releases: Ints32, *, training_clients: int, n: int, noise_multiplier: float
-) -> LeakageSummary:
-    """Median, maximum and quantiles of releases * n / nu over the training clients.
+) -> dict[str, float]:
+    """Quantiles of releases * n / nu over the training clients, with those that never took part:
+    p05, p25, p50, p75 and p95.
 
     `releases`: int [clients], how often each client of the federation released an upload.
     Quantiles interpolate linearly between neighbouring clients.
     """
     ordered = training_releases(releases, training_clients=training_clients)
-    levels = np.percentile(ordered, QUANTILES)
-    named = {
+    return {
         f"p{level:02d}": leakage(float(count), n=n, noise_multiplier=noise_multiplier)
-        for level, count in zip(QUANTILES, levels, strict=True)
+        for level, count in zip(QUANTILES, np.percentile(ordered, QUANTILES), strict=True)
     }
-    return LeakageSummary(
-        median=named["p50"],
-        maximum=leakage(int(ordered[-1]), n=n, noise_multiplier=noise_multiplier),
-        quantiles=named,
-    )
 
 
 class ClusterLeakage(TypedDict):
@@ -200,6 +184,12 @@ class ClusterCounts:
         history = moved.cumsum(axis=0)
         self._counts = history[-1]
         return _priced(history, price)
+
+    def now(self, price: Callable[[ArrayLike], Floats]) -> list[ClusterLeakage]:
+        """Median and largest leakage of each cluster that has a client, ascending; `price` as in
+        `follow`."""
+        [found] = _priced(self._counts[np.newaxis], price)
+        return found
 
     def _in_rounds(self, clusters: Ints, releases: NDArray[np.integer]) -> Ints:
         """The number of clients by round, cluster and releases: [rounds, clusters, releases]."""

@@ -6,11 +6,9 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
 
 import numpy as np
 
-from fedaudit.arrays import Floats
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, Weighed, source_of
 from fedaudit.attacks.canaries.canary_bounds import (
     NOT_MEASURED,
@@ -69,30 +67,21 @@ def audit_metric(
     progress: Progress,
 ) -> AttackOutcome:
     """Trains the companion with two inputs, if they can test anything."""
-    spec, cell, canaries = companion.spec, companion.cell, companion.canaries
-    nu, n = privacy.noise_multiplier, cell.shape.n
-    if privacy.radius == "adaptive":
-        return AttackOutcome(_not_done(companion, _NO_THEOREM, radius="adaptive", leakage=n / nu))
-    training = training_clients(cell.federation.clients, cell.spec.federation)
-    absent = 1 - min(1.0, expected_cohort(cell) / training)
-    test = plan_metric_test(
-        n=n,
-        noise_multiplier=nu,
-        # How many canaries upload at all, on average and at least one.
-        releases=max(1, int(spec.count * (1 - absent**cell.spec.training.rounds))),
-        most_share=math.inf if privacy.clip is None else 2 * privacy.clip / privacy.radius,
-        significance=one_look_level(),
+    spec, canaries = companion.spec, companion.canaries
+    test, why = _plan_test(companion, privacy)
+    audit = MetricAudit(
+        radius="adaptive" if privacy.radius == "adaptive" else "fixed",
+        leakage_claim=companion.cell.shape.n / privacy.noise_multiplier,
+        distance_over_radius=None if test is None else test.share,
+        releases=0,
+        leakage_lower_bound=None,
+        significance=spec.significance,
+        power=0.0 if test is None else test.power,
+        assumption=_ASSUMPTION,
+        reason=None if why is None else f"cannot be audited: {why}",
     )
-    if test is None:
-        why = f"a leakage of {n / nu:.3g} is beyond {LARGEST_LEAKAGE:g} at every distance tried"
-        return AttackOutcome(_not_done(companion, why, leakage=n / nu))
-    if test.power < _LEAST_POWER:
-        why = (
-            f"with {spec.count} canaries and {n} parameters, noise half of what is claimed would "
-            f"be noticed with a chance of {test.power:.0%} at best; metric privacy hides in "
-            "dimension"
-        )
-        return AttackOutcome(_not_done(companion, why, leakage=n / nu, test=test))
+    if privacy.radius == "adaptive" or test is None or why is not None:
+        return AttackOutcome(_not_done(companion, audit))
     half = test.share * privacy.radius / 2
     planted = MetricClients(companion.pool.clients, canaries, present=half, absent=-half)
     companion.train(planted, progress=progress)
@@ -110,73 +99,66 @@ def audit_metric(
         ),
         evidence=f"at least {found:.4g}, wrong with a chance of at most {spec.significance:.2g}",
     )
-    audit = MetricAudit(
-        radius="fixed",
-        leakage_claim=test.leakage,
-        distance_over_radius=test.share,
-        releases=uploads,
-        leakage_lower_bound=found,
-        significance=spec.significance,
-        power=test.power,
-        assumption=_ASSUMPTION,
-        reason=None,
-    )
+    measured = {"leakage_claim": test.leakage, "releases": uploads, "leakage_lower_bound": found}
     statement = (
         f"Claimed: a leakage of at most {test.leakage:.3g} between inputs at {test.share:g} of the "
         f"radius. Measured from below, from the uploads of {uploads} canaries: {found:.3g} (power "
         f"{test.power:.0%})."
     )
-    more = {"alarm": alarm, **weighed.fields()}
-    return _outcome(companion, audit, statement, nearness, threshold=test.threshold, **more)
-
-
-def _outcome(
-    companion: Companion,
-    audit: MetricAudit,
-    statement: str,
-    scores: Floats,
-    *,
-    threshold: float,
-    **more: Any,
-) -> AttackOutcome:
-    seen = np.isfinite(scores)
-    guesses = np.where(scores > threshold, 1, np.where(scores < -threshold, -1, 0))
+    seen = np.isfinite(nearness)
+    guesses = np.select([nearness > test.threshold, nearness < -test.threshold], [1, -1], 0)
     return companion.outcome(
         statement,
         "server",
         releases=seen.astype(np.int64),
-        scores=scores,
+        scores=nearness,
         guesses=np.where(seen, guesses, 0).astype(np.int8),
-        fields={**no_epsilon(_NO_EPSILON), "correlation": 0.0, "metric": audit, **more},
+        fields={
+            **no_epsilon(_NO_EPSILON),
+            "correlation": 0.0,
+            "metric": audit.model_copy(update=measured),
+            "alarm": alarm,
+            **weighed.fields(),
+        },
     )
 
 
-def _not_done(
-    companion: Companion,
-    why: str,
-    *,
-    leakage: float,
-    radius: Literal["fixed", "adaptive"] = "fixed",
-    test: MetricTest | None = None,
-) -> CanariesSection:
-    spec, reason = companion.spec, f"cannot be audited: {why}"
-    audit = MetricAudit(
-        radius=radius,
-        leakage_claim=leakage,
-        distance_over_radius=None if test is None else test.share,
-        releases=0,
-        leakage_lower_bound=None,
-        significance=spec.significance,
-        power=0.0 if test is None else test.power,
-        assumption=_ASSUMPTION,
-        reason=reason,
+def _plan_test(companion: Companion, privacy: LaplaceL2) -> tuple[MetricTest | None, str | None]:
+    """The test with the largest power, and why none is tried; None where one is."""
+    spec, cell = companion.spec, companion.cell
+    nu, n = privacy.noise_multiplier, cell.shape.n
+    if privacy.radius == "adaptive":
+        return None, _NO_THEOREM
+    training = training_clients(cell.federation.clients, cell.spec.federation)
+    absent = 1 - min(1.0, expected_cohort(cell) / training)
+    test = plan_metric_test(
+        n=n,
+        noise_multiplier=nu,
+        # How many canaries upload at all, on average and at least one.
+        releases=max(1, int(spec.count * (1 - absent**cell.spec.training.rounds))),
+        most_share=math.inf if privacy.clip is None else 2 * privacy.clip / privacy.radius,
+        significance=one_look_level(),
     )
+    if test is None:
+        why = f"a leakage of {n / nu:.3g} is beyond {LARGEST_LEAKAGE:g} at every distance tried"
+        return None, why
+    if test.power < _LEAST_POWER:
+        return test, (
+            f"with {spec.count} canaries and {n} parameters, noise half of what is claimed would "
+            f"be noticed with a chance of {test.power:.0%} at best; metric privacy hides in "
+            "dimension"
+        )
+    return test, None
+
+
+def _not_done(companion: Companion, audit: MetricAudit) -> CanariesSection:
+    spec = companion.spec
     return CanariesSection(
         status="not-done",
-        reason=reason,
+        reason=audit.reason,
         statement=(
-            f"Not tried, for the answer would say nothing: it {reason}. That is no all-clear. What "
-            "tests the noise here are the tests of its distribution."
+            f"Not tried, for the answer would say nothing: it {audit.reason}. That is no "
+            "all-clear. What tests the noise here are the tests of its distribution."
         ),
         capabilities=capabilities("server", by_record=False),
         unit=spec.unit,
@@ -303,7 +285,7 @@ class CanaryAudit:
             claim.observer,
             releases=found.participations,
             scores=found.scores,
-            guesses=self._planned.f_dp.plan.guessed(found.scores),
+            guesses=self._planned.f_dp.guessed(found.scores),
             fields={
                 **weighed.fields(),
                 "alarm": alarm,

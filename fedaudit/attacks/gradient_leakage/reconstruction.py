@@ -172,18 +172,14 @@ class _UpdateSearch:
 
     def _values_and_slopes(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """Values [some] and slopes [some, d] at points of the updates `which`."""
-        points = points.detach().requires_grad_()
-        with torch.enable_grad():
-            images, labels = self._taken_apart(points, which)
-            values = self.measure(self.match.products(images, labels, which))
-            if self.measure is cosine_distance:
-                # The mean difference between neighbouring pixels.
-                maps = torch.unflatten(images, 1, self.size)
-                down, across = maps.diff(dim=1).abs(), maps.diff(dim=2).abs()
-                rough = down.mean((1, 2, 3)) + across.mean((1, 2, 3))
-                values = values + SMOOTHNESS * rough
-            (slopes,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slopes
+        return _with_slopes(lambda varied: self._values(varied, which), points)
+
+    def _values(self, points: Tensor, which: Tensor) -> Tensor:
+        images, labels = self._taken_apart(points, which)
+        values = self.measure(self.match.products(images, labels, which))
+        if self.measure is not cosine_distance:
+            return values
+        return values + SMOOTHNESS * _variation(images, self.size, Tensor.abs)
 
     def _taken_apart(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """Images [some, pixels] and their labels [some, classes], as shares."""
@@ -208,14 +204,13 @@ class _FeatureSearch:
 
     def values_and_slopes(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """Squared distances over squared lengths, and slopes, of images [some, pixels]."""
-        points = points.detach().requires_grad_()
-        with torch.enable_grad():
-            wanted = self.features[which]
-            apart = (self._features_of(points) - wanted).square().sum(-1)
-            values = apart / wanted.square().sum(-1)
-            values = values + self.smoothness[which] * self._variation(points)
-            (slopes,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slopes
+        return _with_slopes(lambda varied: self._values(varied, which), points)
+
+    def _values(self, images: Tensor, which: Tensor) -> Tensor:
+        wanted = self.features[which]
+        apart = (self._features_of(images) - wanted).square().sum(-1)
+        rough = _variation(images, self.size, lambda part: (part.square() + _ROUNDNESS).sqrt())
+        return apart / wanted.square().sum(-1) + self.smoothness[which] * rough
 
     def _features_of(self, images: Tensor) -> Tensor:
         parameters = iter(parameters_at(self.shape, self.theta))
@@ -227,13 +222,23 @@ class _FeatureSearch:
             values = operation_outputs(operation, values, own)
         return values
 
-    def _variation(self, images: Tensor) -> Tensor:
-        maps = torch.unflatten(images, 1, self.size)
-        down, across = maps.diff(dim=1), maps.diff(dim=2)
-        return sum(
-            ((part.square() + _ROUNDNESS).sqrt().mean((1, 2, 3)) for part in (down, across)),
-            start=torch.zeros_like(images[:, 0]),
-        )
+
+def _with_slopes(values_of: Callable[[Tensor], Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
+    """Values [some] and slopes [some, d] at points [some, d]."""
+    points = points.detach().requires_grad_()
+    with torch.enable_grad():
+        values = values_of(points)
+        (slopes,) = torch.autograd.grad(values.sum(), points)
+    return values.detach(), slopes
+
+
+def _variation(
+    images: Tensor, size: tuple[int, int, int], length: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The mean length of differences of neighbouring pixels, down and across: [images]."""
+    maps = torch.unflatten(images, 1, size)
+    down, across = (length(maps.diff(dim=axis)).mean((1, 2, 3)) for axis in (1, 2))
+    return down + across
 
 
 def _within(progress: Share, part: int, parts: int, share: float) -> None:

@@ -43,7 +43,7 @@ as claimed, no sum of releases reveals more than all of them.
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -58,13 +58,16 @@ _SHARES = (0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01)
 
 
 @dataclass(frozen=True)
-class GuessPlan:
-    """How many canaries are guessed."""
+class GuessTest:
+    """How coins are guessed for one bound, as decided before the run."""
 
+    canaries: int
+    """The first so many are its canaries; the coins of the others are taken as given."""
     present: int
-    """The highest scores."""
+    """The highest scores, guessed to be present."""
     absent: int
     """The lowest."""
+    power: float = 0.0
 
     @property
     def guesses(self) -> int:
@@ -85,6 +88,12 @@ class GuessPlan:
         found[order[: self.absent]] = -1
         return found
 
+    def counts(self, scores: Floats, coins: Bools) -> Mapping[str, int]:
+        """Canaries, guesses, and correct guesses after the run."""
+        own = slice(self.canaries)
+        correct = int(self.correct(by_score(scores[own], coins[own])))
+        return {"canaries": self.canaries, "guesses": self.guesses, "correct": correct}
+
 
 def by_score(scores: Floats, coins: Bools) -> Bools:
     """The coins [..., canaries] in the order of their scores, the lowest first."""
@@ -92,10 +101,10 @@ def by_score(scores: Floats, coins: Bools) -> Bools:
     return np.take_along_axis(coins, order, axis=-1)
 
 
-def possible_plans(canaries: int) -> list[GuessPlan]:
-    """Plans to choose from before a run: equally many of both, or the highest alone."""
+def possible_tests(canaries: int) -> list[GuessTest]:
+    """Tests to choose from before a run: equally many of both, or the highest alone."""
     counts = sorted({int(share * canaries) for share in _SHARES} - {0})
-    return [GuessPlan(count, absent) for count in counts for absent in (count, 0)]
+    return [GuessTest(canaries, count, absent) for count in counts for absent in (count, 0)]
 
 
 _MOST_RATIO = 1e6
@@ -377,22 +386,6 @@ _SEARCH_STEPS_SAMPLED = 5
 _LARGEST_RATIO = 1e3
 
 
-@dataclass(frozen=True)
-class GuessTest:
-    """How coins are guessed for one bound, as decided before the run."""
-
-    plan: GuessPlan
-    canaries: int
-    """The first so many are its canaries; the coins of the others are taken as given."""
-    power: float
-
-    def counts(self, scores: Floats, coins: Bools) -> Mapping[str, int]:
-        """Canaries, guesses, and correct guesses after the run."""
-        own = slice(self.canaries)
-        correct = int(self.plan.correct(by_score(scores[own], coins[own])))
-        return {"canaries": self.canaries, "guesses": self.plan.guesses, "correct": correct}
-
-
 def most_powerful_guesses(
     law: ReleaseLaw, canaries: int, refuted: Callable[[int, int, int], bool]
 ) -> GuessTest:
@@ -404,14 +397,14 @@ def most_powerful_guesses(
         law, ratio=2 * law.ratio, canaries=canaries, draws=draws, generator=generator
     )
     ordered = by_score(scores, coins)
-    best, margin = GuessTest(GuessPlan(canaries // 2, 0), canaries, 0.0), -np.inf
-    for plan in possible_plans(canaries):
-        needed = fewest_correct(partial(refuted, canaries, plan.guesses), guesses=plan.guesses)
-        correct = plan.correct(ordered)
+    best, margin = GuessTest(canaries, canaries // 2, 0), -np.inf
+    for test in possible_tests(canaries):
+        needed = fewest_correct(partial(refuted, canaries, test.guesses), guesses=test.guesses)
+        correct = test.correct(ordered)
         power = 0.0 if needed is None else float((correct >= needed).mean())
-        spare = float(correct.mean()) - (plan.guesses + 1 if needed is None else needed)
-        if (power, spare / plan.guesses) > (best.power, margin):
-            best, margin = GuessTest(plan, canaries, power), spare / plan.guesses
+        spare = float(correct.mean()) - (test.guesses + 1 if needed is None else needed)
+        if (power, spare / test.guesses) > (best.power, margin):
+            best, margin = replace(test, power=power), spare / test.guesses
     return best
 
 

@@ -9,7 +9,7 @@ from fedaudit.arrays import Ints16, Ints32
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import are_layers_of
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
-from fedaudit.privacy.leakage import leakage, summarise_leakage, training_releases
+from fedaudit.privacy.leakage import ClusterCounts, leakage, leakage_quantiles, training_releases
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
 from fedaudit.reports.checks import Check, agrees, check, failed, shown, unchecked, value_at
@@ -229,14 +229,17 @@ def leakage_figures(
     nu = inputs.noise_multiplier
     if nu is None or not training_clients:
         raise ValueError("there is no noise multiplier, or no client trains")
-    summary = summarise_leakage(
+    quantiles = leakage_quantiles(
         releases, training_clients=training_clients, n=inputs.n, noise_multiplier=nu
     )
-    members = [] if clusters is None else [releases[clusters == one] for one in range(hypotheses)]
+    by_cluster = None
+    if clusters is not None:  # those of an altered ledger may be no hypothesis
+        known = np.where(clusters < hypotheses, clusters, -1)
+        by_cluster = ClusterCounts(known, releases).now(inputs.leakages)
     return {
-        "leakage_median": summary.median,
-        "leakage_max": summary.maximum,
-        "leakage_quantiles": summary.quantiles,
+        "leakage_median": quantiles["p50"],
+        "leakage_max": inputs.leakage(int(releases.max())),
+        "leakage_quantiles": quantiles,
         "leakage_per_release": inputs.leakage(1),
         "leakage_by_component": None
         if inputs.components is None
@@ -248,18 +251,7 @@ def leakage_figures(
             }
             for layer in inputs.components
         ],
-        "leakage_by_cluster": None
-        if clusters is None
-        else [
-            {
-                "cluster": cluster,
-                "clients": len(own),
-                "leakage_median": inputs.leakage(float(np.median(own))),
-                "leakage_max": inputs.leakage(int(own.max())),
-            }
-            for cluster, own in enumerate(members)
-            if len(own)
-        ],
+        "leakage_by_cluster": by_cluster,
     }
 
 

@@ -8,13 +8,13 @@ from scipy.stats import binom, norm
 
 from benchmarks.canary_scenarios import gaussian_mu
 from fedaudit.privacy.lower_bounds.epsilon_bounds import (
-    GuessPlan,
+    GuessTest,
     by_score,
     fewest_correct,
     most_canaries,
     one_run_epsilon,
     one_run_p_value,
-    possible_plans,
+    possible_tests,
     refutes,
 )
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, simulated
@@ -64,7 +64,7 @@ def test_randomised_response_is_bounded_tightly_and_from_below() -> None:
 def test_bounds_are_rarely_above_the_truth(epsilon: float) -> None:
     """Of 400 runs at a significance of 0.05, 20 at most on average and 36 once in 3,000."""
     mu, delta = gaussian_mu(epsilon, 1e-5), 1e-5
-    law, plan, count = _law(mu), GuessPlan(60, 60), 300
+    law, plan, count = _law(mu), GuessTest(300, 60, 60), 300
     scores, coins = simulated(
         law, ratio=mu, canaries=count, draws=400, generator=np.random.default_rng(2)
     )
@@ -87,7 +87,7 @@ def test_bounds_are_rarely_above_the_truth(epsilon: float) -> None:
 
 def test_the_curve_sees_more_than_epsilon_and_delta() -> None:
     """20,000 canaries at claim 1 show noise that is halved; the definition alone does not."""
-    law, count, plan = _law(gaussian_mu(1.0, 1e-5)), 20_000, GuessPlan(2000, 2000)
+    law, count, plan = _law(gaussian_mu(1.0, 1e-5)), 20_000, GuessTest(20_000, 2000, 2000)
     scores, coins = simulated(
         law, ratio=2 * law.ratio, canaries=count, draws=50, generator=np.random.default_rng(3)
     )
@@ -109,11 +109,11 @@ def test_the_curve_sees_more_than_epsilon_and_delta() -> None:
 
 def test_guesses_are_the_highest_and_the_lowest() -> None:
     scores = np.array([0.3, -1.0, 2.0, 0.1])
-    plan = GuessPlan(1, 2)
+    plan = GuessTest(3, 1, 2)
     assert plan.guessed(scores).tolist() == [0, -1, 1, -1]
     coins = np.array([True, False, True, True])
     assert int(plan.correct(by_score(scores, coins))) == 2
-    assert all(one.guesses <= 7 for one in possible_plans(7))
+    assert all(one.guesses <= 7 for one in possible_tests(7))
 
 
 def test_impossible_counts_are_refused_and_few_canaries_are_allowed() -> None:
