@@ -141,6 +141,17 @@ def _reader_of(model: type[Described]) -> Callable[..., Any]:
     return read
 
 
+def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
+    """The declaration of parameters of the query that the route reads itself."""
+    declared = model.model_json_schema()["properties"].items()
+    of_all = {"in": "query", "required": False}
+    described = (
+        {"name": name, **of_all, "schema": one, "description": one.get("description")}
+        for name, one in declared
+    )
+    return {"parameters": list(described)}
+
+
 def upload_body(model: type[BaseModel]) -> dict[str, Any]:
     """The declaration of a body that is a registration in JSON, or one with a file behind it."""
     described = request_body(model)

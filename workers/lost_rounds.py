@@ -1,6 +1,7 @@
 """Rounds that were charged before their worker was lost, entered in the ledgers of ended runs."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import structlog
@@ -44,6 +45,19 @@ def charge_interrupted_rounds(session: Session, experiment_id: str, project_id: 
     return len(interrupted)
 
 
+def count_ahead(database: Database, experiment_id: str, project_id: str) -> None:
+    """Make the tables of epsilons that `charge_interrupted_rounds` needs, and which are kept: by
+    privacy loss distributions they take seconds, in which no transaction should be held. A ledger
+    that refuses is met again there. Raises LookupError for an unknown experiment."""
+    with database.read() as session:
+        experiment = ExperimentRepository(session, project_id).existing(experiment_id)
+        names = SubjectSetRepository(session).names(experiment.subject_set_id)
+        lost = interrupted_rounds(session, experiment_id)
+    if lost:
+        with suppress(Exception):
+            _context_as_submitted(experiment, names)
+
+
 def _context_as_submitted(experiment: Experiment, names: Sequence[str]) -> LedgerContext:
     """The context as of submission: the data may be remote, or deleted."""
     if experiment.mechanism_inputs is not None:
@@ -82,6 +96,7 @@ class LostRounds:
         with self._database.read() as session:
             ended = LedgerRepository(session).ended_with_open_intents(excluded=self._refused)
         for owner in ended:
+            count_ahead(self._database, *owner)
             with self._database.write() as session:
                 if enter_lost_rounds(session, *owner) is None:
                     self._refused.add(owner[0])

@@ -53,7 +53,7 @@ from models.tables.experiments import Unit
 from workers.context import start
 from workers.eraser import Eraser
 from workers.finish import fail_unit
-from workers.lost_rounds import LostRounds
+from workers.lost_rounds import LostRounds, count_ahead
 from workers.proof.declared_signing import DeclaredLedgerSigner
 from workers.proof.signing import (
     AuditLogSigner,
@@ -246,6 +246,11 @@ class Sweeper:
 
     def _take_back_one(self, unit: Unit) -> None:
         """A worker that came back meanwhile keeps it."""
+        if unit.attempts >= unit.max_attempts:
+            with self._database.read() as session:
+                ending = ExperimentRepository(session, unit.project_id).of_unit(unit.id)
+            for one in ending:
+                count_ahead(self._database, one.id, one.project_id)
         with self._database.write() as session:
             taken = UnitRepository(session).take_back(unit.id, longest_lease=self._longest_lease)
             if taken is None:

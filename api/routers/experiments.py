@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 
 from api.http.answers import SmallInteger, json_answer, sorted_key_type
 from api.http.bodies import JsonBody
-from api.openapi import Router, located, problems, request_body
+from api.openapi import Router, located, problems, query_parameters, request_body
 from api.schemas.base import UtcTime, of_row
 from api.schemas.experiments import (
     ExperimentBody,
@@ -83,9 +83,10 @@ async def submit_experiment(
     return await call.run(answer)
 
 
-@router.get("", response_model=ExperimentPage)
+@router.get("", response_model=ExperimentPage, openapi_extra=query_parameters(ExperimentParameters))
 def list_experiments(
-    call: ExperimentsReader, parameters: Annotated[ExperimentParameters, Query()]
+    call: ExperimentsReader,
+    parameters: Annotated[ExperimentParameters, Depends(ExperimentParameters.of_query)],
 ) -> Response:
     """The project's experiments, newest first unless sorted otherwise."""
     return json_answer(experiment_page(call, parameters))

@@ -5,13 +5,15 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationError,
     create_model,
     model_validator,
 )
@@ -55,6 +57,18 @@ class Parameters(BaseModel):
     """Query parameters; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    async def of_query(cls, request: Request) -> Self:
+        """Those of a request. FastAPI would examine the type of every field at each request, so
+        routes with many depend on this, and declare them by `api.openapi.query_parameters`. Raises
+        RequestValidationError."""
+        try:
+            return cls.model_validate(dict(request.query_params))
+        except ValidationError as error:
+            faults = error.errors(include_url=False)
+            placed = [{**one, "loc": ("query", *one["loc"])} for one in faults]
+            raise RequestValidationError(placed) from None
 
 
 class PageParameters(Parameters):

@@ -345,10 +345,13 @@ class Replay:
         self.charged.histories.enter(names)
 
     def read(self, rows: Sequence[LedgerRow]) -> None:
-        """Read the next entries. Raises ValueError where they do not fit this ledger's terms, or
-        one declares something else than the entry of the same round before it."""
-        entries = self.audit.entries
-        for some in self.audit.read(rows):
+        """Read the next entries. Raises ValueError where a row forms none, they do not fit this
+        ledger's terms, or one declares something else than the entry of the same round before it.
+        """
+        entries, found = self.audit.entries, self.audit.read(rows)
+        if sum(map(len, found)) != len(rows):
+            raise ValueError(f"a row behind entry {entries} forms no entry")
+        for some in found:
             self.charged.read(some)
         for number, row in enumerate(rows, start=entries + 1):
             before = self.rounds.get(row.round)

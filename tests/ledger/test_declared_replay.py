@@ -1,5 +1,6 @@
 """Charging the entries of a ledger anew gives the tallies that its rounds made."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,13 @@ def test_an_entry_of_other_terms_is_refused() -> None:
     replay.name([EVERYONE, *_NAMES])
     with pytest.raises(ValueError, match="round 1, release 0 is not of the ledger's terms"):
         replay.read(list(made.rows(_ENCODER.digests(made), [bytes(32)] * 2)))
+
+
+def test_a_row_that_forms_no_entry_is_refused() -> None:
+    histories = Histories([EVERYONE, *_NAMES])
+    made = _entered(histories, np.zeros(5, np.int32), 1, _EVENTS[0], ["a", "b"])
+    [row, *_] = made.rows(_ENCODER.digests(made), [bytes(32)] * len(made))
+    replay = Replay(_TERMS, _ID)
+    replay.name(histories.names)
+    with pytest.raises(ValueError, match="forms no entry"):
+        replay.read([replace(row, subjects=np.full_like(row.subjects, 9))])

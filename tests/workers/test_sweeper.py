@@ -249,6 +249,34 @@ def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(database, sweeper, q
     assert (sound.unit_id, "auto") in queue.published
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_others_may_write_while_lost_rounds_are_counted_for_the_first_time(
+    database, sweeper, context, crash_in_block, monkeypatch, cancelled
+):
+    crash_in_block(2)
+    spec, attempts = spec_with(privacy__noise="release"), 3 if cancelled else 2
+    submitted = ran(database, context, spec, max_attempts=attempts)
+    lose(database, submitted)
+    if cancelled:
+        sweeper.tick()
+        with database.write() as session:
+            ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+    build, written = workers.lost_rounds.build_metric_context, []
+
+    def writing(*arguments: Any) -> Any:
+        if not written:  # What it makes is kept.
+            # On SQLite this fails where the sweeper holds the database.
+            with database.write() as session:
+                UnitRepository(session).create(submitted.project_id, "cpu")
+        written.append(True)
+        return build(*arguments)
+
+    monkeypatch.setattr(workers.lost_rounds, "build_metric_context", writing)
+    sweeper.tick()
+    assert written
+    assert interrupted_entries(database, submitted.id) == 3
+
+
 def test_only_the_holder_of_the_duty_sweeps(database, sweeper, queue):
     submit(database)
     with database.write() as session:

@@ -309,7 +309,7 @@ def _text(entries: NDArray[Any], place: int) -> str:
                 return text.decode("utf-8")
             case other:
                 return str(other).encode("utf-8").decode()
-    except ValueError:  # characters that there are not
+    except (ValueError, SystemError):  # no such characters, or past the last one
         return _NO_TEXT
 
 

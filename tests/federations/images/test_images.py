@@ -165,6 +165,11 @@ def test_an_array_called_rotated_serves_where_nothing_is_turned(tmp_path: Path) 
         ({"writer": np.array(["a", "b\x07c"] * 6)}, KEY, "row 2 of column 'writer' has control"),
         ({"writer": np.array(["a", "\ud800"] * 6)}, KEY, "row 2 of column 'writer' has control"),
         ({"writer": np.array([b"a", b"\xff"] * 6)}, KEY, "row 2 of column 'writer' has control"),
+        (
+            {"writer": np.array([65, 0x110000] * 6, dtype="<u4").view("<U1")},
+            KEY,
+            "row 2 of column 'writer' has control",
+        ),
         ({"writer": np.array(["a", "b" * 201] * 6)}, PATH, "at most 200 characters"),
         ({"writer": np.zeros(12, dtype=int)}, KEY, "at least two"),
         ({"classes": np.array(["a", "b", "c"])}, PATH, "row 4 of column 'y' is no whole number"),
