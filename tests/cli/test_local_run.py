@@ -53,16 +53,16 @@ def miscounting(monkeypatch):
 
 
 def miscount(monkeypatch):
-    counted = GroupCounter.count_clients
+    counted = GroupCounter.count_rows
 
-    def count(self, *arguments, **options):
-        counts = counted(self, *arguments, **options)
-        for of_groups in counts.values():
-            client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
-            of_groups[0, client, 0] += [0, 1, -1, 0]
+    def count(self, *arguments, slots, **options):
+        counts = counted(self, *arguments, slots=slots, **options)
+        for of_groups in counts.values() if slots > 1 else ():  # those of each client
+            client = np.flatnonzero(of_groups[:, 0, 2])[0]
+            of_groups[client, 0] += [0, 1, -1, 0]
         return counts
 
-    monkeypatch.setattr(GroupCounter, "count_clients", count)
+    monkeypatch.setattr(GroupCounter, "count_rows", count)
 
 
 def test_the_report_says_with_what_and_how_close(small_spec):
