@@ -40,7 +40,7 @@ from fedaudit.federations.table.features import (
 )
 from fedaudit.federations.table.kept_rows import KeptRows
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
-from fedaudit.spec.errors import Faults, error_at
+from fedaudit.spec.errors import Faults, FieldError, error_at
 from fedaudit.spec.fairness import Groups, Rule
 from fedaudit.spec.labels import number_in
 from fedaudit.spec.sources import Centre, Range
@@ -310,6 +310,12 @@ def _read_table(
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     with faults.noting():
         check_table_scales(source, columns, classes=asked.classification)
+    if source.positive is not None and not asked.classification:
+        message = (
+            "a target that is a number has no positive class; leave it out, or train with "
+            "`cross-entropy`"
+        )
+        faults.found.append(FieldError("/federation/positive", message))
     _check_memory(asked, columns, table.rows or 0, more=False)
     used = KeptRows(source, columns, faults)
     parts = used.parts(table, partial(_check_memory, asked, columns))
@@ -434,12 +440,6 @@ def _target(
     rows: TableRows, source: Table, *, classification: bool
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """The target [rows], and its classes if it has any."""
-    if source.positive is not None and not classification:
-        raise error_at(
-            "/federation/positive",
-            "a target that is a number has no positive class; leave it out, or train with "
-            "`cross-entropy`",
-        )
     if classification:
         levels = class_levels(rows, source.target, positive=source.positive)
         return levels.codes.astype(np.float64), levels.values
@@ -470,7 +470,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def read_table(
-    source: Table, file: SourceFile, asked: LoadRequest, *, outline: bool = False
+    source: Table,
+    file: SourceFile,
+    asked: LoadRequest,
+    known: Faults | None = None,
+    *,
+    outline: bool = False,
 ) -> ReadTable:
     """The federation in a table: rows grouped by the client key, or dealt to clients.
 
@@ -478,9 +483,10 @@ def read_table(
     seed. Text cells are trimmed; an empty cell of a sensitive attribute is a missing value, one of
     the client key or the target an error unless the spec leaves such rows out. Columns that memory
     should not hold, and large features, are in mapped files. Raises InvalidInputError naming field,
-    column and row of every fault that the rows show, or the disk where that is full.
+    column and row of every fault that the rows show, those `known` before among them, or the disk
+    where that is full.
     """
-    faults = Faults()
+    faults = known or Faults()
     try:
         with loading_folder(asked.files.room.scratch_dir) as folder, faults.noting():
             return _read_table(source, file, asked, faults, folder=folder, outline=outline)
@@ -518,9 +524,12 @@ class TableKind(SourceKind[Table]):
             check_fingerprint(file.read_fingerprint(asked.progress), fingerprint)
             table = TableFile(file, header=source.header)
             find_columns(source, table.names, asked.fairness.sensitive)
-            classes = is_classified(source, table, asked.fairness)
+            # Only a number has a scale, where the target cannot be read.
+            faults, classes = Faults(), source.target not in source.scale
+            with faults.noting():
+                classes = is_classified(source, table, asked.fairness)
             asked = replace(asked, classification=classes)
-            read = read_table(source, file, asked, outline=True)
+            read = read_table(source, file, asked, faults, outline=True)
         figures = table_figures(self._source, asked.fairness, read)
         figures["notes"] += [table.note] if table.note else []
         return figures

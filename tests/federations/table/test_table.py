@@ -231,6 +231,20 @@ def test_a_load_reports_every_fault_of_the_rows(refuse: Refuse) -> None:
         assert message in faults[where]
 
 
+def test_a_positive_class_of_numbers_is_a_fault_among_others(refuse: Refuse) -> None:
+    changes = {"federation.features": FEATURES, "federation.positive": "1", "fairness": SEX}
+    faults = refuse(changes, data=FAULTY_TABLE)
+    assert "has no positive class" in faults["/federation/positive"]
+    assert "row 3 of column 'age'" in faults["/federation/features/0"]
+
+
+def test_a_target_that_cannot_be_read_is_a_fault_among_others(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("hospital,age,cost\na,,1\nb,30,\x07\n")
+    faults = refused(tmp_path, registration({"features": ["age"]}))
+    assert "row 2 of column 'cost' has control" in faults["/federation/target"]
+    assert "row 1 of column 'age' is empty" in faults["/federation/features/0"]
+
+
 def test_rows_that_are_left_out_have_no_faults(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text(FAULTY_TABLE)
     drops = {"missing_client": "drop-row", "missing_target": "drop-row"}
