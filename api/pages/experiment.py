@@ -108,7 +108,9 @@ def gap_table(experiment: Experiment, live: LiveFigures, report: Report | None) 
 
 def _gap(found: Mapping[str, Any]) -> str:
     value, interval = figure(found["value"]), found.get("interval")
-    return value if interval is None else f"{value} ({interval_text(interval)})"
+    if interval is None:
+        return value
+    return f"{value} ({interval_text(interval)}, {figure(100 * interval['level'])} %)"
 
 
 def _costs(experiment: Experiment) -> list[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from sqlalchemy import update
 from api.pages.experiment import tiles, time_left
 from api.pages.wording import NONE
 from api.services.report_pages import live_figures
+from fedaudit.number_text import interval_text
 from models.tables.experiments import Experiment
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import ROUNDS, Api, fail, finish, play, spec
@@ -85,6 +86,13 @@ def test_one_that_succeeded_leads_to_its_report_and_shows_gates(api: Api) -> Non
     assert document["answer"]["outcome"] == "do-not-release"
     assert "outcome-pass" not in answer.text
     assert "leakage max at most 40 pass" in text_of(answer)
+    intervals = [
+        metric["interval"]
+        for section in document["fairness"]
+        for metric in section["metrics"].values()
+        if metric["interval"] is not None
+    ]
+    assert f"({interval_text(intervals[0])}, 95 %)" in text_of(answer)
     assert "http-equiv" not in answer.text
     assert "/cancel" not in answer.text
 
