@@ -39,6 +39,7 @@ from fedaudit.privacy.accounting.two_stage import (
     TwoStageRun,
     calibrated_run,
 )
+from fedaudit.spec.errors import error_at
 
 _GRID = 2.0**-32
 _RATIO = 1 + 9e-4  # between neighbours of the table: at least 99.9 % of a budget is used
@@ -133,7 +134,7 @@ class FittedCurve:
 
 
 def fit_curve(run: TwoStageRun) -> FittedCurve:
-    """Least squares on the authors' grid."""
+    """Least squares on the authors' grid. Raises InvalidInputError where they do not converge."""
     from scipy.optimize import curve_fit
 
     spends = run.epsilons(FIT_RATES)
@@ -142,7 +143,11 @@ def fit_curve(run: TwoStageRun) -> FittedCurve:
         return np.exp(a * rates + b) + c
 
     start = (1.0, np.log(max(float(spends[-1]), 1e-12)) - 1.0, 0.0)
-    (a, b, c), _ = curve_fit(curve, FIT_RATES, spends, p0=start, maxfev=20_000)
+    try:
+        (a, b, c), _ = curve_fit(curve, FIT_RATES, spends, p0=start, maxfev=20_000)
+    except RuntimeError:
+        must = "must be exact: no exponential curve can be fitted to what records spend in this run"
+        raise error_at("/privacy/inversion", must, of_spec=True) from None
     return FittedCurve(float(a), float(b), float(c))
 
 
@@ -187,7 +192,7 @@ def personalised_plan(
     """rPDP-FL: every record is sampled as often as its budget allows.
 
     All clients add the same noise: as much as a record of rate 1 needs to stay within
-    `epsilon_max`. Raises InvalidInputError where no noise is enough.
+    `epsilon_max`. Raises InvalidInputError where no noise is enough, or no curve can be fitted.
     """
     run = calibrated_run(settings.epsilon_max, settings)
     invert = {"exact": exact_rates, "curve-fit": curve_fit_rates}[inversion]

@@ -24,6 +24,7 @@ from fedaudit.privacy.records.record_plans import (
     sampling_grid,
 )
 from fedaudit.randomness import uniforms
+from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.accounting.spending import by_orders
 
 MNIST = calibrated_run(
@@ -222,3 +223,9 @@ def test_it_is_met_by_a_client_that_is_alone_where_a_plain_sample_would_promise_
         PoissonSampled(rate, Gaussian(sigma)), (float(order),), "add-or-remove-one"
     )
     assert plain < found / 2
+
+
+def test_a_run_that_no_curve_fits_asks_for_the_exact_inverse():
+    settings = RecordSettings(client_rate=1.0, steps=1, rounds=20, delta=3e-7, epsilon_max=50.0)
+    with pytest.raises(InvalidInputError, match="/privacy/inversion: must be exact"):
+        fit_curve(calibrated_run(50.0, settings))
