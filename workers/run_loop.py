@@ -22,7 +22,7 @@ from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds, has_diverged
 from fedaudit.training.engine import backend
 from fedaudit.training.stack import Stack
-from infrastructure.storage import attack_files_key, model_key, record_table_key
+from infrastructure.storage import file_key
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
 from workers.attacks.attacked_experiment import AttacksCancelledError, LeasedAttacks
@@ -264,12 +264,12 @@ class RunLoop:
         store = partial(store_file, self._context.storage, progressed=self._lease.progressed)
         owner = experiment.project_id, experiment.id
         if not isinstance(report.material.model, str):
-            store(model_key(*owner), [report.material.model.data])
+            store(file_key("model", *owner), [report.material.model.data])
         if attacks:
-            store(attack_files_key(*owner), [packed(one.files for one in attacks)])
+            store(file_key("attack-files", *owner), [packed(one.files for one in attacks)])
         if result.records is not None:
             names = experiment.run.federation.client_names
-            store(record_table_key(*owner), result.records.csv(names))
+            store(file_key("record-table", *owner), result.records.csv(names))
         while not self._writer.write(
             partial(succeed, experiment=experiment, report=report, key=key)
         ):

@@ -35,8 +35,9 @@ from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.sections.provenance import report_envelope
 from fedaudit.runs.ledger_writer import LedgerWriter
+from infrastructure.key_files import KeyFileError
 from infrastructure.settings import Settings
-from infrastructure.signing_keys import SigningKeyError, ensure_key_file, key_file_of, read_key_file
+from infrastructure.signing_keys import ensure_key_file, key_file_of, read_key_file
 from models.clock import utc_now
 from models.database import AWAY, Database
 from models.repositories import (
@@ -74,7 +75,7 @@ class SigningKeyFile:
             if settings.signing_key_file is None:
                 ensure_key_file(self._path)
             self._key = SigningKey.from_pem(read_key_file(self._path))
-        except SigningKeyError as error:
+        except KeyFileError as error:
             raise SystemExit(str(error)) from None
         self._seen = self._look()
 
@@ -85,7 +86,7 @@ class SigningKeyFile:
             return self._key
         try:
             key = SigningKey.from_pem(read_key_file(self._path))
-        except (SigningKeyError, ValueError) as error:
+        except (KeyFileError, ValueError) as error:
             log.error("signing key not exchanged", why=str(error)[:200])
         else:
             if key.key_id != self._key.key_id:
