@@ -8,7 +8,6 @@ database could have altered while no worker held them.
 from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
 from functools import cached_property
-from time import monotonic
 from typing import Any, ClassVar
 
 import structlog
@@ -238,23 +237,6 @@ def sign_as_stored(
         witness=DATABASE,
     )
     sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
-
-
-class CheckpointClock:
-    """When the next checkpoint of each run is due."""
-
-    def __init__(self, *, seconds: float = CHECKPOINT_SECONDS) -> None:
-        self._seconds = seconds
-        self._signed: dict[str, float] = {}
-
-    def due(self, experiment_id: str) -> bool:
-        """Whether the newest checkpoint is old enough; the first flush only starts the clock."""
-        now = monotonic()
-        return now - self._signed.setdefault(experiment_id, now) >= self._seconds
-
-    def signed(self, experiment_id: str) -> None:
-        """Record that a checkpoint was stored."""
-        self._signed[experiment_id] = monotonic()
 
 
 def use_key(session: Session, key: SigningKey) -> None:
