@@ -381,7 +381,7 @@ def _rate_words(rate: str) -> str:
 def _quality(report: Report) -> Chart | None:
     """The model on the axis of a figure, with a dashed line for the best constant."""
     utility, why = report.get("utility") or {}, why_not_useful(report)
-    constants = {
+    constants: dict[str, Any] = {
         "accuracy": utility.get("baseline_accuracy"),
         "validation_loss": utility.get("baseline_loss"),
     }

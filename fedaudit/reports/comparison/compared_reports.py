@@ -85,7 +85,7 @@ def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
                 for report, figures in zip(reports, found, strict=True)
             ]
             differs = len({(cell.value, cell.unbounded) for cell in cells}) > 1
-            best = best_of(meaning, cells, reports)
+            best = best_cell(meaning, cells, reports)
             if best is not None:
                 cells[best] = cells[best].model_copy(update={"best": True})
             rows.append(FigureRow(**meaning.model_dump(), cells=cells, differs=differs))
@@ -130,7 +130,9 @@ _OF_COSTS: frozenset[Caution] = frozenset({"other-radius", "other-model", "early
 _OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-loss"})
 
 
-def best_of(meaning: FigureMeaning, cells: Sequence[Cell], reports: Sequence[Report]) -> int | None:
+def best_cell(
+    meaning: FigureMeaning, cells: Sequence[Cell], reports: Sequence[Report]
+) -> int | None:
     """The place of the cell that is the best of its row beyond doubt; None where there is none.
 
     People choose a run by this mark, so it is rare. A run without protection, with an alarm of an

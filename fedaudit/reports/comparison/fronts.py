@@ -78,7 +78,7 @@ class Cell(Part):
     """Whether it is a privacy cost without bound, of a run without protection: neither a missing
     figure nor a small one."""
     best: bool = False
-    """Whether it is the best of the row beyond doubt (`best_of`)."""
+    """Whether it is the best of the row beyond doubt (`best_cell`)."""
 
 
 class FigureMeaning(Part):
@@ -457,8 +457,8 @@ def _axes(
             for name in gaps
             if any(figures.get(name, (None, None))[0] is not None for _, figures in weighed)
         )
-        asked: FigureName | None = fairness and ("fairness", fairness, attribute)
-        named.append(asked or next(measured, gaps[0]))
+        usual = next(measured, gaps[0])
+        named.append(("fairness", fairness, attribute) if fairness else usual)
     accurate = all(report.utility.accuracy is not None for report, _ in weighed)
     named.append(("utility", utility or ("accuracy" if accurate else "validation_loss"), None))
     return [

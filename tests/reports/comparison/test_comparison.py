@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fedaudit.reports.comparison.compared_reports import (
     Comparison,
-    best_of,
+    best_cell,
     compare_reports,
     difference_rows,
     spec_differences,
@@ -400,7 +400,7 @@ def test_the_best_never_overlaps_another(report, ends):
     cells = [Cell(value=one["low"], reason=None, interval=one) for one in intervals]
     meaning = dict.fromkeys(("observer", "delta", "adjacency", "unit", "guarantee", "loss"))
     row = FigureMeaning(section="fairness", figure=GAP, attribute="group", **meaning)
-    found = best_of(row, cells, [report] * len(cells))
+    found = best_cell(row, cells, [report] * len(cells))
     apart = [
         all(one.interval.high < other.interval.low for other in cells if other is not one)
         for one in cells
