@@ -118,12 +118,13 @@ class Archive:
                 content = bytearray(size)
                 left = memoryview(content)
                 while left:
-                    count = 0
+                    piece = b""
                     with suppress(*_DAMAGE):
-                        count = stream.readinto(left[:_READ_AT_ONCE])
-                    if not count:
+                        piece = stream.read(min(_READ_AT_ONCE, len(left)))
+                    if not piece:
                         raise _damaged(self.file, name)
-                    left = left[count:]
+                    left[: len(piece)] = piece
+                    left = left[len(piece) :]
                 yield content
 
 
