@@ -92,7 +92,7 @@ from fedaudit.spec.errors import error_at
 from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.stored import IndexedFigure
-from infrastructure.storage import model_key
+from infrastructure.storage import file_key
 from models.clock import utc_now
 from models.repositories import ReportListRepository, ReportRepository, SignOffRepository
 from models.repositories.reports import FILTERS
@@ -290,7 +290,7 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     The detail says which, and what to change in the spec; the report says the same.
     """
     section, _ = _model_section(call, experiment_id)
-    blocks = opened_file(call.resources.storage, model_key(call.project_id, experiment_id))
+    blocks = opened_file(call.resources.storage, file_key("model", call.project_id, experiment_id))
     answer = as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
     answer.headers["Content-Length"] = str(section["size_bytes"])
     return answer

@@ -175,6 +175,11 @@ def _opening(text: str) -> tuple[str, str]:
     return " ".join(sentences[:3]), " ".join(sentences[3:])
 
 
+def capitalize_first(text: str) -> str:
+    """The text as a sentence begins; names in it keep their letters."""
+    return text[:1].upper() + text[1:]
+
+
 def with_code(value: Any) -> Any:
     """A text with what is between backticks as code; Markup stays as it is."""
     if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
@@ -198,7 +203,7 @@ def page_environment() -> Environment:
     environment.filters["moment"] = _moment
     environment.filters["opening"] = _opening
     environment.filters["exact"] = exact_text
-    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+    environment.filters["capitalize_first"] = capitalize_first
     environment.filters["whole"] = whole_text
     environment.filters["adjacency"] = adjacency_words
     environment.filters["observer"] = observer_words
