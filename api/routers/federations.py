@@ -269,17 +269,12 @@ async def propose_registration(call: FederationsWriter, asked: ProposalRequest) 
 
     def answer() -> ProposalBody:
         # Imported here because this package loads pyarrow.
-        from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
+        from fedaudit.federations.proposals.column_survey import survey_table
+        from fedaudit.federations.proposals.proposal import proposal_yaml, propose
 
         with _opened_source(call, asked) as (file, name):
-            found = propose_file(
-                file,
-                name=name,
-                most_rows=SURVEYED_ROWS,
-                header=asked.header,
-                client_key=asked.client_key,
-                target=asked.target,
-            )
+            survey = survey_table(file, header=asked.header, most_rows=SURVEYED_ROWS)
+        found = propose(survey, name=name, client_key=asked.client_key, target=asked.target)
         return ProposalBody(**asdict(found), yaml=proposal_yaml(found))
 
     return await call.run(answer)
