@@ -40,8 +40,7 @@ from fedaudit.training.base.planted import of_records
 from fedaudit.training.base.record_steps import (
     PlantedGradients,
     SiloRecords,
-    flat_features,
-    flat_target,
+    features_and_target,
     local_optimiser,
     server_moves,
 )
@@ -84,12 +83,11 @@ class RecordByRecord(Engine):
             raise ValueError(f"{cell.spec.privacy.mechanism} gives records no budgets")
         self.use, self.records = use, training_records(cell.spec, cell.federation)
         self.training, self._held_out = cell.spec.training, cell.validation_rows
-        places = self.records.place, self._held_out.place
-        self._features, self._scored_features = (
-            flat_features(cell.federation, place, device) for place in places
+        self._features, self._target = features_and_target(
+            cell.federation, self.records.place, device
         )
-        self._target, self._scored_target = (
-            flat_target(cell.federation, place, device) for place in places
+        self._scored_features, self._scored_target = features_and_target(
+            cell.federation, self._held_out.place, device
         )
         self._counts = self.records.counts
         self._first = np.cumsum(self._counts) - self._counts

@@ -284,12 +284,13 @@ class Stack:
         validation clients."""
         state, cell = self._state.of_cell(position), self._cells[position]
         figures = self._scored(position, state, per_client=True, tuned=True)
-        if figures.final is None:
+        rows, scores = figures.rows, figures.scores
+        if rows is None or scores is None:
             raise RuntimeError("the last evaluation is made client by client")
         # What personal steps make of any model is no merit of the rounds.
         plays = cell.spec.training.method.releases
         started = self._scored(position, first_state(cell), per_client=False, tuned=plays)
-        rows, place = figures.final.rows, cell.validation_rows.place
+        place = cell.validation_rows.place
         records, single = None, int((np.bincount(cell.validation_rows.client_of) == 1).sum())
         if self._records is not None:
             records, single = self._records.table(), 0
@@ -305,7 +306,7 @@ class Stack:
             single_row_clients=single,
             collapsed_rounds=state.collapsed_rounds,
             start_loss=float(started.selection_loss[0]),
-            scores=figures.final.scores,
+            scores=scores,
             predicted=predicted_rows(cell.federation, cell.spec.fairness, rows, place),
             against_constant=against_constant(cell, rows),
             threshold=cell.threshold,
