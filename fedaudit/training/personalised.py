@@ -21,7 +21,7 @@ no client was drawn, or a group had left, counts like any other. Without noise (
 `privacy-free`) there are no budgets to keep, and the subjects are the clients that took part.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +31,6 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints32
 from fedaudit.networks.stacked_network import ClientNetwork
-from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_use import record_spending
 from fedaudit.reproducible import fixed_order_sum, one_thread
 from fedaudit.training.base.cell import Cell, Splits, length_classes
@@ -143,26 +142,22 @@ class RecordByRecord(Engine):
             own = np.flatnonzero(np.isin(places, one.clients))
             for start in range(0, len(own), together):
                 part = own[start : start + together]
-                silos = self._silos(places[part], cohort.paid, rows=one.rows)
+                silos, planted = cohort.clients[0, part], None
+                if self._planted_records is not None:
+                    planted = PlantedGradients.among(self._planted_records, silos, rows=one.rows)
+                records = SiloRecords(
+                    features=self._features,
+                    target=self._target,
+                    first=self._first[places[part]],
+                    inclusion=self._inclusion(places[part], cohort.paid, rows=one.rows),
+                    noise_multipliers=self._noise[places[part]],
+                    silos=silos,
+                    planted=planted,
+                )
                 models[torch.from_numpy(part)] = steps(
-                    theta, silos, source=self._source, round_=round_
+                    theta, records, source=self._source, round_=round_
                 )
         return models
-
-    def _silos(self, places: Ints, paid: int, *, rows: int) -> SiloRecords:
-        """The records of the training clients at these places."""
-        silos, planted = self.records.clients[places], None
-        if self._planted_records is not None:
-            planted = PlantedGradients.among(self._planted_records, silos, rows=rows)
-        return SiloRecords(
-            features=self._features,
-            target=self._target,
-            first=self._first[places],
-            inclusion=self._inclusion(places, paid, rows=rows),
-            noise_multipliers=self._noise[places],
-            silos=silos,
-            planted=planted,
-        )
 
     def _inclusion(self, places: Ints, paid: int, *, rows: int) -> Floats:
         """The chance of each record of the clients at `places` in each step of a round: [places,
@@ -281,19 +276,12 @@ class RecordCharges:
         in all as `releases` and against each observer, of that shape each."""
         self._state.releases[0, cohort.clients[0]] += 1
         self._state.budget_uses += 1
-        against = {str(name): counts[None] for name, counts in self._compositions().items()}
-        return {"releases": self.releases()[subjects], **against}
-
-    def _compositions(self) -> Mapping[Observer, Ints32]:
-        """What each group was charged against each observer: [1, groups]."""
-        if self._spending is None:
-            return {}
-        counts: dict[Observer, int] = {
-            "final_model": self._paid,
-            "server": int(self._state.releases[0].max()),
-        }
-        shape = 1, self.groups
-        return {name: np.full(shape, count, dtype=np.int32) for name, count in counts.items()}
+        counted = {"releases": self.releases()[subjects]}
+        if self._spending is not None:
+            taken = {"final_model": self._paid, "server": int(self._state.releases[0].max())}
+            for observer, count in taken.items():
+                counted[observer] = np.full((1, 1, self.groups), count, dtype=np.int32)
+        return counted
 
     def charge(self, subjects: Ints32) -> None:
         """Charges a round that was lost. The outcome of the coins is lost too, so that of groups

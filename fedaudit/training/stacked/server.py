@@ -196,14 +196,6 @@ def _own_distances(uploads: Tensor, points: Tensor, own: Tensor) -> Tensor:
     return square_root(torch.cat(squares).reshape(own.shape))
 
 
-def _distances_between(theta: Tensor) -> Tensor:
-    """Distances between the hypotheses of each cell: float64 [cells, k, k]."""
-    if theta.shape[-1] <= _LONG:
-        return norms(theta[:, :, None] - theta[:, None])
-    rows = [squared_distances(points, point) for points in theta for point in points]
-    return square_root(torch.stack(rows).reshape(*theta.shape[:2], -1))
-
-
 def separation(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Tensor:
     """How far equation 9 of Galli et al. holds, to the server: float64 [cells]; small is well
     separated.
@@ -218,7 +210,11 @@ def separation(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor
     compiled = compiled_separation(theta, uploads, present, assigned)
     if compiled is not None:
         return compiled
-    between = _distances_between(theta)
+    if theta.shape[-1] <= _LONG:
+        between = norms(theta[:, :, None] - theta[:, None])
+    else:
+        rows = [squared_distances(points, point) for points in theta for point in points]
+        between = square_root(torch.stack(rows).reshape(*theta.shape[:2], -1))
     between.diagonal(dim1=1, dim2=2).fill_(torch.inf)
     nearest = between.amin(-1).gather(1, assigned)
     ratio = torch.where(present, _own_distances(uploads, theta, assigned) / nearest, torch.nan)
