@@ -31,7 +31,7 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints32
 from fedaudit.networks.stacked_network import ClientNetwork
-from fedaudit.privacy.records.record_use import record_spending
+from fedaudit.privacy.records.record_use import RECORD_OBSERVERS, record_spending
 from fedaudit.reproducible import fixed_order_sum, one_thread
 from fedaudit.training.base.cell import Cell, Splits, length_classes
 from fedaudit.training.base.cohort import Block, rounds_ahead
@@ -43,12 +43,7 @@ from fedaudit.training.base.record_steps import (
     local_optimiser,
     server_moves,
 )
-from fedaudit.training.base.records import (
-    RecordTable,
-    record_table,
-    record_use_of,
-    training_records,
-)
+from fedaudit.training.base.records import RecordTable, record_use_of, training_records
 from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows
 from fedaudit.training.mechanisms.registry import build_record_protection
 from fedaudit.training.stacked.stack_round import (
@@ -293,12 +288,19 @@ class RecordCharges:
         self._state.releases[0, self._engine.records.clients] += 1
 
     def table(self) -> RecordTable:
-        """What every record spent."""
-        engine = self._engine
-        return record_table(
-            engine.records,
-            engine.use,
-            self._spending,
-            rounds=self._paid,
-            participations=self._state.releases[0, engine.records.clients],
+        """What every record spent, in repeated rounds too."""
+        records, use, spending = self._engine.records, self._engine.use, self._spending
+        taken = self._state.releases[0, records.clients].astype(np.int64)
+        charged = {"final_model": self._paid, "server": taken[use.client_of]}
+        unbounded = np.where(use.left_out, 0.0, np.inf)
+        return RecordTable(
+            client=records.clients[records.client_of],
+            row=records.row,
+            budget=use.budgets,
+            rate=use.rates,
+            left_out=use.left_out,
+            spent={
+                one: unbounded if spending is None else spending.epsilons(one, charged[one])
+                for one in RECORD_OBSERVERS
+            },
         )
