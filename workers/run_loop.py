@@ -301,7 +301,7 @@ class RunLoop:
 
         def is_cancelled(session: Session) -> bool:
             experiments = ExperimentRepository(session, experiment.project_id)
-            return experiments.progress(experiment.id, experiment.run.rounds_done)
+            return bool(experiments.progress_each({experiment.id: experiment.run.rounds_done}))
 
         watch = LeasedAttacks(
             self._context,

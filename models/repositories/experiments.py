@@ -37,7 +37,7 @@ _UNLESS_GIVEN: dict[str, Any] = {
 
 
 class ExperimentRepository(RowRepository[Experiment]):
-    """A project's experiments. `start`, `request_cancel` and `conclude` append the event
+    """A project's experiments. `start_each`, `request_cancel` and `conclude` append the event
     `status.changed`."""
 
     _table = Experiment
@@ -92,12 +92,9 @@ class ExperimentRepository(RowRepository[Experiment]):
         mine = self._select(Experiment).where(Experiment.unit_id == unit_id)
         return self._all(mine.order_by(Experiment.unit_position))
 
-    def start(self, id: str) -> bool:
-        """queued -> running; False where it is not queued. A run taken up again keeps its start."""
-        return bool(self.start_each([id]))
-
     def start_each(self, ids: Collection[str]) -> set[str]:
-        """The same of several by a few statements; returns those that were queued."""
+        """queued -> running, by a few statements; returns those that were queued. A run taken up
+        again keeps its start."""
         queued = (Experiment.id.in_(ids), self._own(Experiment), Experiment.status == "queued")
         started = update(Experiment).values(status="running", started_at=utc_now()).where(*queued)
         begun = set(self._returned(started, Experiment.id).scalars())
@@ -113,13 +110,10 @@ class ExperimentRepository(RowRepository[Experiment]):
         mine = (Experiment.id.in_(ids), self._own(Experiment))
         self._set(Experiment, *mine, withheld_attributes=list(attributes))
 
-    def progress(self, id: str, rounds_done: int) -> bool:
-        """Records the rounds done, in each flush; True if the caller has asked for cancellation."""
-        return bool(self.progress_each({id: rounds_done}))
-
     def progress_each(self, rounds_done: Mapping[str, int]) -> set[str]:
-        """The same for several experiments by id, one statement for all that have come as far;
-        returns those whose callers have asked for an end. Raises LookupError for an unknown id."""
+        """Records the rounds done by id, in each flush, one statement for all that have come as
+        far; returns those whose callers have asked for an end. Raises LookupError for an unknown
+        id."""
         found: dict[str, str] = {}
         for done in set(rounds_done.values()):
             ids = [id_ for id_, own in rounds_done.items() if own == done]
