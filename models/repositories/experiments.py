@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from operator import eq
-from typing import Any, Literal
+from operator import eq, ge, le
+from typing import Any
 
-from sqlalchemy import Column, ColumnElement, bindparam, func, select, update
+from sqlalchemy import ColumnElement, bindparam, func, select, update
 
 from fedaudit.privacy.leakage import leakage
 from models.clock import utc_now
@@ -28,6 +28,7 @@ _BY_ID = select(Experiment).where(
 )
 
 _columns = table_of(Experiment).c
+_SIDES = {"lte": le, "gte": ge}
 _OF_SOME = ("noise_multiplier", "mechanism_inputs", "disclosure", "ledger_salt", "retry_of")
 _UNLESS_GIVEN: dict[str, Any] = {
     **dict.fromkeys((*_OF_SOME, "created_by")),
@@ -80,8 +81,13 @@ class ExperimentRepository(RowRepository[Experiment]):
         """One page; `filters`: of `FILTERS`, all of which must hold; `cursor`: the previous page's
         `next_cursor`, same sort. Raises ValueError for an unknown sort."""
         statement = filtered(self._select(Experiment), filters or {}, _CONDITIONS)
-        statement = statement.where(*(_within(*bound) for bound in bounds))
-        column, descending = _sort_column(sort)
+        within = (_SIDES[side](_columns[name], bound) for name, side, bound in bounds)
+        statement = statement.where(*within)
+        descending, key = sort.startswith("-"), sort.removeprefix("-")
+        if key not in SORT_KEYS:
+            raise ValueError(f"sort: {key!r} is unknown; use one of {', '.join(SORT_KEYS)}")
+        # Ids rise with the time of creation, and are unique and indexed.
+        column = _columns["id" if key == "created_at" else key]
         names = ("id",) if column is _columns.id else (column.key, "id")
         paged = ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
         items = self._all(paged.limit(limit + 1))
@@ -277,16 +283,3 @@ _CONDITIONS: dict[str, Condition] = {
 }
 FILTERS = tuple(_CONDITIONS)
 """What a list may be filtered by, beside bounds."""
-
-
-def _within(figure: str, side: Literal["lte", "gte"], bound: float) -> ColumnElement[bool]:
-    column: ColumnElement[float] = _columns[figure]
-    return column <= bound if side == "lte" else column >= bound
-
-
-def _sort_column(sort: str) -> tuple[Column[Any], bool]:
-    name = sort.removeprefix("-")
-    if name not in SORT_KEYS:
-        raise ValueError(f"sort: {name!r} is unknown; use one of {', '.join(SORT_KEYS)}")
-    # Ids rise with the time of creation, and are unique and indexed.
-    return _columns["id" if name == "created_at" else name], sort.startswith("-")
