@@ -20,11 +20,6 @@ _GENESIS = b"fedaudit-audit-log-genesis-1\x00"
 _LINK = b"fedaudit-audit-log-link-1\x00"
 
 
-def first_link(project_id: str) -> str:
-    """The link before the first entry of a project, in hexadecimal."""
-    return hashlib.sha256(_GENESIS + project_id.encode()).hexdigest()
-
-
 def next_link(previous: str, entry: Mapping[str, Any]) -> str:
     """The link of an entry: the one before, and the entry as canonical JSON (RFC 8785).
     Verification computes the same in `fedaudit.ledger.audit_log`, which shares no code with it."""
@@ -122,7 +117,8 @@ class AuditLogRepository(ScopedRepository):
         """The end of the log, locked until this transaction ends."""
         if known := self._rows(_HEAD, project_id=self.project_id):
             return known[0]
-        empty = {"entries": 0, "link": first_link(self.project_id), "signed_entries": 0}
+        first = hashlib.sha256(_GENESIS + self.project_id.encode()).hexdigest()
+        empty = {"entries": 0, "link": first, "signed_entries": 0}
         unsigned = {"project_id": self.project_id, "envelope": None, "signed_at": None}
         self._insert_absent(AuditHead, {**empty, **unsigned})
         [made] = self._rows(_HEAD, project_id=self.project_id)
