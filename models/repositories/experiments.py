@@ -56,7 +56,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in dict.fromkeys(tags)])
         if announced:
             queued = ("status.changed", {"status": "queued", "status_reason": None})
-            EventRepository(self.session).begin(experiment.id, self.project_id, queued)
+            events = EventRepository(self.session)
+            events.insert(experiment.id, self.project_id, [queued], first=1)
         return experiment
 
     def get(self, id: str) -> Experiment | None:
