@@ -144,7 +144,7 @@ class ReportCalls(Calls):
         """Every row of a table."""
         reader = LineReader()
         request = Request("GET", _table(experiment_id, table, "ndjson"), content)
-        address = f"{self._wire.connection.url}/v1/{request.path}"
+        address = f"{self._wire.url}/v1/{request.path}"
         with closing(self._wire.read(request)) as chunks:
             # An unfinished line counts, or a page of HTML would be a table without rows.
             for chunk in chain(chunks, [b"\n"]):
