@@ -8,7 +8,7 @@ are numbers from 0 to 1. A picture is a PNG file (ISO/IEC 15948).
 import math
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import assert_never
@@ -153,9 +153,6 @@ class Products:
     """Squared lengths of the guesses' updates."""
     target_squared: Tensor
     """Squared lengths of those that were sent."""
-
-
-Distance = Callable[[Products], Tensor]
 
 
 def squared_distance(products: Products) -> Tensor:

@@ -138,14 +138,15 @@ class Checks:
         """Expects two values to be equal."""
         self.expect(check, measured == allowed, allowed=allowed, measured=measured)
 
-    def at_most(self, check: str, measured: float, allowed: float, *, slack: float = 0.0) -> None:
-        """Expects a number to exceed another by no more than rounding does."""
-        self.expect(check, measured <= allowed + slack, allowed=allowed, measured=measured)
+    def at_most(self, check: str, measured: float, allowed: float) -> None:
+        """Expects a number not to exceed another."""
+        self.expect(check, measured <= allowed, allowed=allowed, measured=measured)
 
     def none_above(
         self, check: str, measured: "Floats", allowed: float, *, slack: float = 0.0
     ) -> None:
-        """Expects the same of each of some numbers [numbers]; the largest is the finding."""
+        """Expects each of some numbers [numbers] to exceed another by no more than rounding does;
+        the largest is the finding."""
         self.findings.looked(check, len(measured))
         if not (measured <= allowed + slack).all():
             self.add(check, allowed=allowed, measured=float(measured.max()))

@@ -2,9 +2,8 @@
 release."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -272,13 +271,9 @@ def _check_uploads(replayed: Replayed, findings: Findings) -> None:
             at.none_above("uploads of the others", moved[~unit], 0.0)
             if clip is not None and unit.any():
                 left, right = (replayed.bare(one) - wide(one.start) for one in (own, other))
-                apart = np.linalg.norm(left - right, axis=-1)[unit].max()
-                at.at_most(
-                    "distance of the unit's updates",
-                    float(apart),
-                    replayed.sensitivity * clip,
-                    slack=2 * upload_slack(replayed, own),
-                )
+                apart = np.linalg.norm(left - right, axis=-1)[unit]
+                most, slack = replayed.sensitivity * clip, 2 * upload_slack(replayed, own)
+                at.none_above("distance of the unit's updates", apart, most, slack=slack)
 
 
 def upload_slack(replayed: Replayed, part: UploadsPassed) -> float:
@@ -477,7 +472,7 @@ def _check_held_out(replayed: Replayed, findings: Findings) -> list[str]:
         at = findings.at("release", round_)
         at.expect(
             "training without those held out",
-            _trained_alike(base, other, round_),
+            same(_trained(base, round_), _trained(other, round_)),
             allowed="the same updates, whoever is held out",
             measured="other updates",
         )
@@ -493,34 +488,25 @@ def _check_held_out(replayed: Replayed, findings: Findings) -> list[str]:
     return list(named)
 
 
-def _trained_alike(base: WatchedRun, other: WatchedRun, round_: int) -> bool:
-    for own, again in zip(base.passed.uploads[round_], other.passed.uploads[round_], strict=True):
-        if not np.array_equal(wide(own.updated), wide(again.updated), equal_nan=True):
-            return False
-    sums = base.passed.sums[round_].sums, other.passed.sums[round_].sums
-    if sums[0] is not None and sums[1] is not None:
-        return np.array_equal(wide(sums[0]), wide(sums[1]))
-    steps = zip(base.passed.steps[round_], other.passed.steps[round_], strict=True)
-    return all(
-        np.array_equal(wide(left), wide(right))
-        for own, again in steps
-        for left, right in zip(own.sums, again.sums, strict=True)
-    )
-
-
-def _differing(base: WatchedRun, other: WatchedRun, round_: int) -> Iterator[str]:
-    """The names of what is published of a round, or is in its ledger, and differs."""
-    own, again = base.published[round_ - 1], other.published[round_ - 1]
-    for name, value in own.items():
-        if not same(value, again.get(name)):
-            yield name
-    lines = [
-        [line for line in run.ledger_lines if line["round"] == round_] for run in (base, other)
+def _trained(run: WatchedRun, round_: int) -> list[Any]:
+    """What training made of those who train in a round."""
+    passed = run.passed
+    return [
+        [part.updated for part in passed.uploads[round_]],
+        passed.sums[round_].sums,
+        [part.sums for part in passed.steps[round_]],
     ]
-    if len(lines[0]) != len(lines[1]):
-        yield "lines of the ledger"
-        return
-    for left, right in zip(*lines, strict=True):
-        for name, value in left.items():
-            if not same(value, right.get(name)):
-                yield f"{name} of the ledger"
+
+
+def _observed(run: WatchedRun, round_: int) -> dict[str, Any]:
+    """What is published of a round, and is in its ledger, keyed by its name."""
+    lines = [line for line in run.ledger_lines if line["round"] == round_]
+    names = lines[0] if lines else ()
+    columns = {f"{name} of the ledger": [line[name] for line in lines] for name in names}
+    return {**run.published[round_ - 1], **columns}
+
+
+def _differing(base: WatchedRun, other: WatchedRun, round_: int) -> list[str]:
+    """The names of what is observed of a round and differs."""
+    own, again = _observed(base, round_), _observed(other, round_)
+    return [name for name in own | again if not same(own.get(name), again.get(name))]

@@ -50,7 +50,9 @@ def wide(values: Tensor) -> Floats:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two runs left the same, down to what they consist of; no number is as itself."""
+    """Whether two runs left the same, down to what it consists of; NaN is the same as NaN."""
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        left, right = wide(left), wide(right)
     if isinstance(left, float) and isinstance(right, float):
         return left == right or (math.isnan(left) and math.isnan(right))
     if isinstance(left, np.ndarray):
