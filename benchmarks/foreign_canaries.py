@@ -52,7 +52,7 @@ class Kept(Ledger):
         self, number: int, *, event: Event, participants: Sequence[str], canaries: Any = None
     ) -> OpenRound:
         """Any round."""
-        return OpenRound(self, number, event, tuple(participants), refused={}, canaries=canaries)
+        return OpenRound(self, number, event, tuple(participants), {}, canaries)
 
     def declare(self, rounds: Sequence[Mapping[str, Any]]) -> None:
         """Tests the canaries of each."""

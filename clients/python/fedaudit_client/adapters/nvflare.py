@@ -90,7 +90,7 @@ class FedauditRounds(Widget):
                     # A site that got a task is charged for it, so this round is the last.
                     ledger, sites = self._opened(), tuple(sorted(self._sent))
                     number = ledger.next_round
-                    self._round = OpenRound(ledger, number, self.event, sites, refused={})
+                    self._round = OpenRound(ledger, number, self.event, sites, {})
                     self._settle()
                     raise RoundRefused(
                         number,

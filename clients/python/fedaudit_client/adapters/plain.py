@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from warnings import warn
 
@@ -133,8 +134,7 @@ class Ledger:
         if not answer["admitted"]:
             why = answer["reason"] or "no client has enough budget"
             raise RoundRefused(number, why, None if answer["reason"] else refused)
-        admitted = tuple(answer["admitted"])
-        return OpenRound(self, number, event, admitted, refused=refused, canaries=canaries)
+        return OpenRound(self, number, event, tuple(answer["admitted"]), refused, canaries)
 
     def release(self, round_: int) -> None:
         """Give back what is held for a round of which nothing was released."""
@@ -184,31 +184,22 @@ class Ledger:
         opened.end()
 
 
+@dataclass
 class OpenRound:
     """A round that is reserved."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        number: int,
-        event: Event,
-        admitted: tuple[str, ...],
-        *,
-        refused: Mapping[str, str],
-        canaries: "PlantedCanaries | None" = None,
-    ) -> None:
-        self._ledger = ledger
-        self._canaries = canaries
-        self._answered: tuple[str, ...] | None = None
-        self._groups: Mapping[str, Any] = {}
-        self._withdrawn = False
-        self.event = event
-        """What it releases; where fewer answer, it may be another than was reserved."""
-        self.number = number
-        self.admitted = admitted
-        """Who may train."""
-        self.refused = refused
-        """Who may not, and why."""
+    ledger: Ledger
+    number: int
+    event: Event
+    """What it releases; where fewer answer, it may be another than was reserved."""
+    admitted: tuple[str, ...]
+    """Who may train."""
+    refused: Mapping[str, str]
+    """Who may not, and why."""
+    canaries: "PlantedCanaries | None" = None
+    _answered: tuple[str, ...] | None = field(default=None, init=False)
+    _groups: Mapping[str, Any] = field(default_factory=dict, init=False)
+    _withdrawn: bool = field(default=False, init=False)
 
     def answered(self, names: Sequence[str], *, groups: Mapping[str, Any] | None = None) -> None:
         """State who sent an update, where not all did, and how the model predicted by group.
@@ -231,7 +222,7 @@ class OpenRound:
         `Ledger.stop_on_alarm`."""
         self.settle(self.admitted if self._answered is None else self._answered)
         if not self._withdrawn:
-            self._ledger.stop_on_alarm(self._canaries)
+            self.ledger.stop_on_alarm(self.canaries)
 
     def fail(self, error: BaseException) -> None:
         """The same of a round that broke, with a note on the exception."""
@@ -243,12 +234,12 @@ class OpenRound:
             self.settle(answered)
         except ClientError as failure:
             fate = f"is reserved for a day at most and was not declared: {failure}"
-        error.add_note(f"fedaudit: round {self.number} of ledger {self._ledger.id} {fate}")
+        error.add_note(f"fedaudit: round {self.number} of ledger {self.ledger.id} {fate}")
 
     def settle(self, answered: Sequence[str]) -> None:
         """Declare the round with those who answered, or give it back where it was withdrawn."""
         if self._withdrawn:
-            self._ledger.release(self.number)
+            self.ledger.release(self.number)
             return
         declared = {
             "round": self.number,
@@ -256,6 +247,6 @@ class OpenRound:
             "participants": list(answered),
             "failures": [name for name in self.admitted if name not in set(answered)],
             "groups": dict(self._groups),
-            **(self._canaries.taken() if self._canaries else {}),
+            **(self.canaries.taken() if self.canaries else {}),
         }
-        self._ledger.declare([declared])
+        self.ledger.declare([declared])
