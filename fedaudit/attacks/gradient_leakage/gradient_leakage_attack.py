@@ -298,7 +298,8 @@ def _section(
     by_noise = sorted(results, key=lambda result: result.noise_multiplier)
     nu, nu_reason, nu_interval = _protecting(by_noise) if done else (None, _ALL_WITHHELD, None)
     least = by_noise[0].recovered_share if done else None
-    medians = [float(np.median(values)) for one in known for values in (one.mse, one.ssim)]
+    of_images = [values for one in known for values in (one.mse, one.ssim)]
+    medians: list[float | None] = [float(np.median(values)) for values in of_images]
     mean_mse, mean_ssim, other_mse, other_ssim = medians or [None] * 4
     return GradientLeakageSection(
         status="done" if done else "not-done",
