@@ -199,9 +199,9 @@ def profile_defaults(
         if one.pointer in stated or one.pointer.startswith(_PROPOSED):
             typed[one.pointer] = fields.text_of(one, stated.get(one.pointer))
     notes = []
-    for one in found.reasons:
-        label = fields.LABELS.get(one.pointer, one.pointer.rpartition("/")[2].replace("_", " "))
-        notes.append(f"{label}: {one.reason}.")
+    for why in found.reasons:
+        label = fields.LABELS.get(why.pointer, why.pointer.rpartition("/")[2].replace("_", " "))
+        notes.append(f"{label}: {why.reason}.")
     if found.needs:
         notes.insert(0, f"No useful model is expected: {found.needs}.")
     notes += [_cost_stated(found.projection)]
