@@ -172,15 +172,18 @@ class Figure(NamedTuple):
     reason: str | None
 
 
-def gaps(counts: Ints, disclosure: Disclosure) -> list[list[Figure]]:
+def gaps(
+    counts: Ints, disclosure: Disclosure, *, published: Ints | None = None
+) -> list[list[Figure]]:
     """The METRICS for each leading index of counts [..., groups, 4], over the groups disclosed.
-    Raises ValueError where the disclosure was not decided from the rows of these counts."""
+    `published`: the counts that gaps are computed from, where these are others. Raises ValueError
+    where the disclosure was not decided from the rows of the `counts`."""
     groups = disclosure.rows.shape[-1]
     if counts.shape[-2:] != (groups, 4):
         raise ValueError(
             f"counts have shape {counts.shape} for {groups} groups; give [..., groups, 4]"
         )
-    block = counts.reshape(-1, groups, 4)
+    block = (counts if published is None else published).reshape(-1, groups, 4)
     if not disclosure.rule.has_favourable_outcome:
         return [[Figure(metric, None, NO_OUTCOME) for metric in METRICS] for _ in block]
     rows = scored_rows(counts)
@@ -309,19 +312,6 @@ def group_scores(sums: Floats, *, root_mean: bool) -> Floats:
     return means
 
 
-def score_values(
-    sums: Floats, shown: Bools, *, root_mean: bool, reference: int | None = None
-) -> Floats:
-    """The SCORE_METRICS of sums [..., 3, groups] over the shown groups [..., groups]: [..., 3]. NaN
-    where `rate_gaps` would be, and where a shown group's loss is not finite."""
-    scores = group_scores(sums, root_mean=root_mean)
-    scores[~np.isfinite(scores)] = np.nan
-    differences, ratios = spread(scores, shown[..., np.newaxis, :], reference)
-    values = np.stack([differences[..., 0], differences[..., 1], ratios[..., 1]], axis=-1)
-    values[~comparable(shown, reference), :] = np.nan
-    return values
-
-
 def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) -> list[Figure]:
     """The SCORE_METRICS, pooled over records, over the groups disclosed. Raises ValueError where
     the disclosure was not decided from the rows of these scores."""
@@ -332,8 +322,11 @@ def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) 
     common = why_incomparable(rows, shown, reference, because)
     note = left_out_note(len(shown) - int(shown.sum()), len(shown), because)
     finite = bool(np.isfinite(sums[2][shown]).all())
+    of_groups = group_scores(sums, root_mean=root_mean)
+    of_groups[~np.isfinite(of_groups)] = np.nan
+    differences, ratios = spread(of_groups, shown[np.newaxis], reference)
     figures = []
-    values = score_values(sums, shown, root_mean=root_mean, reference=reference).tolist()
+    values = [*differences.tolist(), float(ratios[1])]
     for metric, value in zip(SCORE_METRICS, values, strict=True):
         reason = common
         if metric == "accuracy_difference" and scores.correct is None:
