@@ -312,6 +312,19 @@ def group_scores(sums: Floats, *, root_mean: bool) -> Floats:
     return means
 
 
+def score_values(
+    sums: Floats, shown: Bools, *, root_mean: bool, reference: int | None = None
+) -> Floats:
+    """The SCORE_METRICS of sums [..., 3, groups] over the shown groups [..., groups]: [..., 3]. NaN
+    where `rate_gaps` would be, and where a shown group's loss is not finite."""
+    scores = group_scores(sums, root_mean=root_mean)
+    scores[~np.isfinite(scores)] = np.nan
+    differences, ratios = spread(scores, shown[..., np.newaxis, :], reference)
+    values = np.stack([differences[..., 0], differences[..., 1], ratios[..., 1]], axis=-1)
+    values[~comparable(shown, reference), :] = np.nan
+    return values
+
+
 def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) -> list[Figure]:
     """The SCORE_METRICS, pooled over records, over the groups disclosed. Raises ValueError where
     the disclosure was not decided from the rows of these scores."""
@@ -322,11 +335,8 @@ def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) 
     common = why_incomparable(rows, shown, reference, because)
     note = left_out_note(len(shown) - int(shown.sum()), len(shown), because)
     finite = bool(np.isfinite(sums[2][shown]).all())
-    of_groups = group_scores(sums, root_mean=root_mean)
-    of_groups[~np.isfinite(of_groups)] = np.nan
-    differences, ratios = spread(of_groups, shown[np.newaxis], reference)
     figures = []
-    values = [*differences.tolist(), float(ratios[1])]
+    values = score_values(sums, shown, root_mean=root_mean, reference=reference).tolist()
     for metric, value in zip(SCORE_METRICS, values, strict=True):
         reason = common
         if metric == "accuracy_difference" and scores.correct is None:
