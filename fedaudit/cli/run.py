@@ -57,9 +57,8 @@ from fedaudit.runs.experiment_plan import (
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.stored import ReservedCost
+from fedaudit.stored import CellPlace, ReservedCost
 from fedaudit.sweeps.report_section import (
-    CellPlace,
     SeedFigures,
     repeated,
     repeats_section,
@@ -208,6 +207,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
     if len(runs) < 2:
         return None
     spec = runs[0].spec
+    tries = [run.experiment_id for run in runs]
     facts = sweep_facts([(run.spec, run.ledger.ledger_context) for run in runs])
     costs = sweep_costs(
         [
@@ -219,7 +219,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
             for run in runs
             for cost in planned_costs(run.spec, run.ledger.ledger_context)
         ],
-        runs=[run.experiment_id for run in runs],
+        runs=tries,
         facts=facts,
     )
     place = CellPlace(
@@ -229,7 +229,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
         position=0,
         values={"seed": spec.seed},
         facts=facts,
-        tries=len(runs),
+        tries=tries,
     )
     return sweep_section(place, costs)
 
