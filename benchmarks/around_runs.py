@@ -1,10 +1,11 @@
 """What a service takes around the rounds: `python -m benchmarks.around_runs --data DATA`.
 
-Milliseconds of processor time on Postgres: of the worker for a run of the hospital task in a stack,
-and for one more beside these; of the API for a submission, a list of 20, the end of a sweep of
-1,000 queued cells (in all), and, as the least that any request costs, a read of one experiment.
-`--before` names a checkout of another commit: both are measured in turn, each by its own service,
-and the smallest of the turns is shown.
+Milliseconds of processor time on Postgres: of the worker for a run of the hospital task in its
+first stack, and for one in a second stack; of the API for a submission, a list of 20, the end of a
+sweep of 1,000 queued cells (in all), and, as the least that any request costs, a read of one
+experiment. `--before` names a checkout of another commit: both services run at once and are
+measured block by block in turn, since the pace of a machine changes within minutes. Shown are the
+medians of the turns, and of their ratios.
 """
 
 import argparse
@@ -15,8 +16,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -41,73 +45,132 @@ def _sweep(spec: dict[str, Any], seeds: range) -> dict[str, Any]:
     return {"name": "around", "grid": {"seed": list(seeds)}, "base": spec}
 
 
-def _worked(service: WholeService, client: Client, cells: int, rounds: int) -> list[float]:
-    """Of a run in a stack, and of one in a second stack."""
-    spec = hospital_charges(seed=1, rounds=rounds).model_dump(mode="json")
-    found = []
-    worker = None
-    for first in (1, 1 + cells):
-        sweep = client.submit_sweep(_sweep(spec, range(first, first + cells)))["id"]
-        worker = worker or service.start(WORKER)
-        while not worker.ready:
-            time.sleep(0.1)
-        before = _spent(worker.pid)
-        while client.sweep(sweep)["status"] in ("queued", "running"):
-            time.sleep(1.0)
-        found.append((_spent(worker.pid) - before) / cells)
-    if worker is not None:
-        service.stop([worker])
-    return found
+@dataclass(frozen=True)
+class _Measured:
+    """One service: each block gives milliseconds by what they were spent on."""
+
+    service: WholeService
+    client: Client
+    cells: int
+    rounds: int
+
+    def block(self, name: str, turn: int) -> dict[str, float]:
+        """Runs come before requests, whose submissions wait for a worker and get none."""
+        return {"runs": self._runs, "requests": self._requests, "ends": self._ends}[name](turn)
+
+    def _runs(self, turn: int) -> dict[str, float]:
+        """A worker that starts anew, and two stacks one after the other."""
+        spec = hospital_charges(seed=1, rounds=self.rounds).model_dump(mode="json")
+        worker, found = None, {}
+        for place, name in enumerate((f"run in a stack of {self.cells}", "run beside these")):
+            first = (2 * turn + place) * self.cells
+            sweep = self.client.submit_sweep(_sweep(spec, range(first, first + self.cells)))["id"]
+            worker = worker or self.service.start(WORKER)
+            while not worker.ready:
+                time.sleep(0.1)
+            before = _spent(worker.pid)
+            while self.client.sweep(sweep)["status"] in ("queued", "running"):
+                time.sleep(1.0)
+            found[name] = (_spent(worker.pid) - before) / self.cells
+        if worker is not None:
+            self.service.stop([worker])
+        return found
+
+    def _requests(self, _turn: int) -> dict[str, float]:
+        spec = synthetic_linear(seed=1, rounds=200).model_dump(mode="json")
+        with http(self.service.url, self.service.key) as plain:
+            submit = partial(plain.post, "/v1/experiments", json=spec)
+            read = partial(plain.get, f"/v1/experiments/{submit().json()['id']}")
+            listed = partial(plain.get, "/v1/experiments", params={"limit": 20})
+            asked = {"read of one experiment": read, "submission": submit, "list of 20": listed}
+            return {name: self._each(ask) for name, ask in asked.items()}
+
+    def _each(self, ask: Callable[[], httpx.Response]) -> float:
+        ask().raise_for_status()
+        before = _spent(self._api)
+        for _ in range(_REPEATED):
+            ask().raise_for_status()
+        return (_spent(self._api) - before) / _REPEATED
+
+    def _ends(self, turn: int) -> dict[str, float]:
+        spec = synthetic_linear(seed=1, rounds=200).model_dump(mode="json")
+        first = turn * _CELLS
+        sweep = self.client.submit_sweep(_sweep(spec, range(first, first + _CELLS)))["id"]
+        before = _spent(self._api)
+        self.client.ask("POST", f"sweeps/{sweep}/cancel")
+        return {f"end of a sweep of {_CELLS:,} cells": _spent(self._api) - before}
+
+    @property
+    def _api(self) -> int:
+        children = psutil.Process().children()
+        return next(int(one.pid) for one in children if "api" in one.cmdline())
 
 
-def measure(sources: Path, cells: int, rounds: int, *, alone: bool) -> dict[str, float]:
-    """Milliseconds by what they were spent on; `alone`: of runs only."""
+def serve(sources: Path, cells: int, rounds: int) -> None:
+    """Measures the block of each line on standard input, `NAME TURN`, and prints its figures."""
     with (
         tempfile.TemporaryDirectory() as folder,
         whole_service(Path(folder), sources=sources) as service,
         Client(service.url, service.key, timeout=900) as client,
-        http(service.url, service.key) as plain,
     ):
-        api = next(one.pid for one in psutil.Process().children() if "api" in one.cmdline())
-        first, beside = _worked(service, client, cells, rounds)
-        found = {f"run in a stack of {cells}": first, "run beside these": beside}
-        if alone:
-            return found
-        spec = synthetic_linear(seed=1, rounds=200).model_dump(mode="json")
-        submitted = client.submit(spec)["id"]
-        asked: dict[str, Callable[[], httpx.Response]] = {
-            "read of one experiment": partial(plain.get, f"/v1/experiments/{submitted}"),
-            "submission": partial(plain.post, "/v1/experiments", json=spec),
-            "list of 20": partial(plain.get, "/v1/experiments", params={"limit": 20}),
-        }
-        for name, ask in asked.items():
-            ask().raise_for_status()
-            before = _spent(api)
-            for _ in range(_REPEATED):
-                ask().raise_for_status()
-            found[name] = (_spent(api) - before) / _REPEATED
-        sweep = client.submit_sweep(_sweep(spec, range(_CELLS)))["id"]
-        before = _spent(api)
-        client.ask("POST", f"sweeps/{sweep}/cancel")
-        found[f"end of a sweep of {_CELLS:,} cells"] = _spent(api) - before
-    return found
+        measured = _Measured(service, client, cells, rounds)
+        for line in sys.stdin:
+            name, turn = line.split()
+            print(json.dumps(measured.block(name, int(turn))), flush=True)
+
+
+class _Tree:
+    """The service of one commit, in a process that measures it."""
+
+    def __init__(self, command: list[str], tree: Path) -> None:
+        own = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, env=own, stdin=pipe, stdout=pipe, text=True)
+
+    def __enter__(self) -> "_Tree":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def block(self, name: str, turn: int) -> dict[str, float]:
+        """Raises RuntimeError where the process ended; its errors are on standard error."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("no pipes")
+        print(name, turn, file=self._process.stdin, flush=True)
+        answered = self._process.stdout.readline()
+        if not answered:
+            raise RuntimeError("the service that was measured has ended")
+        found: dict[str, float] = json.loads(answered)
+        return found
+
+
+def _rows(turns: list[list[dict[str, float]]]) -> list[list[str]]:
+    """A row for each figure: the medians of each tree, and that of the turns' ratios."""
+    rows = []
+    for what in turns[0][0]:
+        by_tree = list(zip(*([one[what] for one in turn] for turn in turns), strict=True))
+        row = [what, *(f"{median(one):,.1f}" for one in by_tree)]
+        if len(by_tree) == 2:
+            row.append(f"{median(now / before for before, now in zip(*by_tree, strict=True)):.2f}")
+        rows.append(row)
+    return rows
 
 
 def main() -> None:
-    """Prints a row for each."""
+    """Prints a row for each figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--before", type=Path)
-    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--cells", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--alone", action="store_true", help="measure runs only")
+    parser.add_argument("--blocks", nargs="+", default=["runs", "requests", "ends"])
     parser.add_argument("--write", action="store_true", help="the table into its page of docs")
-    parser.add_argument("--one", action="store_true", help="measure once, and print JSON")
+    parser.add_argument("--serve", action="store_true", help="measure as standard input asks")
     options = parser.parse_args()
-    if options.one:
-        asked = options.data.resolve(), options.cells, options.rounds
-        print(json.dumps(measure(*asked, alone=options.alone)))
+    if options.serve:
+        serve(options.data.resolve(), options.cells, options.rounds)
         return
     # Only here: a checkout from before may lack them.
     from benchmarks.pages import write_measured
@@ -117,21 +180,20 @@ def main() -> None:
     if options.before is not None:
         trees = {"before": options.before.resolve(), **trees}
     own = ["--data", str(options.data), "--cells", str(options.cells)]
-    command = [sys.executable, "-P", __file__, *own, "--rounds", str(options.rounds), "--one"]
-    command += ["--alone"] if options.alone else []
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in trees}
-    for _ in range(options.turns):
-        for name, tree in trees.items():
-            environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-            one = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
-            found[name].append(json.loads(one.stdout))
-    rows = [
-        [what, *(f"{min(turn[what] for turn in turns):,.1f}" for turns in found.values())]
-        for what in found["now"][0]
-    ]
-    print(table(("milliseconds of", *trees), rows))
+    command = [sys.executable, "-P", __file__, *own, "--rounds", str(options.rounds), "--serve"]
+    with ExitStack() as stack:
+        measured = [stack.enter_context(_Tree(command, tree)) for tree in trees.values()]
+        rows = [
+            row
+            for name in options.blocks
+            for row in _rows(
+                [[one.block(name, turn) for one in measured] for turn in range(options.turns)]
+            )
+        ]
+    header = ("milliseconds of", *trees, *(["ratio"] if len(trees) == 2 else []))
+    print(table(header, rows))
     if options.write:
-        write_measured("benchmarks.around_runs", table(("milliseconds of", *trees), rows))
+        write_measured("benchmarks.around_runs", table(header, rows))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,12 @@ FIGURES = (
     "leakage_max",
     "epsilon_max",
 )
+_DIFFERENCES = {
+    name: metric.family.words for name, metric in METRICS.items() if metric.kind == "difference"
+}
+"""Gaps that are drawn, and what each is called."""
+_SHARE, _ANY = (0.0, 1.0), (0.0, 0.0)
+"""Least ranges of an axis: of a share, and of what begins at 0."""
 _PLOT_HEIGHT = 168.0
 _MAX_ROUNDS = 500
 """As many as a page can draw."""
@@ -56,14 +62,6 @@ def drawn_rounds(rounds: int, *, validate_every: int) -> tuple[int, list[int]]:
 
 
 @dataclass(frozen=True)
-class GapSeries:
-    """The gaps of one sensitive attribute, in the rounds that were validated."""
-
-    rounds: tuple[int, ...]
-    values: Mapping[str, Values]
-
-
-@dataclass(frozen=True)
 class Series:
     """Public figures by round, in ascending order; None where a round lacks the figure."""
 
@@ -71,29 +69,32 @@ class Series:
     figures: Mapping[str, Values] = field(default_factory=dict)
     """One of FIGURES -> one value per round."""
     cluster_sizes: tuple[tuple[int, ...], ...] = ()
-    gaps: Mapping[str, GapSeries] = field(default_factory=dict)
+    gaps: Mapping[str, Mapping[str, Values]] = field(default_factory=dict)
+    """Sensitive attribute -> difference between its groups -> one value per round."""
     every: int = 1
     """Above 1 for long runs: the first round, the last, and every round that it divides."""
 
 
 def series_of(rounds: Sequence[RoundRow], gaps: Sequence[FairnessRow], *, every: int = 1) -> Series:
-    """The series of rounds and gaps, both in the order of their rounds."""
-    attributes = dict.fromkeys(one.attribute for one in gaps)
+    """The series of rounds and of gaps in them, both in the order of their rounds."""
+    numbers = tuple(one.round for one in rounds)
+    found = {
+        (row.attribute, one["metric"], row.round): finite(one["value"])
+        for row in gaps
+        for one in row.figures
+    }
     return Series(
-        rounds=tuple(one.round for one in rounds),
+        rounds=numbers,
         figures={name: tuple(finite(getattr(one, name)) for one in rounds) for name in FIGURES},
         cluster_sizes=tuple(tuple(one.cluster_sizes) for one in rounds),
-        gaps={name: _gaps([one for one in gaps if one.attribute == name]) for name in attributes},
+        gaps={
+            attribute: {
+                name: tuple(found.get((attribute, name, at)) for at in numbers)
+                for name in _DIFFERENCES
+            }
+            for attribute in dict.fromkeys(one.attribute for one in gaps)
+        },
         every=every,
-    )
-
-
-def _gaps(rows: Sequence[FairnessRow]) -> GapSeries:
-    found = [{one["metric"]: one["value"] for one in row.figures} for row in rows]
-    names = dict.fromkeys(name for values in found for name in values)
-    return GapSeries(
-        tuple(row.round for row in rows),
-        {name: tuple(finite(values.get(name)) for values in found) for name in names},
     )
 
 
@@ -174,9 +175,11 @@ class Charts:
 
 def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
     """The charts of a report document, from the series of its run."""
+    if series is None:
+        return Charts()
     attributes = [section["attribute"] for section in report["fairness"]]
     best, delta = report["utility"]["best_round"], report["guarantee"]["delta"]
-    return round_charts(series or Series(), attributes, delta=delta, best=best)
+    return round_charts(series, attributes, delta=delta, best=best)
 
 
 def round_charts(
@@ -185,123 +188,77 @@ def round_charts(
     """The charts of a run with or without a report. `attributes`: in the order by which their
     charts are numbered; `delta`: that of the epsilons; `best`: the best round of a run that has
     ended."""
-    gaps = {
-        one: gap_chart(one, series.gaps[one], name=f"fairness-{place}", best=best)
-        for place, one in enumerate(attributes, start=1)
-        if one in series.gaps
-    }
-    return Charts(
-        _noted(privacy_charts(series, delta=delta), series),
-        _noted(training_charts(series, best=best), series),
-        {one: _noted(charts, series) for one, charts in gaps.items()},
-    )
-
-
-def _noted(charts: Sequence[Chart], series: Series) -> list[Chart]:
-    """The charts over rounds; each says so where not all rounds were read for it."""
-    if series.every == 1:
-        return list(charts)
-    note = (
-        f"Of this long run the first round, the last and those that {series.every} divides are "
-        "drawn; figures named here are of those."
-    )
-    return [replace(chart, caption=f"{chart.caption} {note}") for chart in charts]
-
-
-_SHARE = (0.0, 1.0)
-_BOUNDS = ("epsilon_max", "leakage_max")
-
-
-def privacy_charts(series: Series, *, delta: float | None) -> list[Chart]:
-    """What training had spent by each round."""
-    rounds = series.rounds
+    known = series.figures
     at_delta = "" if delta is None else f" at delta = {delta:g}"
-    leakage = _lines(series, leakage_max="largest", leakage_median="median")
-    epsilon = _lines(series, epsilon_max=f"largest epsilon{at_delta}")
-    return [
-        *_chart("leakage", "Leakage of a client, by round", leakage, rounds, unit="leakage"),
-        *_chart("epsilon", "Epsilon spent, by round", epsilon, rounds, unit="epsilon"),
+    leakage = [
+        Line("largest", known["leakage_max"], bounds_cost=True),
+        Line("median", known["leakage_median"]),
     ]
-
-
-def training_charts(series: Series, *, best: int | None) -> list[Chart]:
-    """Losses, accuracy and cluster sizes."""
-    rounds = series.rounds
-    losses = _lines(
-        series, validation_loss="validation loss", selection_loss="selection loss (for stopping)"
-    )
-    return [
-        *_chart("loss", "Loss, by round", losses, rounds, unit="loss", best=best),
-        *_chart(
-            "accuracy",
-            "Accuracy, by round",
-            _lines(series, accuracy="accuracy"),
-            rounds,
-            unit="share classified correctly",
+    epsilon = [Line(f"largest epsilon{at_delta}", known["epsilon_max"], bounds_cost=True)]
+    losses = [
+        Line("validation loss", known["validation_loss"]),
+        Line("selection loss (for stopping)", known["selection_loss"]),
+    ]
+    accuracy = [Line("accuracy", known["accuracy"])]
+    correct = "share classified correctly"
+    uploads = _cluster_lines(series.cluster_sizes)
+    privacy = [
+        *_chart(series, "leakage", "Leakage of a client", leakage, unit="leakage"),
+        *_chart(series, "epsilon", "Epsilon spent", epsilon, unit="epsilon"),
+    ]
+    training = [
+        *_chart(series, "loss", "Loss", losses, unit="loss", best=best),
+        *_chart(series, "accuracy", "Accuracy", accuracy, unit=correct, whole=_SHARE, best=best),
+        *_chart(series, "clusters", "Uploads in each cluster", uploads, unit="uploads", whole=_ANY),
+    ]
+    fairness = {
+        attribute: _chart(
+            series,
+            f"fairness-{place}-difference",
+            f"Differences between groups of {attribute}",
+            [Line(words, series.gaps[attribute][name]) for name, words in _DIFFERENCES.items()],
+            unit="difference of rates (0: no gap)",
             whole=_SHARE,
             best=best,
-        ),
-        *_chart(
-            "clusters",
-            "Uploads in each cluster, by round",
-            _cluster_lines(series.cluster_sizes),
-            rounds,
-            unit="uploads",
-            whole=(0, 0),
-        ),
-    ]
-
-
-def _lines(series: Series, **names: str) -> list[Line]:
-    return [
-        Line(name, series.figures.get(figure, ()), bounds_cost=figure in _BOUNDS)
-        for figure, name in names.items()
-    ]
-
-
-def gap_chart(attribute: str, gaps: GapSeries, *, name: str, best: int | None) -> list[Chart]:
-    """The differences between groups of one attribute; `name` is unique among the attributes."""
-    return _chart(
-        f"{name}-difference",
-        f"Differences between groups of {attribute}, by round",
-        [
-            Line(name=metric.family.words, values=gaps.values[metric_name])
-            for metric_name, metric in METRICS.items()
-            if metric.kind == "difference" and metric_name in gaps.values
-        ],
-        gaps.rounds,
-        unit="difference of rates (0: no gap)",
-        whole=_SHARE,
-        best=best,
-    )
+        )
+        for place, attribute in enumerate(attributes, start=1)
+        if attribute in series.gaps
+    }
+    return Charts(privacy, training, fairness)
 
 
 def _chart(
+    series: Series,
     name: str,
     title: str,
     lines: Sequence[Line],
-    rounds: Sequence[int],
     *,
     unit: str,
     whole: tuple[float, float] | None = None,
     best: int | None = None,
 ) -> list[Chart]:
-    # Rounds that were not validated have no value, and break no line.
-    columns = list(zip(*(one.values for one in lines), strict=True))
-    kept = [at for at, values in enumerate(columns) if any(one is not None for one in values)]
-    if not kept:
+    """The chart of the lines that have a value; none without such a line."""
+    found = [one for one in lines if any(value is not None for value in one.values)]
+    if not found:
         return []
-    found = [replace(one, values=tuple(one.values[at] for at in kept)) for one in lines]
-    shown = [one for one in found if any(value is not None for value in one.values)]
-    numbers = [rounds[at] for at in kept]
+    # Rounds that were not validated have no value, and break no line.
+    columns = zip(*(one.values for one in found), strict=True)
+    kept = [at for at, values in enumerate(columns) if any(one is not None for one in values)]
+    shown = [replace(one, values=tuple(one.values[at] for at in kept)) for one in found]
+    numbers = [series.rounds[at] for at in kept]
     within = best is not None and numbers[0] <= best <= numbers[-1]
-    names = joined([one.name for one in shown])
+    stated = [_course(one, numbers, among=len(shown)) for one in shown]
+    if series.every > 1:
+        stated.append(
+            f"Of this long run the first round, the last and those that {series.every} divides are "
+            "drawn; figures named here are of those."
+        )
     chart = Chart(
         name=f"chart-{name}",
-        title=title,
-        description=f"Line chart over rounds {numbers[0]} to {numbers[-1]}: {names}. The figures "
-        "are in the table below.",
-        caption=" ".join(_course(one, numbers, among=len(shown)) for one in shown),
+        title=f"{title}, by round",
+        description=f"Line chart over rounds {numbers[0]} to {numbers[-1]}: "
+        f"{joined([one.name for one in shown])}. The figures are in the table below.",
+        caption=" ".join(stated),
         drawing=line_chart(shown, numbers, unit=unit, whole=whole, best=best if within else None),
         table=FigureTable(
             head=("Round", *(one.name.capitalize() for one in shown)),
@@ -337,12 +294,11 @@ def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
     count = max(map(len, sizes), default=0)
     if count < 2:
         return []
+    places = {f"cluster {place}": place for place in range(count)}
     if count > SERIES:
-        ordered = [sorted(of_round) for of_round in sizes]
-        places = {"smallest": 0, "median": count // 2, "largest": count - 1}
-        return [Line(f"{word} cluster", _sizes(ordered, at)) for word, at in places.items()]
-    return [Line(f"cluster {place}", _sizes(sizes, place)) for place in range(count)]
-
-
-def _sizes(sizes: Sequence[Sequence[int]], place: int) -> Values:
-    return tuple(of_round[place] if place < len(of_round) else None for of_round in sizes)
+        sizes = [sorted(of_round) for of_round in sizes]
+        places = {"smallest cluster": 0, "median cluster": count // 2, "largest cluster": count - 1}
+    return [
+        Line(name, tuple(of_round[at] if at < len(of_round) else None for of_round in sizes))
+        for name, at in places.items()
+    ]
