@@ -152,29 +152,34 @@ def _epsilons(
     found = []
     for _, costs in sorted(grouped.items()):
         if _covers(costs, runs):
-            people = {_people(one) for one in costs}
-            of_each = [[one for one in costs if _people(one) == whose] for whose in people]
-            found.append(max(map(_entry, of_each), key=lambda entry: entry["value"]))
+            found.append(_entry(costs))
     if "epsilon" not in reasons and all(one["observer"] == REPORT for one in found):
         reasons["epsilon"] = _NOT_COMPOSED
     return found
 
 
 def _entry(costs: Sequence[ReservedCost]) -> SweepEpsilon:
-    """At the smallest delta of the cells, which makes the strongest statement."""
+    """Of those who pay most, at the smallest delta of all cells, which makes the strongest
+    statement and holds for all of them."""
     delta = min(one.delta for one in costs)
-    curves = [one.curve for one in costs if one.curve is not None]
-    value = _alone(costs[0])
-    if len(costs) > 1:
-        value = composed_epsilon(np.sum(curves, axis=0), delta)
+    people = {_people(one) for one in costs}
+    of_each = [[one for one in costs if _people(one) == whose] for whose in people]
     return {
         "observer": costs[0].observer,
         "delta": delta,
         "adjacency": costs[0].adjacency,
         "unit": costs[0].unit or "client",
-        "value": value,
+        "value": max(_together(mine, delta) for mine in of_each),
         "cell_max": max(map(_alone, costs)),
     }
+
+
+def _together(costs: Sequence[ReservedCost], delta: float) -> float:
+    """The epsilon at `delta` of runs on the same people."""
+    if len(costs) == 1 and costs[0].delta == delta:
+        return _alone(costs[0])
+    curves = [one.curve for one in costs if one.curve is not None]
+    return composed_epsilon(np.sum(curves, axis=0), delta)
 
 
 def _alone(one: ReservedCost) -> float:
