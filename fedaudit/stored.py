@@ -185,6 +185,21 @@ class ReservedCost(Cost):
     """Whether the curve is of more than the epsilon in `amount` was computed for."""
 
 
+@dataclass(frozen=True)
+class CellPlace:
+    """Which cell of which sweep a run is a try of."""
+
+    sweep_id: str
+    name: str
+    cells: int
+    position: int
+    values: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    """Facts of all cells: `noises`, `guarantees`, `conditions` (`sweep_facts`)."""
+    tries: Sequence[str]
+    """The runs of all cells: those that were tried again are among them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class IndexedFigure:
     """A figure by which a report is found; `attribute` and `observer` are empty for neither."""

@@ -6,20 +6,32 @@ import secrets
 import stat
 from pathlib import Path
 
+from infrastructure.settings import SettingsError
 
-class OpenToOthersError(Exception):
-    """Others can read the file; the message gives its mode and the remedy."""
+_MAX_BYTES = 1 << 16
 
 
-def read_private(path: Path, *, at_most: int) -> bytes:
-    """The first bytes of the file. Raises OpenToOthersError, or the OSError of reading it."""
-    with path.open("rb") as file:
-        found = os.fstat(file.fileno())
-        mode = stat.S_IMODE(found.st_mode)
-        # A secret that Kubernetes mounts belongs to root, and is read through the pod's own group.
-        if mode & (0o037 if found.st_uid != os.geteuid() else 0o077):
-            raise OpenToOthersError(f"open to others (mode {mode:04o}); run `chmod 600 {path}`")
-        return file.read(at_most)
+class KeyFileError(SettingsError):
+    """There is no usable key, or it does not fit; the message says why and what to do."""
+
+
+def read_private(path: Path, *, what: str, risk: str, how: str) -> bytes:
+    """The first bytes of the file. Raises KeyFileError, whose message says `what` it is, the `risk`
+    where others can read it, and `how` one is made."""
+    try:
+        with path.open("rb") as file:
+            found, content = os.fstat(file.fileno()), file.read(_MAX_BYTES)
+    except FileNotFoundError:
+        raise KeyFileError(f"there is no {what} at {path}; {how}") from None
+    except OSError as error:
+        raise KeyFileError(f"the {what} {path} cannot be read: {error.strerror}") from None
+    mode = stat.S_IMODE(found.st_mode)
+    # A secret that Kubernetes mounts belongs to root, and is read through the pod's own group.
+    if mode & (0o037 if found.st_uid != os.geteuid() else 0o077):
+        raise KeyFileError(
+            f"{risk} the {what} {path}, open to others (mode {mode:04o}); run `chmod 600 {path}`"
+        )
+    return content
 
 
 def make_private(path: Path, content: bytes) -> None:

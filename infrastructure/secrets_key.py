@@ -10,23 +10,18 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from infrastructure.key_files import OpenToOthersError, make_private, read_private
-from infrastructure.settings import Settings, SettingsError
+from infrastructure.key_files import KeyFileError, make_private, read_private
+from infrastructure.settings import Settings
 
 _KEY_BYTES = 32
-_MAX_FILE_BYTES = 1 << 14
 _HOW = "make one with `(umask 077; openssl rand -base64 32 > FILE)`"
-
-
-class SecretsKeyError(SettingsError):
-    """There is no usable key, or it does not fit; the message says why and what to do."""
 
 
 class SecretBox:
     """Encrypts and decrypts short secrets (Fernet: AES-128 in CBC mode with HMAC-SHA256)."""
 
     def __init__(self, settings: Settings) -> None:
-        """Reads the key; the embedded service makes its own. Raises SecretsKeyError."""
+        """Reads the key; the embedded service makes its own. Raises KeyFileError."""
         self._fernet = MultiFernet([Fernet(key) for key in _read(_file_of(settings))])
 
     def encrypt(self, secret: str) -> str:
@@ -34,12 +29,12 @@ class SecretBox:
         return self._fernet.encrypt(secret.encode()).decode("ascii")
 
     def decrypt(self, stored: str) -> str:
-        """What `encrypt` was given. Raises SecretsKeyError where it was encrypted with another
+        """What `encrypt` was given. Raises KeyFileError where it was encrypted with another
         key."""
         try:
             return self._fernet.decrypt(stored).decode()
         except InvalidToken:
-            raise SecretsKeyError(
+            raise KeyFileError(
                 "the stored secret was encrypted with another key than that of "
                 "FEDAUDIT_SECRETS_KEY_FILE; put that key back as a line of the file, or rotate the "
                 "secret"
@@ -53,24 +48,17 @@ def _file_of(settings: Settings) -> Path:
         path = settings.data_dir / "secrets-key"
         _ensure(path)
         return path
-    raise SecretsKeyError(
+    raise KeyFileError(
         "FEDAUDIT_SECRETS_KEY_FILE is not set, and secrets are stored encrypted with the key in "
         f"that file; {_HOW} and give its path to every API and sweeper"
     )
 
 
 def _read(path: Path) -> list[bytes]:
-    try:
-        content = read_private(path, at_most=_MAX_FILE_BYTES)
-    except FileNotFoundError:
-        raise SecretsKeyError(f"there is no key at {path}; {_HOW}") from None
-    except OpenToOthersError as error:
-        raise SecretsKeyError(f"secrets can be read with the key {path}, {error}") from None
-    except OSError as error:
-        raise SecretsKeyError(f"the key {path} cannot be read: {error.strerror}") from None
+    content = read_private(path, what="key", risk="secrets can be read with", how=_HOW)
     keys = [_key(line) for line in content.split()]
     if not keys or None in keys:
-        raise SecretsKeyError(f"{path} holds something else than keys, one a line; {_HOW}")
+        raise KeyFileError(f"{path} holds something else than keys, one a line; {_HOW}")
     return [key for key in keys if key is not None]
 
 
@@ -93,4 +81,4 @@ def _ensure(path: Path) -> None:
         # Another process was faster, and its key is the one.
         return
     except OSError as error:
-        raise SecretsKeyError(f"cannot make the key {path}: {error.strerror}") from None
+        raise KeyFileError(f"cannot make the key {path}: {error.strerror}") from None

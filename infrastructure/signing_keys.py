@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedaudit.ledger.statements import SigningKey
-from infrastructure.key_files import OpenToOthersError, make_private, read_private, write_through
+from infrastructure.key_files import KeyFileError, make_private, read_private, write_through
 from infrastructure.settings import Settings
-
-_MAX_FILE_BYTES = 1 << 16
 
 ROUNDING = b"fedaudit-rounding-key-1"
 """Purpose of the secret that rounds counts: the same for runs and audits, and after a key exchange.
@@ -23,18 +21,14 @@ Under another secret the same count would be rounded again, and the mean of many
 the count."""
 
 
-class SigningKeyError(Exception):
-    """There is no usable key; the message says why and what to do."""
-
-
 def key_file_of(settings: Settings) -> Path:
     """Path of the key: named in production, below the data folder if embedded. Raises
-    SigningKeyError if production names none."""
+    KeyFileError if production names none."""
     if settings.signing_key_file is not None:
         return settings.signing_key_file
     if settings.embedded:
         return settings.data_dir / "signing-key.pem"
-    raise SigningKeyError(
+    raise KeyFileError(
         "FEDAUDIT_SIGNING_KEY_FILE is not set, and ledgers and reports are signed with the key in "
         "that file; make one with `fedaudit keys signing --out FILE` and give its path to every "
         "worker and sweeper"
@@ -42,22 +36,14 @@ def key_file_of(settings: Settings) -> Path:
 
 
 def read_key_file(path: Path) -> bytes:
-    """The file's PEM, an unencrypted Ed25519 private key. Raises SigningKeyError if it holds none,
+    """The file's PEM, an unencrypted Ed25519 private key. Raises KeyFileError if it holds none,
     is unreadable, or others can read it."""
-    try:
-        content = read_private(path, at_most=_MAX_FILE_BYTES)
-    except FileNotFoundError:
-        raise SigningKeyError(
-            f"there is no signing key at {path}; make one with `fedaudit keys signing --out {path}`"
-        ) from None
-    except OpenToOthersError as error:
-        raise SigningKeyError(f"anyone could sign with the signing key {path}, {error}") from None
-    except OSError as error:
-        raise SigningKeyError(f"the signing key {path} cannot be read: {error.strerror}") from None
+    how = f"make one with `fedaudit keys signing --out {path}`"
+    content = read_private(path, what="signing key", risk="anyone could sign with", how=how)
     try:
         SigningKey.from_pem(content)
     except ValueError as error:
-        raise SigningKeyError(
+        raise KeyFileError(
             f"{path}: {error}; put a copy of the file back, or make a new one with `fedaudit keys "
             "signing --out FILE`, or with `openssl genpkey -algorithm ed25519`"
         ) from None
@@ -65,21 +51,21 @@ def read_key_file(path: Path) -> bytes:
 
 
 def create_key_file(path: Path) -> None:
-    """Make a key, atomically. Raises SigningKeyError if the file exists or cannot be made; an
+    """Make a key, atomically. Raises KeyFileError if the file exists or cannot be made; an
     existing file is never touched."""
     key = SigningKey.generate()
     try:
         make_private(path, key.pem())
         public_file(path).write_text(key.public.pem)
     except FileExistsError:
-        raise SigningKeyError(f"{path} is there already; a key is never overwritten") from None
+        raise KeyFileError(f"{path} is there already; a key is never overwritten") from None
     except OSError as error:
-        raise SigningKeyError(f"cannot make the signing key {path}: {error.strerror}") from None
+        raise KeyFileError(f"cannot make the signing key {path}: {error.strerror}") from None
 
 
 def rotate_key_file(path: Path) -> Path:
     """Exchange the key, atomically; returns where the old one is kept. `FILE.pub` lists all public
-    keys, the newest first. The secret for rounding counts stays. Raises SigningKeyError."""
+    keys, the newest first. The secret for rounding counts stays. Raises KeyFileError."""
     content = read_key_file(path)
     old, new = SigningKey.from_pem(content), SigningKey.generate()
     retired = path.with_name(f"{path.name}.retired-{old.key_id[:12]}")
@@ -96,20 +82,20 @@ def rotate_key_file(path: Path) -> Path:
         write_through(aside, old.derived_pem(ROUNDING) + new.pem(), mode=0o600)
         aside.replace(path)
     except OSError as error:
-        raise SigningKeyError(f"cannot exchange the key {path}: {error.strerror}") from None
+        raise KeyFileError(f"cannot exchange the key {path}: {error.strerror}") from None
     finally:
         aside.unlink(missing_ok=True)
     return retired
 
 
 def ensure_key_file(path: Path) -> None:
-    """Make a key unless there is one; one that is there must be usable. Raises SigningKeyError."""
+    """Make a key unless there is one; one that is there must be usable. Raises KeyFileError."""
     if path.exists():
         read_key_file(path)
         return
     try:
         create_key_file(path)
-    except SigningKeyError:
+    except KeyFileError:
         # Another process may have made it meanwhile.
         if not path.exists():
             raise
@@ -134,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{rotate_key_file(options.file)}\n")
             return 0
         actions[options.command](options.file)
-    except SigningKeyError as error:
+    except KeyFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     sys.stdout.write(f"{public_file(options.file)}\n")

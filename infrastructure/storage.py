@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -274,30 +274,24 @@ class _RemoteWriter(StorageWriter):
         self._file.closed = True
 
 
-def record_table_key(project_id: str, experiment_id: str) -> str:
-    """Where an experiment's record table is kept, a CSV file."""
-    return f"record-tables/{project_id}/{experiment_id}"
+FileKind = Literal["artifact", "attack-files", "model", "record-table"]
+_FOLDERS: dict[FileKind, str] = {
+    "artifact": "artifacts",
+    "attack-files": "attack-files",
+    "model": "models",
+    "record-table": "record-tables",
+}
 
 
-def model_key(project_id: str, experiment_id: str) -> str:
-    """Where an experiment's trained hypotheses are kept, a safetensors file."""
-    return f"models/{project_id}/{experiment_id}"
-
-
-def attack_files_key(project_id: str, owner_id: str) -> str:
-    """Where the files of attacks are kept, an archive: those of an experiment's report, or of
-    attacks that were made later."""
-    return f"attack-files/{project_id}/{owner_id}"
-
-
-def artifact_key(project_id: str, sha256: str) -> str:
-    """Where a file of parameters is kept that a project brought, by its content's hash."""
-    return f"artifacts/{project_id}/{sha256}"
+def file_key(kind: FileKind, project_id: str, owner: str) -> str:
+    """Where a file of a project is kept. `owner`: the experiment's id, of attacks that were made
+    later theirs, or the hash of an artifact's content."""
+    return f"{_FOLDERS[kind]}/{project_id}/{owner}"
 
 
 def stored_artifact(storage: Storage, project_id: str, sha256: str) -> bytes | None:
-    """The content of such a file; None where it is not there. Raises StorageError."""
-    key = artifact_key(project_id, sha256)
+    """The content of a file of parameters; None where it is not there. Raises StorageError."""
+    key = file_key("artifact", project_id, sha256)
     if not storage.holds(key):
         return None
     with storage.local(key) as path:

@@ -22,7 +22,6 @@ from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.stored import IndexedFigure
 from fedaudit.sweeps.report_section import (
-    CellPlace,
     SeedFigures,
     larger_sums,
     named_figures,
@@ -258,22 +257,11 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
 def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | None:
     """What its sweep costs; None where it is a cell of none."""
     sweeps = SweepRepository(session, experiment.project_id)
-    found = sweeps.cell_of(experiment.id)
-    if found is None:
+    place = sweeps.place_of(experiment.id)
+    if place is None:
         return None
-    sweep, cell = found
-    tries = sweeps.tries(sweep.id)
-    costs = sweep_costs(sweeps.reserved_costs(sweep.id), runs=tries, facts=sweep.facts)
-    place = CellPlace(
-        sweep_id=sweep.id,
-        name=sweep.name,
-        cells=sweep.cells,
-        position=cell.position,
-        values=cell.values,
-        facts=sweep.facts,
-        tries=len(tries),
-    )
-    return sweep_section(place, costs)
+    reserved = sweeps.reserved_costs(place.sweep_id)
+    return sweep_section(place, sweep_costs(reserved, runs=place.tries, facts=place.facts))
 
 
 def is_as_stated(
@@ -294,20 +282,19 @@ def is_as_stated(
 def repeats_of(
     session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
 ) -> RepeatsSection | None:
-    """The figures over all seeds with a report, this one included; None if it is not repeated."""
-    asked = experiment.run.spec.repeats
+    """The figures over all seeds with a report, this one included; None if it is a cell of none."""
     sweeps = SweepRepository(session, experiment.project_id)
-    found = sweeps.cell_of(experiment.id) if asked > 1 else None
-    if found is None:
+    place = sweeps.place_of(experiment.id)
+    if place is None:
         return None
     own = SeedFigures(experiment.run.spec.seed, experiment.id, shown_figures(document))
     others = [
         cell.experiment
-        for cell in sweeps.cells(found[0].id)
+        for cell in sweeps.cells(place.sweep_id)
         if cell.experiment.id != experiment.id and cell.experiment.status == "succeeded"
     ]
     figures = ReportListRepository(session, experiment.project_id).figures(
         [one.id for one in others]
     )
     found_others = [SeedFigures(one.seed, one.id, named_figures(figures[one.id])) for one in others]
-    return repeats_section([own, *found_others], asked=asked)
+    return repeats_section([own, *found_others], asked=experiment.run.spec.repeats)

@@ -22,7 +22,7 @@ from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds, has_diverged
 from fedaudit.training.engine import backend
 from fedaudit.training.stack import Stack
-from infrastructure.storage import attack_files_key, model_key, record_table_key
+from infrastructure.storage import file_key
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
 from workers.attacks.attacked_experiment import AttacksCancelledError, LeasedAttacks
@@ -30,7 +30,7 @@ from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError
 from workers.context import WorkerContext
 from workers.finish import DIVERGED, FinishedReport, report_of, sign_end, store_file, succeed
 from workers.flush import Pace, Played, RunningExperiment, store_blocks
-from workers.proof.signing import CheckpointClock, sign_checkpoint
+from workers.proof.signing import CHECKPOINT_SECONDS, sign_checkpoint
 
 log = structlog.get_logger()
 _DIVERGED = (
@@ -60,7 +60,8 @@ class RunLoop:
             if experiment.run.interrupted_rounds or experiment.run.ledger.entries
         }
         self._pace = Pace(context.database.dialect)
-        self._clock = CheckpointClock()
+        self._signed: dict[int, float] = {}
+        """When the newest checkpoint of each was stored; the first flush starts the clock."""
         self._stack = Stack(
             [experiment.run.cell for experiment in experiments],
             device=context.device,
@@ -207,7 +208,10 @@ class RunLoop:
             blocks[position] = Played(experiment, block, self._stack.checkpoint(position))
             self._lease.progressed()
 
-        due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
+        now = monotonic()
+        due = [
+            one for one in blocks if now - self._signed.setdefault(one, now) >= CHECKPOINT_SECONDS
+        ]
 
         def store(session: Session) -> set[int]:
             asked = store_blocks(session, list(blocks.values()), again=self._writer.again)
@@ -223,8 +227,7 @@ class RunLoop:
             return cancelled
 
         cancelled = self._writer.write(store)
-        for position in due:
-            self._clock.signed(self._experiments[position].id)
+        self._signed |= dict.fromkeys(due, monotonic())
         for position in cancelled:
             self._stack.stop(position)
             self._end(position, status="cancelled", reason="cancelled-by-caller")
@@ -264,12 +267,12 @@ class RunLoop:
         store = partial(store_file, self._context.storage, progressed=self._lease.progressed)
         owner = experiment.project_id, experiment.id
         if not isinstance(report.material.model, str):
-            store(model_key(*owner), [report.material.model.data])
+            store(file_key("model", *owner), [report.material.model.data])
         if attacks:
-            store(attack_files_key(*owner), [packed(one.files for one in attacks)])
+            store(file_key("attack-files", *owner), [packed(one.files for one in attacks)])
         if result.records is not None:
             names = experiment.run.federation.client_names
-            store(record_table_key(*owner), result.records.csv(names))
+            store(file_key("record-table", *owner), result.records.csv(names))
         while not self._writer.write(
             partial(succeed, experiment=experiment, report=report, key=key)
         ):

@@ -22,18 +22,10 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.audit_log import AuditChain
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.spec.disclosure import DisclosureFloor
+from infrastructure.key_files import KeyFileError
 from infrastructure.queue import Queue, QueueUnavailableError
-from infrastructure.secrets_key import SecretsKeyError
 from infrastructure.settings import Settings
-from infrastructure.storage import (
-    Storage,
-    StorageError,
-    artifact_key,
-    attack_files_key,
-    model_key,
-    record_table_key,
-    remove_left_over,
-)
+from infrastructure.storage import Storage, StorageError, file_key, remove_left_over
 from models.database import AWAY, Database
 from models.repositories import (
     AuditLogRepository,
@@ -66,12 +58,6 @@ from workers.webhooks import WebhookDispatcher
 
 _EVERY_SECONDS = 60.0
 _REMOVED_AT_ONCE = 100
-_KEYS = {
-    "artifact": artifact_key,
-    "attack-files": attack_files_key,
-    "model": model_key,
-    "record-table": record_table_key,
-}
 
 
 class Expiry:
@@ -138,7 +124,7 @@ class Expiry:
                     files = OldFileRepository(session)
                     # Locked: an upload of the same file waits, or took the note away.
                     if files.lock(file):
-                        self._storage.delete(_KEYS[file.kind](file.project_id, file.owner))
+                        self._storage.delete(file_key(file.kind, file.project_id, file.owner))
                         files.removed(file)
             except StorageError as error:
                 log.warning("expired files wait", detail=str(error)[:200])
@@ -347,7 +333,7 @@ def _webhook_dispatcher(settings: Settings, database: Database) -> WebhookDispat
     a message where one is named that cannot be used."""
     try:
         dispatcher = WebhookDispatcher(settings, database)
-    except SecretsKeyError as error:
+    except KeyFileError as error:
         if settings.secrets_key_file is not None:
             raise SystemExit(str(error)) from None
         log.warning("webhooks are not delivered", reason=str(error))

@@ -13,8 +13,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from standardwebhooks import Webhook
 
 from fedaudit import __version__
+from infrastructure.key_files import KeyFileError
 from infrastructure.outbound import AddressRefusedError, Resolve, UnansweredError, post
-from infrastructure.secrets_key import SecretBox, SecretsKeyError
+from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import WebhookQueueRepository
@@ -50,7 +51,7 @@ class WebhookDispatcher:
     def __init__(
         self, settings: Settings, database: Database, *, resolve: Resolve | None = None
     ) -> None:
-        """Raises SecretsKeyError where secrets cannot be decrypted."""
+        """Raises KeyFileError where secrets cannot be decrypted."""
         self._database = database
         self._allow_private = settings.webhooks_allow_private
         self._resolve = resolve
@@ -136,7 +137,7 @@ class WebhookDispatcher:
                 resolve=self._resolve,
             )
             error = None if 200 <= status < 300 else f"the receiver answered {status}"
-        except (UnansweredError, SecretsKeyError) as failure:
+        except (UnansweredError, KeyFileError) as failure:
             error = str(failure)
         except AddressRefusedError as refused:
             error = f"not sent: {refused}"

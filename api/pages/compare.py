@@ -24,7 +24,7 @@ _COSTS = ("epsilon_max", "log_ratio_max", "leakage_max")
 
 def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
     """What the page shows of a comparison, whose experiments are numbered in its order."""
-    differences = difference_rows(comparison.model_dump()["spec_differences"])
+    differences = difference_rows(comparison.spec_differences)
     numbers = {one.id: place for place, one in enumerate(comparison.experiments, start=1)}
     tables = [
         _table(section.capitalize(), [row for row in comparison.figures if row.section == section])

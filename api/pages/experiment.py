@@ -184,7 +184,7 @@ def experiment_page(
         federation = None
         if visit.may("federations:read"):
             federation = FederationRepository(session, visit.project_id).get(row.federation_id)
-        cell = SweepRepository(session, visit.project_id).cell_of(row.id)
+        place = SweepRepository(session, visit.project_id).place_of(row.id)
         live = live_figures(session, row)
         report = _report(session, visit, row)
         clients = shown_clients(session, visit.caller, row)
@@ -197,7 +197,7 @@ def experiment_page(
         detail=shown_detail(row.status_reason, row.status_detail, caller=visit.caller),
         tags=sorted(set(row.spec["tags"])),
         federation=None if federation is None else federation.name,
-        sweep=None if cell is None else cell[0],
+        sweep=place,
         ended=ended,
         why=why_ended(row.status_reason) if row.status in RETRIED else None,
         may_cancel=not ended and row.status != "cancelling" and visit.may("experiments:write"),

@@ -12,13 +12,13 @@ from fedaudit.number_text import figure_text as figure
 from fedaudit.number_text import room_text as room
 from fedaudit.number_text import whole_text as whole
 from fedaudit.reports.checks import value_at
-from fedaudit.reports.page.html import with_code
+from fedaudit.reports.page.html import capitalize_first, with_code
 
-__all__ = ["NONE", "cost", "figure", "room", "whole", "with_code"]
+__all__ = ["NONE", "capitalize_first", "cost", "figure", "room", "whole", "with_code"]
 
 FILTERS = (
     *("figure", "cost", "room", "small_number", "whole", "words", "with_code", "percent"),
-    *("day", "moment", "iso", "place_words"),
+    *("day", "moment", "iso", "place_words", "capitalize_first"),
 )
 """The functions that templates use as filters."""
 

@@ -38,8 +38,9 @@ from api.shared.resources import Resources
 from api.shared.security import Administrator, Caller, ReportsReader
 from fedaudit.ledger.audit_log import AuditChain, SignedHead, chain_faults
 from fedaudit.ledger.statements import Envelope, PublicKey
+from infrastructure.key_files import KeyFileError
 from infrastructure.outbound import AddressRefusedError, check_url
-from infrastructure.secrets_key import SecretBox, SecretsKeyError
+from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
 from models.identifiers import is_id
 from models.person import Person
@@ -299,7 +300,7 @@ def _new_secret(settings: Settings) -> tuple[str, str]:
     """A new secret, and the same encrypted. Raises ProblemError where the service has no key."""
     try:
         box = SecretBox(settings)
-    except SecretsKeyError as error:
+    except KeyFileError as error:
         raise unavailable(str(error)) from None
     secret = f"whsec_{b64encode(token_bytes(32)).decode()}"
     return secret, box.encrypt(secret)

@@ -18,7 +18,7 @@ from api.services.lookups import list_page, refuse_gone
 from api.shared.security import Call, ExperimentsReader, ExperimentsWriter, refuse_over_stored
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
 from fedaudit.spec.base import Text
-from infrastructure.storage import artifact_key, stored_artifact
+from infrastructure.storage import file_key, stored_artifact
 from models.repositories import ArtifactRepository, ExpiredFileRepository
 from models.tables.federations import Artifact
 
@@ -99,7 +99,7 @@ def get_artifact(artifact_id: str, call: ExperimentsReader) -> ArtifactBody:
 def delete_artifact(artifact_id: str, call: ExperimentsWriter) -> None:
     """Delete a file of parameters. Experiments that still wait to start from it will fail."""
     get_artifact(artifact_id, call)
-    call.resources.storage.delete(artifact_key(call.project_id, artifact_id))
+    call.resources.storage.delete(file_key("artifact", call.project_id, artifact_id))
     with call.writing() as session:
         ArtifactRepository(session, call.project_id).remove(artifact_id)
 
@@ -109,7 +109,7 @@ def _store(call: Call, data: bytes, *, name: str | None) -> tuple[ArtifactBody, 
     a file that holds no hypotheses, or more than the project may store, StorageError where it
     cannot be stored."""
     body = _body(data)
-    key = artifact_key(call.project_id, body.id)
+    key = file_key("artifact", call.project_id, body.id)
     _take_back(call, body.id)
     new = not call.resources.storage.holds(key)
     if new:

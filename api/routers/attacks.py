@@ -54,7 +54,7 @@ from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell, draws_in_secret
-from infrastructure.storage import StorageError, attack_files_key, stored_artifact
+from infrastructure.storage import StorageError, file_key, stored_artifact
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import (
@@ -201,7 +201,7 @@ def _file(
             find_later_attacks(session, call.caller, later_id, experiment_id=experiment_id)
         owner_id = later_id or experiment_id
         refuse_gone(session, call.project_id, "attack-files", owner_id)
-    key = attack_files_key(call.project_id, owner_id)
+    key = file_key("attack-files", call.project_id, owner_id)
     found = None
     if call.resources.storage.holds(key):
         with call.resources.storage.local(key) as archive:
@@ -220,7 +220,7 @@ def _files(
 ) -> tuple[list[AttackFile], str | None]:
     """The files that these attacks left, by position and name, and why there are none."""
     gone = gone_words(session, project_id, "attack-files", owner_id)
-    key = attack_files_key(project_id, owner_id)
+    key = file_key("attack-files", project_id, owner_id)
     if not attacks or gone is not None:
         return [], gone
     try:

@@ -16,7 +16,7 @@ from api.services.report_evidence import readable_keys
 from api.shared.security import Administrator, Call, Caller, FederationsReader
 from fedaudit.ledger.statements import ErasureReceipt, Keyring
 from fedaudit.reports.verification.checkpoints import Signed
-from infrastructure.storage import artifact_key, attack_files_key, model_key, record_table_key
+from infrastructure.storage import file_key
 from models.clock import utc_now
 from models.repositories import (
     AuditLogRepository,
@@ -184,10 +184,10 @@ def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[st
         *stored,
         *leaving.uploads,
         # Of every run: one that failed at its very end may have stored them already.
-        *(model_key(project_id, one) for one in leaving.experiments),
-        *(record_table_key(project_id, one) for one in leaving.experiments),
-        *(attack_files_key(project_id, one) for one in attacked),
-        *(artifact_key(project_id, one) for one in leaving.artifacts),
+        *(file_key("model", project_id, one) for one in leaving.experiments),
+        *(file_key("record-table", project_id, one) for one in leaving.experiments),
+        *(file_key("attack-files", project_id, one) for one in attacked),
+        *(file_key("artifact", project_id, one) for one in leaving.artifacts),
     ]
 
 

@@ -52,7 +52,7 @@ from api.services.tables import (
 from api.shared.resources import Resources
 from api.shared.security import Call, ExperimentsReader, LedgerReader
 from fedaudit.spec.base import Text
-from infrastructure.storage import record_table_key
+from infrastructure.storage import file_key
 
 router = Router(prefix="/experiments/{experiment_id}", tags=["records"])
 
@@ -208,7 +208,7 @@ def get_record_table(
     with call.reading() as session:
         experiment = find_experiment(session, call.caller, experiment_id)
         refuse_gone(session, call.project_id, "record-table", experiment.id)
-    key = record_table_key(experiment.project_id, experiment.id)
+    key = file_key("record-table", experiment.project_id, experiment.id)
     why = None
     if experiment.status != "succeeded":
         why = f"it is {experiment.status}"

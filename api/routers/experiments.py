@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -29,7 +28,6 @@ from api.services.dispatch import Acceptance, Accepting, Idempotent, IdempotentW
 from api.services.lookups import find_experiment, list_page
 from api.services.submission import Submitted, cancel, plan_seeds, retry, submit, try_admission
 from api.shared.data_faults import shown_detail
-from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from models.repositories import EventRepository, ExperimentRepository
@@ -165,39 +163,17 @@ _READS_A_SECOND = 80.0
 """Polls of all streams of this process together: with many streams each polls less often."""
 
 
-@dataclass(frozen=True)
-class EventLog:
-    """The events of one experiment, read in batches by short transactions."""
-
-    resources: Resources
-    experiment_id: str
-    caller: Caller
-    """Checked with every batch: a stream can outlive a key that is revoked, or a session."""
-
-    async def follow(self, last_event_id: int) -> AsyncIterator[ServerSentEvent]:
-        """The events above a number, until the experiment or the reader's permission has ended. The
-        stream also ends when the service is about to stop."""
-        resources = self.resources
-        while not resources.stopping.is_set():
-            events, ended = await run_in_threadpool(self._after, last_event_id)
-            for event in events:
-                yield _message(event)
-                last_event_id = event.sequence
-            if ended and len(events) < _BATCH:
-                return
-            if not events:
-                await asyncio.sleep(max(_PAUSE_SECONDS, resources.streams.open / _READS_A_SECOND))
-
-    def _after(self, sequence: int) -> tuple[list[Event], bool]:
-        """Events above a number, and whether the experiment had ended before they were read. In
-        that order nothing is missed: the last event is stored together with the end."""
-        with self.resources.database.read() as session:
-            if not self.caller.is_in_force(session):
-                return [], True
-            row = ExperimentRepository(session, self.caller.project_id).get(self.experiment_id)
-            ended = row is None or row.status in ENDED
-            events = EventRepository(session, self.caller.project_id)
-            return events.after(self.experiment_id, sequence, _BATCH), ended
+def _after(call: Call, experiment_id: str, sequence: int) -> tuple[list[Event], bool]:
+    """Events above a number, and whether the experiment, or the reader's permission, had ended
+    before they were read. In that order nothing is missed: the last event is stored together with
+    the end. A stream can outlive a key that is revoked, or a session."""
+    with call.reading() as session:
+        if not call.caller.is_in_force(session):
+            return [], True
+        row = ExperimentRepository(session, call.project_id).get(experiment_id)
+        ended = row is None or row.status in ENDED
+        events = EventRepository(session, call.project_id)
+        return events.after(experiment_id, sequence, _BATCH), ended
 
 
 def _message(event: Event) -> ServerSentEvent:
@@ -207,10 +183,10 @@ def _message(event: Event) -> ServerSentEvent:
     )
 
 
-def _event_log(experiment_id: str, call: ExperimentsReader) -> EventLog:
+def _found(experiment_id: str, call: ExperimentsReader) -> Call:
     with call.reading() as session:
-        found = find_experiment(session, call.caller, experiment_id)
-    return EventLog(call.resources, found.id, call.caller)
+        find_experiment(session, call.caller, experiment_id)
+    return call
 
 
 async def _place(call: ExperimentsReader) -> AsyncIterator[None]:
@@ -222,7 +198,8 @@ async def _place(call: ExperimentsReader) -> AsyncIterator[None]:
     "/{experiment_id}/events", response_class=EventSourceResponse, dependencies=[Depends(_place)]
 )
 async def follow_events(
-    log: Annotated[EventLog, Depends(_event_log)],
+    experiment_id: str,
+    call: Annotated[Call, Depends(_found)],
     last_event_id: Annotated[
         SmallInteger, Header(description="Events up to this number are left out.")
     ] = 0,
@@ -231,5 +208,13 @@ async def follow_events(
 
     `id` counts from 1 within the experiment. A comment is sent where nothing happens for 15 s.
     """
-    async for message in log.follow(last_event_id):
-        yield message
+    resources = call.resources
+    while not resources.stopping.is_set():
+        events, ended = await run_in_threadpool(_after, call, experiment_id, last_event_id)
+        for event in events:
+            yield _message(event)
+            last_event_id = event.sequence
+        if ended and len(events) < _BATCH:
+            return
+        if not events:
+            await asyncio.sleep(max(_PAUSE_SECONDS, resources.streams.open / _READS_A_SECOND))

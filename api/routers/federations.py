@@ -29,11 +29,11 @@ from api.schemas.federations import (
     SpecProposalRequest,
     shown_profile,
 )
-from api.schemas.people import ChangePage
+from api.schemas.people import ChangeBody, ChangePage
 from api.services.budgets import bodies, budgets_of
 from api.services.disclosure import floor_of, policy_of, refuse_faults, stored_policy
 from api.services.dispatch import Accepting, dispatch
-from api.services.lookups import change_page, find_federation, list_page, note_setting
+from api.services.lookups import find_federation, list_page, note_setting
 from api.services.pending_uploads import SURVEYED_ROWS, proposal_for
 from api.services.registrations import (
     Registered,
@@ -52,7 +52,7 @@ from fedaudit.spec.disclosure import DisclosurePolicy, parse_disclosure_policy
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.registration import Registration, parse_uploaded
 from models.identifiers import new_id
-from models.repositories import FederationRepository
+from models.repositories import FederationRepository, SettingChangeRepository
 from models.repositories.webhooks import announcing_low
 from models.tables.federations import Federation
 from models.values import Budget
@@ -202,7 +202,9 @@ def list_federation_changes(
     """Who set which budget, disclosure policy or rule on simulated noise, and when."""
     with call.reading() as session:
         found = find_federation(session, call.caller, federation_id)
-        return change_page(session, call.caller, parameters, found.id)
+        rows = partial(SettingChangeRepository(session, call.project_id).list, found.id)
+        route, bodies = f"changes:federation:{found.id}", partial(map, partial(of_row, ChangeBody))
+        return list_page(ChangePage, route, parameters, rows, bodies)
 
 
 @router.put("/{federation_id}/simulation")
@@ -267,17 +269,12 @@ async def propose_registration(call: FederationsWriter, asked: ProposalRequest) 
 
     def answer() -> ProposalBody:
         # Imported here because this package loads pyarrow.
-        from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
+        from fedaudit.federations.proposals.column_survey import survey_table
+        from fedaudit.federations.proposals.proposal import proposal_yaml, propose
 
         with _opened_source(call, asked) as (file, name):
-            found = propose_file(
-                file,
-                name=name,
-                most_rows=SURVEYED_ROWS,
-                header=asked.header,
-                client_key=asked.client_key,
-                target=asked.target,
-            )
+            survey = survey_table(file, header=asked.header, most_rows=SURVEYED_ROWS)
+        found = propose(survey, name=name, client_key=asked.client_key, target=asked.target)
         return ProposalBody(**asdict(found), yaml=proposal_yaml(found))
 
     return await call.run(answer)

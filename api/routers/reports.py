@@ -92,7 +92,7 @@ from fedaudit.spec.errors import error_at
 from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.stored import IndexedFigure
-from infrastructure.storage import model_key
+from infrastructure.storage import file_key
 from models.clock import utc_now
 from models.repositories import ReportListRepository, ReportRepository, SignOffRepository
 from models.repositories.reports import FILTERS
@@ -290,7 +290,7 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     The detail says which, and what to change in the spec; the report says the same.
     """
     section, _ = _model_section(call, experiment_id)
-    blocks = opened_file(call.resources.storage, model_key(call.project_id, experiment_id))
+    blocks = opened_file(call.resources.storage, file_key("model", call.project_id, experiment_id))
     answer = as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
     answer.headers["Content-Length"] = str(section["size_bytes"])
     return answer
@@ -499,9 +499,12 @@ def sign_off_report(
                 "the API key names no person, so no person would be accountable for the sign-off; "
                 "make one that does: fedaudit keys create --person NAME",
             )
+        sign_offs = SignOffRepository(session, call.project_id)
+        # First: of two equal requests at once the second waits here, and finds the other's.
+        number = sign_offs.next_number(SignOff, experiment_id)
         earlier = idempotency.earlier(session, call.caller)
         if earlier is not None:
-            found = SignOffRepository(session).get(experiment_id, int(earlier))
+            found = sign_offs.get(experiment_id, int(earlier))
             if found is None:
                 raise LookupError(f"sign-off {earlier} of {experiment_id} was stored and is lost")
             return found
@@ -512,8 +515,6 @@ def sign_off_report(
             why = " and ".join(CONCERN_WORDS[one] for one in concerns)
             message = f"is needed, because {why}: say why it is signed off as it is"
             raise error_at("/note", message)
-        sign_offs = SignOffRepository(session, call.project_id)
-        number = sign_offs.next_number(SignOff, experiment_id)
         if number > _MOST_SIGN_OFFS:
             raise conflict(f"the report has {_MOST_SIGN_OFFS} sign-offs already")
         statement = Statement(

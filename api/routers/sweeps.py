@@ -53,7 +53,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.sweeps import SweepCell, SweepSpec, parse_cells, parse_sweep, placed
 from fedaudit.stored import ReservedCost
-from fedaudit.sweeps.report_section import CellPlace, larger_sums, named_figures, sweep_section
+from fedaudit.sweeps.report_section import larger_sums, named_figures, sweep_section
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs, sweep_facts
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, as_csv, as_markdown, sweep_table
 from models.identifiers import new_id
@@ -270,20 +270,12 @@ def with_costs_of_now(
     cancelled may have been tried again since, and the choice of this run rests on them too."""
     section = document.get("sweep")
     sweeps = SweepRepository(session, caller.project_id)
-    found = sweeps.cell_of(experiment_id)
-    if section is None or found is None:
+    place = sweeps.place_of(experiment_id)
+    if section is None or place is None:
         return document
-    sweep, cell = found
-    place = CellPlace(
-        sweep_id=sweep.id,
-        name=sweep.name,
-        cells=sweep.cells,
-        position=cell.position,
-        values=cell.values,
-        facts=sweep.facts,
-        tries=len(sweeps.tries(sweep.id)),
-    )
-    now = sweep_section(place, _costs_of(session, caller, sweep), when="by now").model_dump()
+    reserved = sweeps.reserved_costs(place.sweep_id)
+    costs = sweep_costs(reserved, runs=place.tries, facts=place.facts)
+    now = sweep_section(place, costs, when="by now").model_dump()
     more = larger_sums(now, section)
     changed = {
         **section,

@@ -96,7 +96,10 @@ def shown_profile(row: Federation) -> dict[str, Any] | None:
         return None
     if row.profiled_at is None:
         return _without(row.profile, "attributes")
-    if not _departs(row):
+    if row.disclosure is None or row.registration is None:
+        return row.profile
+    policy, asked = parse_disclosure_policy(row.disclosure), parse_registration(row.registration)
+    if not registration_faults(policy, asked, registration=None):
         return row.profile
     warnings = [*row.profile.get("warnings", []), {"pointer": "", "message": _DEPARTS}]
     # The rows of each class are suppressed by the same size.
@@ -105,17 +108,6 @@ def shown_profile(row: Federation) -> dict[str, Any] | None:
 
 def _without(profile: dict[str, Any], *left_out: str) -> dict[str, Any]:
     return {name: value for name, value in profile.items() if name not in left_out}
-
-
-def _departs(row: Federation) -> bool:
-    """Whether the profile shows groups that the present policy would not."""
-    if row.disclosure is None or row.registration is None:
-        return False
-    policy, registration = (
-        parse_disclosure_policy(row.disclosure),
-        parse_registration(row.registration),
-    )
-    return bool(registration_faults(policy, registration, registration=None))
 
 
 _DEPARTS = (

@@ -1,7 +1,6 @@
 """Look up what a path names within the caller's project, refuse what is gone, and list pages."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
@@ -9,8 +8,7 @@ from sqlalchemy.orm import Session
 
 from api.http.answers import decode_cursor, encode_cursor
 from api.http.problems import ProblemError, conflict, not_found
-from api.schemas.base import PageParameters, of_row
-from api.schemas.people import ChangeBody, ChangePage
+from api.schemas.base import PageParameters
 from api.shared.security import Call, Caller
 from fedaudit.reports.later import judged_later
 from fedaudit.reports.report import OTHER_FORM, has_present_form
@@ -214,12 +212,3 @@ def note_setting(
     SettingChangeRepository(session, caller.project_id).add(
         federation_id, setting, value=value, changed_by=caller.actor
     )
-
-
-def change_page(
-    session: Session, caller: Caller, parameters: PageParameters, federation_id: str
-) -> ChangePage:
-    """The changes of one federation's settings by the caller's project, newest first."""
-    changes = partial(SettingChangeRepository(session, caller.project_id).list, federation_id)
-    bodies = partial(map, partial(of_row, ChangeBody))
-    return list_page(ChangePage, f"changes:federation:{federation_id}", parameters, changes, bodies)

@@ -179,9 +179,7 @@ def look_at(
         survey = survey_table(file, header=header, most_rows=SURVEYED_ROWS)
     proposal, why = None, ""
     try:
-        proposal = propose(
-            survey, name=upload.file_name, header=header, client_key=client_key, target=target
-        )
+        proposal = propose(survey, name=upload.file_name, client_key=client_key, target=target)
     except InvalidInputError as error:
         why = "; ".join(one.message for one in error.errors)
     return LookedAt(survey, proposal, why, rows)

@@ -16,7 +16,7 @@ from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
 from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
-from fedaudit.reports.page.attack_tables import LaterAttempt, later_attempts
+from fedaudit.reports.page.attack_tables import LaterAttempt
 from fedaudit.reports.page.html import Link, PageOptions, render, report_pictures, style_hash
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.stored import FairnessRow, RoundRow
@@ -90,7 +90,7 @@ def page_html(call: Call, experiment_id: str, **options: Unpack[PageOptions]) ->
         report = find_report(session, call.caller, experiment_id)
         live = live_figures(session, find_experiment(session, call.caller, experiment_id))
         rows = LaterAttacksRepository(session, call.project_id).list(experiment_id)
-    later = later_attempts(report.document, [_attempt(row) for row in rows])
+    later = [_attempt(row) for row in rows]
     return render(report.document, live.series, later=later, **options)
 
 

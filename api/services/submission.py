@@ -173,9 +173,9 @@ def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest) ->
     if before := _earlier(call, idempotency):
         return before
     with call.reading() as session:
-        cell = SweepRepository(session, call.project_id).cell_of(experiment.id)
-    if cell is not None:
-        sweep_id = cell[0].id
+        place = SweepRepository(session, call.project_id).place_of(experiment.id)
+    if place is not None:
+        sweep_id = place.sweep_id
         raise conflict(
             f"the experiment is a cell of the sweep {sweep_id}, whose costs count every try; try "
             f"its cells again by POST /v1/sweeps/{sweep_id}/retry",
@@ -210,15 +210,14 @@ def _earlier(call: Call, idempotency: IdempotentRequest) -> Submitted | None:
     with call.reading() as session:
         experiment = find_experiment(session, call.caller, found)
         kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
-        return Submitted(experiment, warnings=_warnings_about(call, session, experiment, kind))
+        return Submitted(experiment, warnings=_warnings(call, session, experiment, kind))
 
 
-def _warnings_about(
+def _warnings(
     call: Call, session: Session, experiment: Experiment, cost_kind: CostKind
 ) -> list[str]:
-    """The warnings to its submitter, in the transaction that stores it."""
-    federation_id, noise = experiment.federation_id, experiment.noise
-    return warnings_of(call.budgets(session), federation_id, noise=noise, cost_kind=cost_kind)
+    budgets, federation_id = call.budgets(session), experiment.federation_id
+    return warnings_of(budgets, federation_id, noise=experiment.noise, cost_kind=cost_kind)
 
 
 class _Rollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
@@ -259,7 +258,8 @@ def try_admission(call: Call, plans: Sequence[ExperimentPlan]) -> Trial:
     with dry_run(call, refusals) as session:
         budgets = call.budgets(session)
         federation_id, noise = store_federation(budgets, planned), planned.spec.privacy.noise
-        warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=_cost_kind(planned))
+        kind = planned.ledger_context.inputs.cost_kind
+        warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
         if len(plans) > 1:
             warnings.append(
                 f"{len(plans)} seeds are asked for: each is a run that costs what the "
@@ -294,8 +294,8 @@ def _queue(
         if is_first:
             with admitting_for(session, call) as admitting:
                 experiment, unit = _admit(admitting, plans, id_, by=caller.actor, retry_of=retry_of)
-            kind = _cost_kind(plans[0])
-            warnings = [*plans[0].doubts, *_warnings_about(call, session, experiment, kind)]
+            kind = plans[0].ledger_context.inputs.cost_kind
+            warnings = [*plans[0].doubts, *_warnings(call, session, experiment, kind)]
             names = ("federation_id", "noise", "retry_of", "spec_hash")
             details = {name: getattr(experiment, name) for name in names}
             action: AuditAction = (
@@ -310,10 +310,6 @@ def _queue(
     if found is None:
         raise LookupError("the key of the request was taken, and is not there")
     return found
-
-
-def _cost_kind(planned: ExperimentPlan) -> CostKind:
-    return planned.ledger_context.inputs.cost_kind
 
 
 def _admit(

@@ -12,7 +12,7 @@ from rich.markup import escape
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value
 from fedaudit.cli.output import (
     ExitCode,
-    json_text,
+    json_line,
     print_columns,
     say,
     standard_output,
@@ -172,21 +172,16 @@ def federations_scaffold(
     It reads the file alone and needs no service. Correct it, then give it to
     `fedaudit federations add FILE --registration`.
     """
-    from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
+    from fedaudit.federations.proposals.column_survey import survey_table
+    from fedaudit.federations.proposals.proposal import proposal_yaml, propose
     from fedaudit.federations.reading.source_files import Files, open_path
 
     if not file.is_file():
         raise usage_error(f"cannot read {file}: it is no file")
     files = Files(file.parent)
     with open_path(file.name, files=files, pointer="/federation/path") as source:
-        found = propose_file(
-            source,
-            name=file.name,
-            most_rows=_MAX_SCAFFOLD_ROWS,
-            header=header,
-            client_key=client_key,
-            target=target,
-        )
+        survey = survey_table(source, header=header, most_rows=_MAX_SCAFFOLD_ROWS)
+    found = propose(survey, name=file.name, client_key=client_key, target=target)
     if as_json:
         write_json(asdict(found))
         return
@@ -299,7 +294,7 @@ def federations_erase(
         say(f"erasing {federation_id}")
         done = client.erased(federation_id)
     if out is not None:
-        write_bytes(f"{json_text(done['receipt'])}\n".encode(), out)
+        write_bytes(json_line(done["receipt"]), out)
     if as_json:
         write_json(done)
         return

@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, NoReturn
@@ -37,34 +36,17 @@ _TEND_SECONDS = 0.2
 _BACKLOG = 128
 
 
-@dataclass(frozen=True)
-class RunningService:
-    """A service that answers, and what a caller needs to use it."""
-
-    url: str
-    api_key: str
-    data_dir: Path
-    logs: Path
-    private_key: Path
-    _supervisor: Supervisor
-    _stopping: threading.Event
-
-    def tend(self) -> None:
-        """Keep its processes alive until a signal asks for the stop."""
-        while not self._stopping.wait(_TEND_SECONDS):
-            self._supervisor.tend()
-
-
-@contextmanager
-def running_service(
+def _serve(
     installation: Installation,
     *,
     host: str,
     port: int,
-    device: str = "cpu",
-    person: str | None = None,
-) -> Iterator[RunningService]:
-    """The service, ready to be used; all its processes have ended when the block is left.
+    device: str,
+    person: str | None,
+    as_json: bool,
+    open_browser: bool,
+) -> None:
+    """Keep the service alive until a signal asks for the stop; all its processes have ended then.
     `person`: whom the first key is for, where it is made now.
 
     Raises CommandError where it cannot start, or runs already on this data folder.
@@ -79,43 +61,41 @@ def running_service(
         installation.migrate()
         installation = installation.with_signing_key()
         key = _first_key(installation, person)
-        url = _url(host, listener.getsockname()[1])
-        logs = installation.data_dir / "logs"
+        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+        named = f"[{reachable}]" if ":" in reachable else reachable
+        url = f"http://{named}:{listener.getsockname()[1]}"
         services = _services(installation, listener, device=device)
-        supervisor = Supervisor(services, log_folder=logs, report=say)
+        supervisor = Supervisor(services, log_folder=installation.data_dir / "logs", report=say)
         try:
             supervisor.start()
             _wait_until_ready(url, services[0], stopping)
             if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
                 _refuse_key(installation.data_dir)
-            yield RunningService(
-                url,
-                key,
-                installation.data_dir,
-                logs,
-                installation.private_key,
-                supervisor,
-                stopping,
-            )
+            _announce(installation, url, key, as_json=as_json)
+            if open_browser:
+                open_pages(url)
+            while not stopping.wait(_TEND_SECONDS):
+                supervisor.tend()
+            say("stopping")
         finally:
             supervisor.stop(grace_seconds=_GRACE_SECONDS)
 
 
-def announce(service: RunningService, *, as_json: bool) -> None:
+def _announce(installation: Installation, url: str, key: str, *, as_json: bool) -> None:
     """Say on one line of JSON, or to people, that the service is ready and how to use it."""
+    folder = installation.data_dir
     if as_json:
-        facts = {"url": service.url, "api_key": service.api_key, "data_dir": str(service.data_dir)}
-        write_json(facts, pretty=False)
+        write_json({"url": url, "api_key": key, "data_dir": str(folder)}, pretty=False)
         return
     lines = (
         "fedaudit is ready.",
-        f"  url          {service.url}",
-        f"  api key      {service.api_key}",
-        f"  data         {service.data_dir}",
-        f"  logs         {service.logs}",
-        f"  signing key  {signing_key_words(service.private_key)}",
+        f"  url          {url}",
+        f"  api key      {key}",
+        f"  data         {folder}",
+        f"  logs         {folder / 'logs'}",
+        f"  signing key  {signing_key_words(installation.private_key)}",
         "Open the url in a browser and sign in with the key; or in another terminal:",
-        f"  export FEDAUDIT_URL={service.url} FEDAUDIT_API_KEY={service.api_key}",
+        f"  export FEDAUDIT_URL={url} FEDAUDIT_API_KEY={key}",
         "  fedaudit submit SPEC --wait                   # train, follow, verdict",
         "  fedaudit list                                 # what there is",
         "  fedaudit report ID --format html --out FILE   # the audit report",
@@ -207,11 +187,6 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         ) from None
     with listener:
         yield listener
-
-
-def _url(host: str, port: int) -> str:
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
-    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
 def _this_person() -> str | None:
@@ -325,13 +300,15 @@ def up(
     if port is None:
         # A bookmark needs the same address every time; a program reads the one printed.
         port = 0 if as_json else DEFAULT_PORT
-    who = person or _this_person()
-    with running_service(installation, host=host, port=port, device=device, person=who) as service:
-        announce(service, as_json=as_json)
-        if open_browser:
-            open_pages(service.url)
-        service.tend()
-        say("stopping")
+    _serve(
+        installation,
+        host=host,
+        port=port,
+        device=device,
+        person=person or _this_person(),
+        as_json=as_json,
+        open_browser=open_browser,
+    )
 
 
 @app.command()

@@ -180,46 +180,32 @@ def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> Ints 
 _NARROW = 2**31
 
 
-class NearGroup:
-    """The clients of a group, and how many rows they have."""
+def near_samples(
+    drawn: Bools,
+    earlier: Bools,
+    before: Ints,
+    *,
+    members: Ints,
+    rows: Ints,
+    least_rows: int,
+    least_clients: int,
+) -> Bools | None:
+    """Whether each of the samples `drawn` [samples, clients] nearly is one of the first `before`
+    [samples] of the `earlier` ones [clients, rounds], as far as a group goes: [samples].
 
-    def __init__(self, members: Ints, rows: Ints) -> None:
-        """Both [members]; members are indices of clients."""
-        self.members, self.rows, self.total = members, rows, int(rows.sum())
-        self._kept = line(members, np.int64), line(rows, np.int32)
-        self.at = [place_of(one) for one in self._kept]
-
-
-class NearRounds:
-    """Which rounds drew nearly the same of a group as an earlier one, group by group."""
-
-    def __init__(self, drawn: Bools, earlier: Bools, before: Ints) -> None:
-        """`drawn` [rounds, clients]; `earlier` [clients, rounds], of which the first `before`
-        [rounds] are earlier than each of the rounds drawn."""
-        self._drawn, self._earlier = line(drawn, np.bool_), line(earlier, np.bool_)
-        self._before = line(before, np.int64)
-        self._room = np.empty((4, int(before.max(initial=0))), dtype=np.int32)
-        arrays = (self._drawn, self._earlier, self._before, self._room)
-        self._at = [place_of(one) for one in arrays]
-        """The addresses of what all groups share."""
-
-    def of_group(
-        self, asked: Ints, group: NearGroup, *, least_rows: int, least_clients: int
-    ) -> Bools | None:
-        """Whether each of the `asked` rounds is one: [asked].
-
-        Samples that differ in so many rows and clients are not near, and those that have so many
-        are large. None also where its rows are so many that narrow numbers do not hold them.
-        """
-        library = kernels()
-        if library is None or max(2 * group.total, least_rows, least_clients) >= _NARROW:
-            return None
-        near = np.ones(len(self._drawn), dtype=np.bool_)
-        near[asked] = False
-        drawn, earlier, before, room = self._at
-        library.fedaudit_near(
-            *(drawn, *self._drawn.shape, earlier, self._earlier.shape[1]),
-            *(before, self._room.shape[1], *group.at, len(group.members)),
-            *(least_rows, least_clients, room, place_of(near)),
-        )
-        return near[asked]
+    `members` [members] are the group's clients, `rows` [members] how many it has of each. Samples
+    that differ in `least_rows` and `least_clients` are not near, and an earlier one that has fewer
+    is left out. None without kernels, and where narrow numbers do not hold so many rows.
+    """
+    library = kernels()
+    if library is None or max(2 * int(rows.sum()), least_rows, least_clients) >= _NARROW:
+        return None
+    near = np.zeros(len(drawn), dtype=np.bool_)
+    room = np.empty((4, int(before.max(initial=0))), dtype=np.int32)
+    call(
+        library.fedaudit_near,
+        *(line(drawn, np.bool_), *drawn.shape, line(earlier, np.bool_), earlier.shape[1]),
+        *(line(before, np.int64), room.shape[1], members, line(rows, np.int32), len(members)),
+        *(least_rows, least_clients, room, near),
+    )
+    return near

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
-from fedaudit.native.library import NearGroup, NearRounds
+from fedaudit.native.library import near_samples
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.training.base.cell import Cell
@@ -43,11 +43,11 @@ class EarlierSamples:
         """Who is drawn, [clients, rounds]: the rounds of a few clients are asked for."""
         self._known = 0
         self._groups = {
-            (name, group): NearGroup(members, of_group[members])
+            (name, group): (np.flatnonzero(column), column[column > 0].astype(np.int32))
             for name, of_groups in rows.items()
-            for group, of_group in enumerate(of_groups.T.copy())
-            for members in [np.flatnonzero(of_group)]
+            for group, column in enumerate(of_groups.T)
         }
+        """The clients that have rows of each group, and how many."""
 
     def near(
         self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: Bools
@@ -60,18 +60,23 @@ class EarlierSamples:
         """
         before = np.searchsorted(self._until(max(rounds)), rounds)
         drawn, found = self._draw(rounds), np.zeros_like(wanted)
-        compared = NearRounds(drawn, self._sets, before)
         for group in np.flatnonzero(wanted.any(axis=0)).tolist():
-            own, asked = self._groups[attribute, group], np.flatnonzero(wanted[:, group])
-            near = compared.of_group(
-                asked,
-                own,
+            asked, (members, rows) = (
+                np.flatnonzero(wanted[:, group]),
+                self._groups[attribute, group],
+            )
+            near = near_samples(
+                drawn[asked],
+                self._sets,
+                before[asked],
+                members=members,
+                rows=rows,
                 least_rows=rule.minimum_group_size,
                 least_clients=rule.minimum_group_clients,
             )
             if near is None:
-                ours, those = drawn[asked[:, np.newaxis], own.members], self._sets[own.members]
-                near = _any_near(ours, those, before[asked], own.rows, rule)
+                ours, those = drawn[asked[:, np.newaxis], members], self._sets[members]
+                near = _any_near(ours, those, before[asked], rows, rule)
             found[asked, group] = near
         return found
 
@@ -92,42 +97,26 @@ class EarlierSamples:
 def _any_near(
     drawn: Bools, earlier: Bools, before: Ints, rows: Ints, rule: DisclosureRule
 ) -> Bools:
-    """Whether any of the first `before` [drawn] earlier ones is near, as `_near`: [drawn]."""
+    """Compute `near_samples` of the clients that have `rows`, `drawn` [drawn, clients] and
+    `earlier` [clients, rounds] being of them alone."""
     found = np.zeros(len(drawn), dtype=np.bool_)
-    for begin in range(0, int(before.max(initial=0)), _TOGETHER):
-        part = earlier[:, begin : begin + _TOGETHER]
-        is_earlier = begin + np.arange(part.shape[1]) < before[:, np.newaxis]
-        found |= (_near(drawn, part, rows, rule) & is_earlier).any(axis=1)
-    return found
-
-
-def _near(drawn: Bools, earlier: Bools, rows: Ints, rule: DisclosureRule) -> Bools:
-    """Whether pairs [drawn, earlier] are near and the earlier one is large enough.
-
-    `drawn` [drawn, clients] and `earlier` [clients, earlier] are of the clients that have `rows`.
-    """
     # Sums of integers are exact either way, and the narrow numbers take half the time.
     exact: Any = np.float32 if 2 * rows.sum() < _EXACT else np.float64
-    ours, those, weights = drawn.astype(exact), earlier.astype(exact), rows.astype(exact)
-    large = weights @ those >= rule.minimum_group_size
-    large &= those.sum(axis=0) >= rule.minimum_group_clients
-    apart = _apart(ours, those, weights)
-    near: Bools = apart < rule.minimum_group_size
-    if (rule.minimum_group_clients - 1) * rows.max() >= rule.minimum_group_size:
-        # Otherwise so few clients have few rows in any case.
-        near |= _apart(ours, those, np.ones_like(weights)) < rule.minimum_group_clients
-    near &= apart > 0
-    near &= large
-    return near
-
-
-def _apart(one: NDArray[Any], other: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
-    """The weight of what only one of two sets has, of all pairs; one product, so that the pairs
-    are gone through once: what either has, less twice what both have."""
-    ours = np.column_stack([-2 * one * weights, one @ weights, np.ones_like(one[:, 0])])
-    those = np.vstack([other, np.ones_like(other[:1]), weights @ other])
-    apart: NDArray[Any] = ours @ those
-    return apart
+    ours, weights, each = drawn.astype(exact), rows.astype(exact), np.ones(len(rows), exact)
+    for begin in range(0, int(before.max(initial=0)), _TOGETHER):
+        those = earlier[:, begin : begin + _TOGETHER].astype(exact)
+        # Of rows and of clients, what either of two samples has, less twice what both have.
+        of_rows, of_clients = (
+            (ours @ one)[:, np.newaxis] + one @ those - 2 * (ours * one) @ those
+            for one in (weights, each)
+        )
+        few = of_rows < rule.minimum_group_size
+        few |= of_clients < rule.minimum_group_clients
+        large = weights @ those >= rule.minimum_group_size
+        large &= each @ those >= rule.minimum_group_clients
+        is_earlier = begin + np.arange(those.shape[1]) < before[:, np.newaxis]
+        found |= (few & (of_rows > 0) & large & is_earlier).any(axis=1)
+    return found
 
 
 class SampledRounds:

@@ -11,7 +11,7 @@ from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepEpsilonSection, SweepSection
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.stored import IndexedFigure
+from fedaudit.stored import CellPlace, IndexedFigure
 from fedaudit.sweeps.sweep_costs import SweepCosts
 from fedaudit.sweeps.sweep_table import spread
 
@@ -103,21 +103,6 @@ _AS_CHARGED = (
 )
 
 
-@dataclass(frozen=True)
-class CellPlace:
-    """Which cell of which sweep a run is."""
-
-    sweep_id: str
-    name: str
-    cells: int
-    position: int
-    values: Mapping[str, Any]
-    facts: Mapping[str, Any]
-    """Facts of all cells: `noises`, `guarantees`, `conditions` (`sweep_facts`)."""
-    tries: int
-    """Runs of all cells: one that was tried again counts as often as it was tried."""
-
-
 def sweep_section(
     place: CellPlace, costs: SweepCosts, *, when: str = "when this report was made"
 ) -> SweepSection:
@@ -125,7 +110,7 @@ def sweep_section(
     of_training = [one for one in costs["epsilon"] if one["observer"] != REPORT]
     largest = max(of_training, key=lambda one: one["value"], default=None)
     at_delta = "" if largest is None else f" at delta = {largest['delta']:g}"
-    charged = partial(_AS_CHARGED.format, cells=place.cells, tries=place.tries, when=when)
+    charged = partial(_AS_CHARGED.format, cells=place.cells, tries=len(place.tries), when=when)
     reasons = {
         "sweep_epsilon_max": costs["reasons"].get("epsilon") or charged(at_delta=at_delta),
         "sweep_log_ratio_max": costs["reasons"].get("log_ratio_max") or charged(at_delta=""),
@@ -136,7 +121,7 @@ def sweep_section(
         name=place.name,
         cells=place.cells,
         position=place.position,
-        tries=place.tries,
+        tries=len(place.tries),
         values=dict(place.values),
         sweep_epsilon_max=None if largest is None else largest["value"],
         sweep_log_ratio_max=costs["log_ratio_max"],

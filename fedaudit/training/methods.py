@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import norms
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, Local, LocalOnly, QFfl, Training
-from fedaudit.training.base.record_steps import Optimiser, OptimiserState, local_optimiser
+from fedaudit.training.base.record_steps import Memory, Optimiser, local_optimiser
 
 _SMALLEST_LOSS = 1e-10
 """What a loss of 0 counts as: powers below 0 are taken of it."""
@@ -34,15 +34,15 @@ class PersonalSteps:
         return local_optimiser(self.local, self.step_size)
 
     def after(
-        self, own: Tensor, common: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        """The client's parameters, of the shape of the others, and the optimiser's state after one
+        self, own: Tensor, common: Tensor, gradient: Tensor, memory: Memory
+    ) -> tuple[Tensor, Memory]:
+        """The client's parameters, of the shape of the others, and the optimiser's memory after one
         more step."""
         if self.proximal and not self.local.descends_plainly:
             gradient = gradient + self.proximal * (own - common)
-        moved, state = self.optimiser.step(own, gradient, state)
+        moved, memory = self.optimiser.step(own, gradient, memory)
         pull = self.pull(own, common)
-        return (moved if pull is None else moved - pull), state
+        return (moved if pull is None else moved - pull), memory
 
     def pull(self, own: Tensor, common: Tensor) -> Tensor | None:
         """What a plain step takes off for the distance from the common model, beside the gradient,

@@ -32,6 +32,8 @@ from models.tables.federations import (
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow, Fairness
 from models.vocabulary import ENDED, OPEN
 
+_BY_RECORDS = "record-personalised"
+
 
 @dataclass(frozen=True)
 class Leaving:
@@ -108,42 +110,35 @@ class ErasureRepository(ScopedRepository):
 
     def leaving(self, federation: Federation, ledgers: Sequence[DeclaredLedger]) -> Leaving:
         """What is to be erased. Call it under the federation's lock."""
-        erased = select(ErasedLedger.owner_id)
-        columns = table_of(Experiment).c
+        erased, columns = select(ErasedLedger.owner_id), table_of(Experiment).c
         mine = (columns.federation_id == federation.id, self._own(Experiment))
-        named = select(columns.id).where(*mine, columns.id.not_in(erased)).order_by(columns.id)
-        experiments = list(self.session.scalars(named))
-        sha256 = Report.document["model"]["sha256"].as_string()
-        stored = select(Report.experiment_id, sha256).where(
-            Report.experiment_id.in_(experiments), sha256.is_not(None)
-        )
-        models = {id_: str(found) for id_, found in self.session.execute(stored)}
+        named = select(columns.id, columns.mechanism, columns.status)
+        named = named.where(*mine, columns.id.not_in(erased)).order_by(columns.id)
+        rows = self.session.execute(named).all()
+        experiments = [row.id for row in rows]
+        by_records = [row for row in rows if row.mechanism == _BY_RECORDS]
+        sha256 = Report.document["model"]["sha256"].as_string().label("sha256")
+        attack = Report.document["attacks"][0]["kind"].as_string().label("attack")
+        of_these = Report.experiment_id.in_(experiments)
+        reports = self.session.execute(
+            select(Report.experiment_id, sha256, attack).where(of_these)
+        ).all()
+        models = {one.experiment_id: str(one.sha256) for one in reports if one.sha256 is not None}
+        later = select(LaterAttacks.id).where(LaterAttacks.experiment_id.in_(experiments))
+        attacked = [one.experiment_id for one in reports if one.attack is not None]
         # Locked, so that `in_use` sees the admission of an experiment that starts from one.
         brought = self._select(Artifact).where(Artifact.sha256.in_(models.values()))
         brought = brought.order_by(Artifact.sha256).with_for_update()
         same_content = PendingUpload.fingerprint == federation.fingerprint
         waiting = self._select(PendingUpload).where(same_content)
-        tables = select(columns.id).where(
-            columns.id.in_(experiments),
-            columns.mechanism == "record-personalised",
-            columns.status == "succeeded",
-        )
-        attack = Report.document["attacks"][0]["kind"].as_string()
-        attacked = select(Report.experiment_id).where(
-            Report.experiment_id.in_(experiments), attack.is_not(None)
-        )
-        later = select(LaterAttacks.id).where(LaterAttacks.experiment_id.in_(experiments))
         known = set(self.session.scalars(erased.where(ErasedLedger.federation_id == federation.id)))
         declared = [row.id for row in ledgers if row.id not in known]
-        naming = select(columns.id).where(
-            columns.id.in_(experiments), columns.mechanism != "record-personalised"
-        )
         return Leaving(
             experiments,
             models,
-            list(self.session.scalars(tables)),
-            [*self.session.scalars(attacked), *self.session.scalars(later)],
-            [*self.session.scalars(naming.order_by(columns.id)), *declared],
+            [row.id for row in by_records if row.status == "succeeded"],
+            [*attacked, *self.session.scalars(later)],
+            [*(row.id for row in rows if row.mechanism != _BY_RECORDS), *declared],
             [row.sha256 for row in self._all(brought)],
             [row.storage_key for row in self._all(waiting)],
             declared,

@@ -93,16 +93,42 @@ class ReportListRepository(ScopedRepository):
         """One page; `filters`: of `FILTERS`, all of which must hold; `cursor`: the previous page's
         `next_cursor`, same sort: a time, the name or a figure, descending with a minus, nulls last.
         `attribute`: a fairness figure's. Reports without the figure are not listed."""
-        filters = filters or {}
-        observer = filters.get("observer", "")
-        statement = _listed(self.project_id, sort=sort, attribute=attribute, observer=observer)
-        statement = _filtered(statement, filters)
-        of_figures = (_within(bound, filters, self.project_id) for bound in bounds)
-        statement = statement.where(*of_figures)
-        statement = _paged(statement, sort, cursor)
-        rows = self.session.execute(statement.limit(limit + 1)).mappings()
+        filters, key = filters or {}, sort.removeprefix("-")
+        identifier = _summaries.experiment_id
+        statement = select(*_LISTED).join_from(
+            ReportSummary, Experiment, _experiments.id == identifier
+        )
+        column: ColumnElement[Any]
+        names: tuple[str, ...]
+        if key == "created_at":
+            # Ids rise with the time of creation, and are unique and indexed.
+            column, names = identifier, ("experiment_id",)
+        elif key in SORT_KEYS:
+            column, names = _experiments[key], (key, "experiment_id")
+        else:
+            column, names = _sorting.value, ("sorted_by", "experiment_id")
+            figure = and_(
+                _sorting.experiment_id == identifier,
+                _sorting.figure == key,
+                _sorting.attribute == attribute,
+                _sorting.observer == (filters.get("observer", "") if key == EPSILON else ""),
+            )
+            statement = statement.add_columns(column.label("sorted_by"))
+            statement = statement.join(_sorting_table, figure)
+        counted = {name: value for name, value in filters.items() if name in _COUNTED}
+        others = {name: value for name, value in filters.items() if name not in _COUNTED}
+        statement = filtered(statement, others, _CONDITIONS)
+        statement = statement.where(
+            _summaries.project_id == self.project_id,
+            # What a report counts is of one epsilon.
+            *([has_epsilon(_experiments.id, **counted)] if counted else []),
+            *(_within(bound, filters, self.project_id) for bound in bounds),
+        )
+        descending = sort.startswith("-")
+        paged = ordered(statement, column, identifier, descending=descending, cursor=cursor)
+        rows = self.session.execute(paged.limit(limit + 1)).mappings()
         items = [ListedReport(**row) for row in rows]
-        return page_of(items, limit, lambda last: _cursor_of(last, sort))
+        return page_of(items, limit, lambda last: tuple(getattr(last, name) for name in names))
 
     def figures(self, ids: Sequence[str]) -> "dict[str, Sequence[IndexedFigure]]":
         """The figures of several reports; one query for a whole page."""
@@ -170,52 +196,13 @@ _SHOWN = (
     *("created_at", "finished_at", "created_by"),
 )
 """What lists show of the experiment itself."""
-
-
-def _listed(project_id: str, *, sort: str, attribute: str, observer: str) -> Select[Any]:
-    """The columns of a ListedReport, of a project's reports that have the figure sorted by."""
-    columns: list[ColumnElement[Any]] = [
-        _experiments.id.label("experiment_id"),
-        *(_experiments[name] for name in _SHOWN),
-        _experiments.spec["tags"].label("tags"),
-        _summaries.report_hash,
-        _summaries.summary,
-    ]
-    joined = _experiments.id == _summaries.experiment_id
-    key = sort.removeprefix("-")
-    if key in SORT_KEYS:
-        statement = select(*columns).join_from(ReportSummary, Experiment, joined)
-    else:
-        figure = and_(
-            _sorting.experiment_id == _summaries.experiment_id,
-            _sorting.figure == key,
-            _sorting.attribute == attribute,
-            _sorting.observer == (observer if key == EPSILON else ""),
-        )
-        statement = (
-            select(*columns, _sorting.value.label("sorted_by"))
-            .join_from(ReportSummary, Experiment, joined)
-            .join(_sorting_table, figure)
-        )
-    return statement.where(_summaries.project_id == project_id)
-
-
-def _paged(statement: Select[Any], sort: str, cursor: Cursor | None) -> Select[Any]:
-    """The statement in the order of `sort`, ties by id, beginning behind `cursor`."""
-    key, identifier = sort.removeprefix("-"), _summaries.experiment_id
-    # Ids rise with the time of creation, and are unique and indexed.
-    column = _experiments[key] if key in SORT_KEYS else _sorting.value
-    column = identifier if key == "created_at" else column
-    descending = sort.startswith("-")
-    return ordered(statement, column, identifier, descending=descending, cursor=cursor)
-
-
-def _cursor_of(report: ListedReport, sort: str) -> Cursor:
-    """The cursor that continues behind this report."""
-    key = sort.removeprefix("-")
-    if key == "created_at":
-        return (report.experiment_id,)
-    return (getattr(report, key if key in SORT_KEYS else "sorted_by"), report.experiment_id)
+_LISTED = (
+    _experiments.id.label("experiment_id"),
+    *(_experiments[name] for name in _SHOWN),
+    _experiments.spec["tags"].label("tags"),
+    _summaries.report_hash,
+    _summaries.summary,
+)
 
 
 def has_epsilon(
@@ -299,15 +286,6 @@ def filtered(
 ) -> Select[Any]:
     """The statement with every filter. Raises KeyError for one without a condition."""
     return statement.where(*(conditions[name](value) for name, value in filters.items()))
-
-
-def _filtered(statement: Select[Any], filters: Mapping[str, Any]) -> Select[Any]:
-    """The same; what a report counts is of one epsilon."""
-    counted = {name: value for name, value in filters.items() if name in _COUNTED}
-    others = {name: value for name, value in filters.items() if name not in _COUNTED}
-    if counted:
-        statement = statement.where(has_epsilon(_experiments.id, **counted))
-    return filtered(statement, others, _CONDITIONS)
 
 
 def _within(bound: Bound, filters: Mapping[str, Any], project_id: str) -> ColumnElement[bool]:

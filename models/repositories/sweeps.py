@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import defer
 
-from fedaudit.stored import ReservedCost
+from fedaudit.stored import CellPlace, ReservedCost
 from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository
@@ -136,8 +136,8 @@ class SweepRepository(RowRepository[Sweep]):
         cell = {"experiment_id": experiment_id, "position": position, "values": dict(values)}
         return {**owner, **cell, "newest": True}
 
-    def cell_of(self, experiment_id: str) -> tuple[Sweep, SweepCell] | None:
-        """The cell that an experiment is a try of, and its sweep; None where it is of none."""
+    def place_of(self, experiment_id: str) -> CellPlace | None:
+        """The cell that an experiment is a try of; None where it is of none."""
         found = self.session.execute(
             # All of what was asked for is long, and each cell's report would read it.
             select(Sweep, SweepCell)
@@ -145,7 +145,18 @@ class SweepRepository(RowRepository[Sweep]):
             .join(SweepCell, SweepCell.sweep_id == Sweep.id)
             .where(self._own(SweepCell), SweepCell.experiment_id == experiment_id)
         ).one_or_none()
-        return None if found is None else (found[0], found[1])
+        if found is None:
+            return None
+        sweep, cell = found
+        return CellPlace(
+            sweep_id=sweep.id,
+            name=sweep.name,
+            cells=sweep.cells,
+            position=cell.position,
+            values=cell.values,
+            facts=sweep.facts,
+            tries=self.tries(sweep.id),
+        )
 
     def tries(self, sweep_id: str) -> Sequence[str]:
         """The experiments of all cells, those that were tried again among them."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedaudit.federations.proposals.column_survey import named
-from fedaudit.federations.proposals.proposal import Proposal, proposal_yaml, propose_file
+from fedaudit.federations.proposals.column_survey import named, survey_table
+from fedaudit.federations.proposals.proposal import Proposal, proposal_yaml, propose
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text
@@ -22,9 +22,10 @@ from tests.refusals import refused_by
 
 def proposed(folder: Path, text: str, **known: Any) -> Proposal:
     (folder / "data.csv").write_text(text)
-    known = {"most_rows": 10_000, **known}
+    most_rows = known.pop("most_rows", 10_000)
     with open_path("data.csv", files=Files(folder), pointer="/federation/path") as file:
-        return propose_file(file, name="data.csv", **known)
+        survey = survey_table(file, header=True, most_rows=most_rows)
+    return propose(survey, name="data.csv", **known)
 
 
 def names(proposal: Proposal) -> list[str]:
@@ -280,6 +281,7 @@ def test_the_first_rows_alone_are_read_where_there_are_more(tmp_path: Path) -> N
         ("a,y\n1,0\n1,1\n", {}, "/federation/features"),
         (TABLES["nobody"], {"target": "w"}, "/federation/target"),
         (TABLES["nobody"], {"client_key": "w"}, "/federation/client_key"),
+        ("a,b,y\n1,2,\n2,3,\n", {"target": "y"}, "/federation/target"),
         ("", {}, "/federation/path"),
         ("1,1,0\n2,3,1\n", {}, "/federation/path"),
     ],

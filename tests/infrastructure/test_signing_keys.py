@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fedaudit.ledger.statements import SigningKey, public_keys_in
-from infrastructure.secrets_key import SecretBox, SecretsKeyError
+from infrastructure.key_files import KeyFileError
+from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import (
-    SigningKeyError,
     create_key_file,
     ensure_key_file,
     key_file_of,
@@ -31,7 +31,7 @@ def test_a_key_is_made_for_its_owner_alone_and_never_overwritten(tmp_path: Path)
     assert path.stat().st_mode & 0o777 == 0o600
     key = SigningKey.from_pem(content)
     assert public_keys_in(public_file(path).read_bytes()) == [key.public]
-    with pytest.raises(SigningKeyError, match="never overwritten"):
+    with pytest.raises(KeyFileError, match="never overwritten"):
         create_key_file(path)
     ensure_key_file(path)
     assert read_key_file(path) == content
@@ -65,8 +65,8 @@ def both_keys(folder: Path) -> Iterator[tuple[Path, Callable[[], object], type[E
     signing, secret = folder / "key.pem", secrets_key_in(folder)
     create_key_file(signing)
     settings = Settings(secrets_key_file=secret)
-    yield signing, lambda: ensure_key_file(signing), SigningKeyError
-    yield secret, lambda: SecretBox(settings), SecretsKeyError
+    yield signing, lambda: ensure_key_file(signing), KeyFileError
+    yield secret, lambda: SecretBox(settings), KeyFileError
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o604])
@@ -94,7 +94,7 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, content: bytes) -> None
     path = tmp_path / "key.pem"
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(SigningKeyError, match="keys signing"):
+    with pytest.raises(KeyFileError, match="keys signing"):
         read_key_file(path)
 
 
@@ -110,24 +110,24 @@ def test_a_damaged_secret_of_an_earlier_key_is_no_new_secret(tmp_path: Path) -> 
     other = [one.replace(b"=\n-----END FED", b"\n-----END FED") for one in (content, before)]
     for damaged in [*cut_off, *other, before[:-70] + before[-60:]]:
         path.write_bytes(damaged)
-        with pytest.raises(SigningKeyError, match="damaged; put a copy of the file back"):
+        with pytest.raises(KeyFileError, match="damaged; put a copy of the file back"):
             read_key_file(path)
     for size in range(len(content) - 1):
         path.write_bytes(content[:size])
-        with pytest.raises(SigningKeyError):
+        with pytest.raises(KeyFileError):
             read_key_file(path)
 
 
 def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SigningKeyError, match="there is no signing key at"):
+    with pytest.raises(KeyFileError, match="there is no signing key at"):
         read_key_file(tmp_path / "absent")
-    with pytest.raises(SigningKeyError, match="cannot make the signing key"):
+    with pytest.raises(KeyFileError, match="cannot make the signing key"):
         create_key_file(tmp_path / "no" / "key.pem")
 
 
 def test_production_must_name_its_key(tmp_path: Path) -> None:
     urls = {"database_url": "postgresql://x/y", "broker_url": "redis://x"}
-    with pytest.raises(SigningKeyError, match=r"FEDAUDIT_SIGNING_KEY_FILE.*keys signing --out"):
+    with pytest.raises(KeyFileError, match=r"FEDAUDIT_SIGNING_KEY_FILE.*keys signing --out"):
         key_file_of(Settings(data_dir=tmp_path, **urls))
     named = Settings(data_dir=tmp_path, signing_key_file=tmp_path / "k", **urls)
     assert key_file_of(named) == tmp_path / "k"
@@ -166,19 +166,19 @@ def test_a_key_is_replaced_by_one_above_it(tmp_path: Path) -> None:
     again = SecretBox(settings).encrypt("whsec_abc")
     _write(tmp_path / "key", new)
     assert SecretBox(settings).decrypt(again) == "whsec_abc"
-    with pytest.raises(SecretsKeyError, match="another key"):
+    with pytest.raises(KeyFileError, match="another key"):
         SecretBox(settings).decrypt(stored)
 
 
 def test_what_is_no_usable_key_names_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    with pytest.raises(SecretsKeyError, match="FEDAUDIT_SECRETS_KEY_FILE is not set"):
+    with pytest.raises(KeyFileError, match="FEDAUDIT_SECRETS_KEY_FILE is not set"):
         SecretBox(_settings(None))
-    with pytest.raises(SecretsKeyError, match="openssl rand -base64 32"):
+    with pytest.raises(KeyFileError, match="openssl rand -base64 32"):
         SecretBox(_settings(path))
     _write(path, b"too short")
-    with pytest.raises(SecretsKeyError, match="something else than keys"):
+    with pytest.raises(KeyFileError, match="something else than keys"):
         SecretBox(_settings(path))
     _write(path, bytes(32)).chmod(0o640)
-    with pytest.raises(SecretsKeyError, match="chmod 600"):
+    with pytest.raises(KeyFileError, match="chmod 600"):
         SecretBox(_settings(path))

@@ -16,7 +16,6 @@ from tests.workers.admission import crash
 from tests.workers.processes import Service, service
 from tests.workers.serving import worker_of
 from workers.context import WorkerContext
-from workers.proof.signing import CheckpointClock
 
 LEASE_SECONDS = 2.0
 
@@ -122,8 +121,6 @@ def flushing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Non
 
         monkeypatch.setattr(workers.run_loop, "store_blocks", counting)
         monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
-        monkeypatch.setattr(
-            workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0)
-        )
+        monkeypatch.setattr(workers.run_loop, "CHECKPOINT_SECONDS", 0.0)
 
     return install

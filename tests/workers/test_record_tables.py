@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import workers.run_loop
-from infrastructure.storage import Storage, StorageFullError, model_key, record_table_key
+from infrastructure.storage import Storage, StorageFullError, file_key
 from models.repositories import ReportRepository
 from models.vocabulary import SCOPES
 from tests.api.answers import body_of
@@ -49,7 +49,7 @@ def ran(api: Api, served: WorkerContext, spec: dict[str, Any]) -> str:
 
 def stored_table(served: WorkerContext, api: Api, path: str) -> bytes:
     """The table's bytes in the storage."""
-    key = record_table_key(api.project_id, path.rpartition("/")[2])
+    key = file_key("record-table", api.project_id, path.rpartition("/")[2])
     with served.storage.local(key) as file:
         return file.read_bytes()
 
@@ -149,7 +149,7 @@ def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(api, serve
     problem = body_of(api.get(f"{path}/model"), 409)
     assert problem["type"].endswith("/conflict")
     assert "set privacy.noise to release" in problem["detail"]
-    assert not served.storage.holds(model_key(api.project_id, path.rpartition("/")[2]))
+    assert not served.storage.holds(file_key("model", api.project_id, path.rpartition("/")[2]))
 
 
 def test_before_its_end_and_of_an_earlier_version_there_is_no_model(api, served):

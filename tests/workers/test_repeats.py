@@ -100,8 +100,8 @@ def test_a_worker_that_stops_and_goes_on_reports_the_same(api, monkeypatch):
 def test_seeds_that_fail_are_missing_with_a_reason(api, monkeypatch):
     made = api.submit(REPEATED)
     with api.database.read() as session:
-        sweep, _ = SweepRepository(session, api.project_id).cell_of(made["id"]) or (None, None)
-        cells = SweepRepository(session, api.project_id).cells(sweep.id)
+        place = SweepRepository(session, api.project_id).place_of(made["id"])
+        cells = SweepRepository(session, api.project_id).cells(place.sweep_id)
     assert api.post(f"/v1/experiments/{cells[1].experiment.id}/cancel").status_code == 200
     work(api, made["id"])
     repeats = document(api, made["id"])["repeats"]

@@ -19,7 +19,7 @@ from models.tables.experiments import Unit
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.test_signing import checkpoints_of, judged
 from workers.context import WorkerContext
-from workers.proof.signing import CheckpointClock, sign_as_stored
+from workers.proof.signing import sign_as_stored
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
@@ -66,8 +66,7 @@ class Commits:
 def commits(database, monkeypatch) -> Commits:
     """One round a flush, and a checkpoint with each."""
     monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 1)
-    clock = lambda: CheckpointClock(seconds=0.0)  # noqa: E731
-    monkeypatch.setattr(workers.run_loop, "CheckpointClock", clock)
+    monkeypatch.setattr(workers.run_loop, "CHECKPOINT_SECONDS", 0.0)
     return Commits(database, monkeypatch)
 
 

@@ -34,7 +34,7 @@ from tests.workers.admission import (
     submit,
 )
 from workers.context import WorkerContext
-from workers.proof.signing import CheckpointClock, SigningKeyFile
+from workers.proof.signing import SigningKeyFile
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
@@ -178,7 +178,7 @@ def test_a_ledger_without_its_lost_rounds_is_not_valid(
 ) -> None:
     """Rolled back to an earlier signed state, it never passes for the whole."""
     crash_in_block(3)
-    monkeypatch.setattr(workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0))
+    monkeypatch.setattr(workers.run_loop, "CHECKPOINT_SECONDS", 0.0)
     attempts = 1 if lost == "by its worker" else 2
     submitted = ran(database, context, spec_with(privacy__noise="release"), max_attempts=attempts)
     if lost == "by the sweeper":

@@ -30,7 +30,7 @@ from fedaudit.spec.attacks import AttackSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.rounds import FinalResult
 from infrastructure.signing_keys import ROUNDING
-from infrastructure.storage import model_key
+from infrastructure.storage import file_key
 from models.repositories import EventRepository, LedgerRepository
 from models.tables.experiments import Experiment
 from workers.claim import FencedWriter, Lease, go_on
@@ -120,7 +120,7 @@ class AttackedExperiment:
         run.rounding_key = self.context.signing_key.derived_secret(ROUNDING)
 
     def _hypotheses(self) -> NDArray[np.float32]:
-        key = model_key(self.row.project_id, self.row.id)
+        key = file_key("model", self.row.project_id, self.row.id)
         if not self.context.storage.holds(key):
             raise NothingToAttackError(
                 "no-model",

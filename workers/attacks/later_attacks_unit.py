@@ -18,7 +18,7 @@ from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
-from infrastructure.storage import attack_files_key
+from infrastructure.storage import file_key
 from models.clock import utc_now
 from models.repositories import (
     EventRepository,
@@ -159,7 +159,8 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
             code_version=__version__,
             backend=backend(self._context.device),
         )
-        key, files = attack_files_key(row.project_id, row.id), packed(one.files for one in outcomes)
+        key = file_key("attack-files", row.project_id, row.id)
+        files = packed(one.files for one in outcomes)
         store_file(self._context.storage, key, [files])
         self._writer.write(lambda session: self._store(session, request, statement, status=status))
         log.info("attacks ended", experiment_id=row.experiment_id, number=row.number)

@@ -8,7 +8,6 @@ database could have altered while no worker held them.
 from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
 from functools import cached_property
-from time import monotonic
 from typing import Any, ClassVar
 
 import structlog
@@ -35,8 +34,9 @@ from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.sections.provenance import report_envelope
 from fedaudit.runs.ledger_writer import LedgerWriter
+from infrastructure.key_files import KeyFileError
 from infrastructure.settings import Settings
-from infrastructure.signing_keys import SigningKeyError, ensure_key_file, key_file_of, read_key_file
+from infrastructure.signing_keys import ensure_key_file, key_file_of, read_key_file
 from models.clock import utc_now
 from models.database import AWAY, Database
 from models.repositories import (
@@ -74,7 +74,7 @@ class SigningKeyFile:
             if settings.signing_key_file is None:
                 ensure_key_file(self._path)
             self._key = SigningKey.from_pem(read_key_file(self._path))
-        except SigningKeyError as error:
+        except KeyFileError as error:
             raise SystemExit(str(error)) from None
         self._seen = self._look()
 
@@ -85,7 +85,7 @@ class SigningKeyFile:
             return self._key
         try:
             key = SigningKey.from_pem(read_key_file(self._path))
-        except (SigningKeyError, ValueError) as error:
+        except (KeyFileError, ValueError) as error:
             log.error("signing key not exchanged", why=str(error)[:200])
         else:
             if key.key_id != self._key.key_id:
@@ -237,23 +237,6 @@ def sign_as_stored(
         witness=DATABASE,
     )
     sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
-
-
-class CheckpointClock:
-    """When the next checkpoint of each run is due."""
-
-    def __init__(self, *, seconds: float = CHECKPOINT_SECONDS) -> None:
-        self._seconds = seconds
-        self._signed: dict[str, float] = {}
-
-    def due(self, experiment_id: str) -> bool:
-        """Whether the newest checkpoint is old enough; the first flush only starts the clock."""
-        now = monotonic()
-        return now - self._signed.setdefault(experiment_id, now) >= self._seconds
-
-    def signed(self, experiment_id: str) -> None:
-        """Record that a checkpoint was stored."""
-        self._signed[experiment_id] = monotonic()
 
 
 def use_key(session: Session, key: SigningKey) -> None:

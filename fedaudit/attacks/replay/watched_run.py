@@ -21,7 +21,7 @@ from fedaudit.runs.blocks import MemorySink, record_block
 from fedaudit.runs.run import new_run
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
-from fedaudit.training.base.record_steps import OptimiserState, RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import Memory, RecordSteps, SiloRecords
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
@@ -290,11 +290,9 @@ class _WatchedSteps(RecordSteps):
             own.taken += list(taken)
             return records.batches(taken)
 
-        def step(
-            theta: Tensor, gradient: Tensor, state: OptimiserState
-        ) -> tuple[Tensor, OptimiserState]:
+        def step(theta: Tensor, gradient: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
             own.gradients.append(torch.as_tensor(gradient).clone())
-            return self.optimiser.step(theta, gradient, state)
+            return self.optimiser.step(theta, gradient, memory)
 
         def wide_words(*, purpose: Purpose, **place: Any) -> WideWords:
             found = source.wide_words(purpose=purpose, **place)

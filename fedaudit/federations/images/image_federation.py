@@ -118,7 +118,8 @@ def _shards(file: SourceFile) -> Iterator[tuple[_Shard, dict[str, "_UserData"]]]
     ) as archive:
         for name in sorted(archive.names):
             shard = _Shard(file, name)
-            yield shard, _users(shard, archive.read(name))
+            [content] = archive.pieces(name, [archive.size(name)])
+            yield shard, _users(shard, content)
 
 
 _STRICT = ConfigDict(strict=True)

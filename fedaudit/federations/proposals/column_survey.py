@@ -307,6 +307,8 @@ class Survey:
     rows: int
     complete: bool
     """Whether all rows were read."""
+    header: bool
+    """Whether the first line names the columns."""
     sample: "RowSample"
     note: str | None = None
     """How the file is read, where a person should know."""
@@ -339,7 +341,7 @@ def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
         sample.add(read)
         if not complete:
             break
-    return Survey(columns, rows, complete, sample, table.note)
+    return Survey(columns, rows, complete, header, sample, table.note)
 
 
 def _counted(rows: "TableRows", name: str) -> tuple[list[str], list[int]]:

@@ -28,10 +28,8 @@ from fedaudit.federations.proposals.column_survey import (
     possible_clients,
     sensitive_word,
     spelled,
-    survey_table,
     target_candidates,
 )
-from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import error_at, no_column, pointer
 from fedaudit.spec.labels import number_in
 from fedaudit.spec.registration import parse_uploaded
@@ -84,39 +82,21 @@ _FEW_GAPS, _MANY_GAPS = 0.05, 0.5
 _USABLE = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 
-@dataclass(frozen=True)
-class FeatureGuess:
-    """A feature as a registration names it, or None with the reason why the column is none."""
-
-    feature: str | dict[str, Any] | None
-    reason: str = ""
-    scale: float | None = None
-
-
 def usable_name(text: str) -> bool:
     """Whether a registration can name a column, or a category, so."""
     return bool(_USABLE.fullmatch(text))
 
 
-def guess_feature(column: Column) -> FeatureGuess:
-    """What a column that is neither sensitive, client key nor target may be."""
-    why_none = column.unread or _why_no_feature(column)
-    if why_none is not None:
-        return FeatureGuess(None, why_none)
-    if column.numeric:
-        return _number(column)
-    feature = {"name": column.name, "kind": "categorical", "categories": column.distinct}
-    numbers = sum(number_in(value) is not None for value in column.distinct)
-    reason = "some of its texts are numbers, others are not" if numbers else ""
-    return _with_gaps(column, feature, reason)
-
-
 def _why_no_feature(column: Column) -> str | None:
+    """Why a column that is neither sensitive, client key nor target is no feature; None if it may
+    be one."""
     if len(column.distinct) < 2:
         return "it has one value at most"
     if column.missing > _MANY_GAPS * column.rows:
         return f"it is empty in {column.missing} of {column.rows} rows"
-    if _identifies(column):
+    present = column.rows - column.missing
+    many = column.many or len(column.distinct) > max(MAX_CATEGORIES, present / 2)
+    if column.tells_apart or (many and named(column.name, "identifier") is not None):
         return "it tells single rows apart, as an identifier does"
     if not column.numeric and (column.many or len(column.distinct) > MAX_CATEGORIES):
         return f"it holds more than {MAX_CATEGORIES} different texts"
@@ -125,51 +105,43 @@ def _why_no_feature(column: Column) -> str | None:
     return None
 
 
-def power_above(size: float) -> float:
-    """The power of ten that is not below a size; 1 for 0."""
-    return float(10.0 ** math.ceil(math.log10(size))) if size > 0 else 1.0
-
-
-def _number(column: Column) -> FeatureGuess:
-    reason = ""
+def _feature(column: Column) -> tuple[dict[str, Any], list[str]]:
+    """A feature as a registration describes it, and the reasons of what is guessed of it."""
+    feature: dict[str, Any] = {"name": column.name}
+    reasons = []
+    if not column.numeric:
+        feature |= {"kind": "categorical", "categories": column.distinct}
+    share = f"{column.missing} of {column.rows} rows are empty"
+    if column.missing > _FEW_GAPS * column.rows:
+        fill: Any = max(column.distinct, key=lambda value: column.values[value])
+        if column.numeric:
+            fill = column.quantile(0.5)
+        which = "the median" if column.numeric else "the commonest value"
+        feature |= {"missing": "constant", "fill": fill}
+        reasons.append(
+            f"{share}, and too many to leave out: `fill` is {which}; better take a public one"
+        )
+    elif column.missing:
+        feature["missing"] = "drop-row"
+        reasons.append(share)
+    if not column.numeric:
+        if any(number_in(value) is not None for value in column.distinct):
+            reasons.append("some of its texts are numbers, others are not")
+        return feature, reasons
     if column.coded:
         why = "few whole numbers" if len(column.distinct) <= FEW_CODES else "some begin with 0"
-        reason = f"{why}: if they are codes, give `kind: categorical` and `categories`"
+        reasons.append(f"{why}: if they are codes, give `kind: categorical` and `categories`")
     if column.below_zero is not None:
-        code = (
+        reasons.append(
             f"{column.below_zero} is its only value below 0: if it means an empty cell, name it in "
             "`missing_values`"
         )
-        reason = _joined(reason, code)
-    guess = _with_gaps(column, {"name": column.name}, reason)
-    return FeatureGuess(guess.feature, guess.reason, power_above(column.largest))
+    return feature, reasons
 
 
-def _with_gaps(column: Column, feature: dict[str, Any], reason: str) -> FeatureGuess:
-    if not column.missing:
-        return FeatureGuess(feature["name"] if len(feature) == 1 else feature, reason)
-    share = f"{column.missing} of {column.rows} rows are empty"
-    if column.missing <= _FEW_GAPS * column.rows:
-        return FeatureGuess({**feature, "missing": "drop-row"}, _joined(share, reason))
-    fill: Any = max(column.distinct, key=lambda value: column.values[value])
-    if column.numeric:
-        fill = column.quantile(0.5)
-    which = "the median" if column.numeric else "the commonest value"
-    gap = f"{share}, and too many to leave out: `fill` is {which}; better take a public one"
-    filled = {**feature, "missing": "constant", "fill": fill}
-    return FeatureGuess(filled, _joined(gap, reason))
-
-
-def _joined(*reasons: str) -> str:
-    return "; ".join(reason for reason in reasons if reason)
-
-
-def _identifies(column: Column) -> bool:
-    """Whether nearly every row has its own value that is no measurement."""
-    named_so = named(column.name, "identifier") is not None
-    present = column.rows - column.missing
-    many = column.many or len(column.distinct) > max(MAX_CATEGORIES, present / 2)
-    return column.tells_apart or (many and named_so)
+def power_above(size: float) -> float:
+    """The power of ten that is not below a size; 1 for 0."""
+    return float(10.0 ** math.ceil(math.log10(size))) if size > 0 else 1.0
 
 
 _FEW_ROWS = 150
@@ -177,15 +149,6 @@ _FEW_ROWS = 150
 _AGES = (30.0, 50.0)
 _CODES = 20
 _BITS = frozenset({"0", "1", "0.0", "1.0"})
-
-
-@dataclass(frozen=True)
-class AttributeGuess:
-    """The groups of an attribute; None where a column has too many values to be one."""
-
-    groups: tuple[str, ...] | None
-    reason: str
-    edges: tuple[float, ...] | None = None
 
 
 def joinable_columns(columns: Sequence[Column]) -> dict[str, dict[str, str]]:
@@ -205,24 +168,10 @@ def joinable_columns(columns: Sequence[Column]) -> dict[str, dict[str, str]]:
     }
 
 
-def guess_attribute(column: Column, word: str) -> AttributeGuess:
-    """What a column whose name holds a sensitive word may be compared by."""
-    by_name = f"a guess by its name (`{word}`)"
-    if len(column.distinct) < 2:
-        return AttributeGuess(None, f"{by_name}, but it has one value at most")
-    if column.numeric and len(column.distinct) > _CODES and (edges := _edges(column)):
-        return AttributeGuess((), f"{by_name}; a number, cut into groups by `edges`", edges)
-    if column.many or len(column.distinct) > MAX_GROUP_VALUES:
-        return AttributeGuess(
-            None,
-            f"{by_name}, but it has more than {MAX_GROUP_VALUES} values; bring them into groups to "
-            "compare by it",
-        )
-    return AttributeGuess(tuple(column.distinct), f"{by_name}; {len(column.distinct)} groups")
-
-
 def _edges(column: Column) -> tuple[float, ...]:
     """Round numbers that part the rows of a measurement in about three; none for codes."""
+    if not column.numeric or len(column.distinct) <= _CODES:
+        return ()
     low, high = column.quantile(0.0), column.quantile(1.0)
     is_age = named(column.name, "age") is not None
     if is_age and low < _AGES[0] and _AGES[-1] < high:
@@ -234,13 +183,8 @@ def _edges(column: Column) -> tuple[float, ...]:
     return tuple(dict.fromkeys(float(f"{one:.6g}") for one in rounded if low < one < high))
 
 
-def rest_of(groups: Mapping[str, str]) -> str:
-    """A name for rows in none of the groups, by column, that none of them has."""
-    taken = {group.casefold() for group in groups.values()}
-    return next(name for name in ("other", "none of these", "rest") if name not in taken)
-
-
 _MADE_UP_CLIENTS = 100
+MAX_NAME_LENGTH = 200
 
 
 @dataclass(kw_only=True)
@@ -282,12 +226,7 @@ class Proposal:
 
 
 def propose(
-    survey: Survey,
-    *,
-    name: str,
-    header: bool = True,
-    client_key: str | None = None,
-    target: str | None = None,
+    survey: Survey, *, name: str, client_key: str | None = None, target: str | None = None
 ) -> Proposal:
     """A registration of an uploaded table that parses as it is.
 
@@ -302,9 +241,12 @@ def propose(
         raise error_at(
             "/federation/target", "no column can be a target; a target has two values or more"
         )
-    federation = {"source": "table"} if header else {"source": "table", "header": False}
+    if not targets[0].distinct:
+        message = f"{targets[0].name!r} is empty in every row; name another column"
+        raise error_at("/federation/target", message)
+    federation = {"source": "table"} | ({} if survey.header else {"header": False})
     draft = Proposal(
-        registration={"name": name, "federation": federation, "fairness": {}},
+        registration={"name": name[:MAX_NAME_LENGTH], "federation": federation, "fairness": {}},
         joinable=joinable_columns(list(known.values())),
         rows=survey.rows,
         complete=survey.complete,
@@ -394,41 +336,45 @@ def _put_rule(draft: Proposal, column: Column, field_name: str) -> None:
 def _put_sensitive(draft: Proposal, columns: list[Column]) -> list[str]:
     """The columns that are no features because they seem sensitive."""
     found: list[str] = []
-    edges: dict[str, list[float]] = {}
+    cuts: dict[str, list[float]] = {}
     for column in columns:
-        word = sensitive_word(column)
-        if word is None:
+        if (word := sensitive_word(column)) is None:
             continue
-        guess = guess_attribute(column, word)
-        if guess.groups is None:
-            draft.left_out[column.name] = guess.reason
+        name, groups, edges = column.name, column.distinct, _edges(column)
+        by_name = f"a guess by its name (`{word}`)"
+        if len(groups) < 2:
+            draft.left_out[name] = f"{by_name}, but it has one value at most"
             continue
-        found.append(column.name)
-        draft.guesses[pointer("fairness", "sensitive", len(found) - 1)] = guess.reason
-        if guess.edges is not None:
-            edges[column.name] = list(guess.edges)
-            draft.guesses[pointer("fairness", "edges", column.name)] = (
+        if not edges and (column.many or len(groups) > MAX_GROUP_VALUES):
+            draft.left_out[name] = (
+                f"{by_name}, but it has more than {MAX_GROUP_VALUES} values; bring them into "
+                "groups to compare by it"
+            )
+            continue
+        where = pointer("fairness", "sensitive", len(found))
+        found.append(name)
+        if edges:
+            draft.guesses[where] = f"{by_name}; a number, cut into groups by `edges`"
+            cuts[name] = list(edges)
+            draft.guesses[pointer("fairness", "edges", name)] = (
                 "a guess: choose edges that mean something for these people"
             )
             continue
+        draft.guesses[where] = f"{by_name}; {len(groups)} groups"
         if column.numeric:
-            draft.codes[column.name] = list(guess.groups)
-        _put_small(draft, column.name, {one: column.values[one] for one in guess.groups})
+            draft.codes[name] = groups
+        small = [value for value in groups if column.values[value] < _FEW_ROWS]
+        if small and len(small) < len(groups) - (len(small) == 1):
+            draft.small[name] = small
     if found:
         draft.fairness["sensitive"] = found
         draft.guesses["/fairness/sensitive"] = (
             "no features, unless `features` names them too; what says nothing of people belongs "
             "into `features` alone"
         )
-    if edges:
-        draft.fairness["edges"] = edges
+    if cuts:
+        draft.fairness["edges"] = cuts
     return found
-
-
-def _put_small(draft: Proposal, name: str, rows: Mapping[str, int]) -> None:
-    small = [value for value, count in rows.items() if count < _FEW_ROWS]
-    if small and len(small) < len(rows) - (len(small) == 1):
-        draft.small[name] = small
 
 
 def _put_later(draft: Proposal, columns: list[Column]) -> None:
@@ -446,57 +392,56 @@ def _put_later(draft: Proposal, columns: list[Column]) -> None:
 def _put_features(
     draft: Proposal, columns: list[Column], targets: list[Column], survey: Survey
 ) -> None:
+    from fedaudit.federations.profiles.profile import giveaways
+
+    target = targets[0]
     outcomes = {column.name for column in targets[1:]}
-    features: list[Any] = []
-    # Steps of training are too small for a target of thousands.
-    power = power_above(targets[0].quantile(0.5, of_sizes=True)) if _is_number(targets[0]) else 1.0
-    scale = {targets[0].name: power} if power > 1 else {}
-    guesses: dict[str, FeatureGuess] = {}
+    chosen = []
     for column in columns:
         if column.name in draft.left_out:
             continue
+        why = column.unread or _why_no_feature(column)
         if column.name in outcomes:
-            draft.left_out[column.name] = (
+            why = (
                 "it may be another outcome, and disclose this one; where it is known before the "
                 "outcome, name it under `features`"
             )
-            continue
-        guesses[column.name] = guess = guess_feature(column)
-        if guess.feature is None:
-            draft.left_out[column.name] = guess.reason
-    _leave_out_copies(draft, guesses, targets[0], survey)
-    for name, guess in guesses.items():
-        if name in draft.left_out:
-            continue
-        if guess.reason:
-            draft.guesses[pointer("federation", "features", len(features))] = guess.reason
-        if guess.scale is not None:
-            scale[name] = guess.scale
-        features.append(guess.feature)
-    if not features:
+        if why is None:
+            chosen.append(column)
+        else:
+            draft.left_out[column.name] = why
+    names = [column.name for column in chosen]
+    for name in giveaways(survey.sample, target.name, names, classes=not _is_number(target)):
+        draft.left_out[name] = (
+            f"it alone predicts `{target.name}` almost without error: the outcome in other words, "
+            "or known only after it? Otherwise name it, and list it under `leak_reviewed`"
+        )
+    _put_chosen(draft, [one for one in chosen if one.name not in draft.left_out], target)
+
+
+def _put_chosen(draft: Proposal, chosen: list[Column], target: Column) -> None:
+    """The features that are left, and their scales."""
+    if not chosen:
         why = ", ".join(f"{name} ({reason})" for name, reason in [*draft.left_out.items()][:5])
         what = f"no column can be a feature; name some yourself (docs/data.md). Left out: {why}"
         raise error_at("/federation/features", what)
+    features: list[str | dict[str, Any]] = []
+    # Steps of training are too small for a target of thousands.
+    power = power_above(target.quantile(0.5, of_sizes=True)) if _is_number(target) else 1.0
+    scale = {target.name: power} if power > 1 else {}
+    for place, column in enumerate(chosen):
+        feature, reasons = _feature(column)
+        features.append(column.name if len(feature) == 1 else feature)
+        if reasons:
+            draft.guesses[pointer("federation", "features", place)] = "; ".join(reasons)
+        if column.numeric:
+            scale[column.name] = power_above(column.largest)
     draft.federation["features"] = features
     if scale:
         draft.federation["scale"] = scale
         draft.guesses["/federation/scale"] = (
             "powers of ten above the file's largest values, of the target above its usual ones; "
             "better declare each feature's range, as {low: 0, high: 100}: it then learns faster"
-        )
-
-
-def _leave_out_copies(
-    draft: Proposal, guesses: Mapping[str, FeatureGuess], target: Column, survey: Survey
-) -> None:
-    """Find those of the remaining features that alone predict the target."""
-    from fedaudit.federations.profiles.profile import giveaways
-
-    names = [name for name in guesses if name not in draft.left_out]
-    for name in giveaways(survey.sample, target.name, names, classes=not _is_number(target)):
-        draft.left_out[name] = (
-            f"it alone predicts `{target.name}` almost without error: the outcome in other words, "
-            "or known only after it? Otherwise name it, and list it under `leak_reviewed`"
         )
 
 
@@ -513,25 +458,6 @@ def _put_missing_values(draft: Proposal, survey: Survey) -> None:
     if texts:
         draft.federation["missing_values"] = texts
         draft.guesses["/federation/missing_values"] = "these texts seem to mean an empty cell"
-
-
-MAX_NAME_LENGTH = 200
-
-
-def propose_file(
-    file: SourceFile,
-    *,
-    name: str,
-    most_rows: int,
-    header: bool = True,
-    client_key: str | None = None,
-    target: str | None = None,
-) -> Proposal:
-    """Propose from the first `most_rows` rows. Raises InvalidInputError without a usable table."""
-    survey = survey_table(file, header=header, most_rows=most_rows)
-    return propose(
-        survey, name=name[:MAX_NAME_LENGTH], header=header, client_key=client_key, target=target
-    )
 
 
 _HEAD = (
@@ -588,10 +514,11 @@ def _stubs(proposal: Proposal) -> Iterator[str]:
         }
         yield f"  # labels: {flow(labels)}   # reports say these words in place of the codes"
     if proposal.joinable:
-        joined = {
-            name: {"columns": groups, "none": rest_of(groups)}
-            for name, groups in proposal.joinable.items()
-        }
+        joined = {}
+        for name, groups in proposal.joinable.items():
+            taken = {group.casefold() for group in groups.values()}
+            rest = next(one for one in ("other", "none of these", "rest") if one not in taken)
+            joined[name] = {"columns": groups, "none": rest}
         yield (
             f"  # join: {flow(joined)}   # these look like one attribute in several columns; if "
             "so, name it under `sensitive` in their place"

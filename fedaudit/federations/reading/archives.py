@@ -16,10 +16,10 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -45,7 +45,15 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_SHOWN_LENGTH = 80
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError, OverflowError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    struct.error,
+    ValueError,
+    OverflowError,
+    OSError,  # a place before the file's start
+)
 
 
 def is_zip(file: SourceFile) -> bool:
@@ -95,56 +103,29 @@ class Archive:
         """A file's declared size in bytes; reading never returns more."""
         return self._members[name].file_size
 
-    @contextmanager
-    def open(self, name: str) -> Iterator["Member"]:
-        """A file of the archive, from its start. Raises InvalidInputError where it is damaged."""
+    def pieces(self, name: str, sizes: Iterable[int]) -> Iterator[bytearray]:
+        """A file of the archive from its start, in pieces of these sizes.
+
+        Reads in chunks, because zipfile decompresses as much as is requested before it checks the
+        declared size. Raises InvalidInputError where the file is damaged, or ends early.
+        """
         try:
             stream = self._archive.open(self._members[name])
         except (*_DAMAGE, NotImplementedError, RuntimeError):
             raise _damaged(self.file) from None
         with stream:
-            yield Member(self.file, name, stream, self.size(name))
-
-    def read(self, name: str) -> bytearray:
-        """A file of the archive as a whole. Raises InvalidInputError where it is damaged."""
-        content = bytearray(self.size(name))
-        with self.open(name) as member:
-            member.fill(memoryview(content))
-        return content
-
-
-@dataclass(eq=False)
-class Member:
-    """A file of an archive, read once from its start to its end."""
-
-    _file: SourceFile
-    _name: str
-    _stream: IO[bytes]
-    left: int
-    """Bytes not read yet."""
-
-    def read(self, size: int) -> bytearray:
-        """The next `size` bytes, or all that are left if those are fewer."""
-        content = bytearray(min(size, self.left))
-        self.fill(memoryview(content))
-        return content
-
-    def fill(self, view: memoryview) -> None:
-        """Read as many bytes as `view` has room for.
-
-        Reads in chunks, because zipfile decompresses as much as is requested before it checks the
-        declared size. Raises InvalidInputError where the file ends early.
-        """
-        done = 0
-        while done < len(view):
-            piece = b""
-            with suppress(*_DAMAGE, OSError):
-                piece = self._stream.read(min(_READ_AT_ONCE, len(view) - done))
-            if not piece:
-                raise _damaged(self._file, self._name)
-            view[done : done + len(piece)] = piece
-            done += len(piece)
-            self.left -= len(piece)
+            for size in sizes:
+                content = bytearray(size)
+                left = memoryview(content)
+                while left:
+                    piece = b""
+                    with suppress(*_DAMAGE):
+                        piece = stream.read(min(_READ_AT_ONCE, len(left)))
+                    if not piece:
+                        raise _damaged(self.file, name)
+                    left[: len(piece)] = piece
+                    left = left[len(piece) :]
+                yield content
 
 
 def shown(name: str) -> str:
@@ -166,6 +147,8 @@ def _check_end(file: SourceFile, stream: BinaryIO) -> None:
         )
     if entries > MAX_MEMBERS or directory > MAX_DIRECTORY_BYTES or end[:4] == b"PK\x06\x07":
         raise _too_many(file)
+    if len(end) < _END.size + _END64_LOCATOR.size:
+        raise _damaged(file)  # there is no room for a file before the end
     stream.seek(0)
 
 
@@ -180,7 +163,7 @@ def _members(
         problem = _problem(entry)
         if problem:
             raise file.fault(f"holds {shown(entry.orig_filename)}, {problem}; pack it again")
-        if entry.is_dir() or entry.filename.startswith("__MACOSX/"):
+        if entry.filename.endswith("/") or entry.filename.startswith("__MACOSX/"):
             continue
         if not entry.filename.endswith(suffix):
             raise file.fault(
@@ -318,9 +301,8 @@ class NumpyArchive:
     def read(self, name: str) -> NDArray[Any]:
         """An array as a whole, in this machine's byte order. Raises InvalidInputError."""
         header = self.header(name)
-        with self._archive.open(name + _SUFFIX) as member:
-            member.read(header.length)
-            content = member.read(member.left)
+        size = math.prod(header.shape) * header.dtype.itemsize
+        _, content = self._archive.pieces(name + _SUFFIX, (header.length, size))
         entries = _array(content, header.dtype)
         if header.fortran_order:
             return entries.reshape(header.shape[::-1]).transpose()
@@ -338,18 +320,18 @@ class NumpyArchive:
         rows, *shape = header.shape
         row_size = header.dtype.itemsize * math.prod(shape)
         step = max(1, _BLOCK // row_size)
-        with self._archive.open(name + _SUFFIX) as member:
-            member.read(header.length)
-            for first in range(0, rows, step):
-                content = member.read(min(step, rows - first) * row_size)
-                yield first, _array(content, header.dtype).reshape(-1, *shape)
+        sizes = [min(step, rows - first) * row_size for first in range(0, rows, step)]
+        pieces = self._archive.pieces(name + _SUFFIX, (header.length, *sizes))
+        next(pieces)  # the header
+        for first, content in zip(range(0, rows, step), pieces, strict=True):
+            yield first, _array(content, header.dtype).reshape(-1, *shape)
 
 
 def _header(archive: Archive, member: str) -> Header:
     name = member.removesuffix(_SUFFIX)
     size = archive.size(member)
-    with archive.open(member) as stream:
-        start = io.BytesIO(stream.read(_MAX_HEADER_BYTES))
+    [head] = archive.pieces(member, [min(size, _MAX_HEADER_BYTES)])
+    start = io.BytesIO(head)
     try:
         version = npy.read_magic(start)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0

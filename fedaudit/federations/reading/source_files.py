@@ -36,40 +36,19 @@ Fault = Callable[[str], InvalidInputError]
 """Makes the error for a message about the file."""
 
 
-class _Stored(io.RawIOBase):
-    """The bytes of a descriptor, at a separate position: streams do not disturb each other."""
+class _Stored(io.FileIO):
+    """An open file, opened once more: streams do not disturb each other."""
 
     def __init__(self, descriptor: int, fault: Fault) -> None:
-        self._descriptor = descriptor
+        super().__init__(_same_file(descriptor))
         self._fault = fault
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        # In the order of SEEK_SET, SEEK_CUR and SEEK_END.
-        starts = (0, self._position, os.fstat(self._descriptor).st_size)
-        position = starts[whence] + offset
-        if position < 0:
-            raise ValueError("a position before the start of the file")
-        self._position = position
-        return position
 
     def readinto(self, buffer: Any) -> int:
         try:
-            count = os.preadv(self._descriptor, [buffer], self._position)
+            return super().readinto(buffer)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise self._fault(f"cannot be read ({reason}); name another file") from None
-        self._position += count
-        return count
 
 
 class _Unpacked(io.RawIOBase):
@@ -152,12 +131,11 @@ class SourceFile:
         self._descriptor = descriptor
         self._expected = expected
         self._fingerprint: str | None = None
-        self._state = _state(descriptor)
-        self.size = self._state[0]
+        self.size = os.fstat(descriptor).st_size
         """Bytes on disk."""
         self.compressed = os.pread(descriptor, len(_GZIP), 0) == _GZIP
         """Whether it is a gzip file; its streams cannot seek."""
-        self.same_file = f"/dev/fd/{descriptor}"
+        self.same_file = _same_file(descriptor)
         """A path by which libraries that are not Python open this same file, packed as it is."""
 
     def open(self) -> BinaryIO:
@@ -196,25 +174,15 @@ class SourceFile:
                 while block := stream.read(_HASHED_AT_ONCE):
                     digest.update(block)
                     progress()
-            self._fingerprint = self._checked(digest.hexdigest())
+            found = digest.hexdigest()
+            if self._expected not in (None, found):
+                raise self.fault("is no longer the file that was uploaded; upload it anew")
+            self._fingerprint = found
         return self._fingerprint
 
     def fault(self, message: str) -> InvalidInputError:
         """An error about this file, to be raised."""
         return error_at(self.pointer, f"'{self.label}' {message}")
-
-    def check_unchanged(self) -> None:
-        """Raises InvalidInputError where the file was written to since it was opened.
-
-        Otherwise the fingerprint could belong to other rows than those that were read.
-        """
-        if _state(self._descriptor) != self._state:
-            raise self.fault("changed while it was being read; write it elsewhere and rename it")
-
-    def _checked(self, fingerprint: str) -> str:
-        if self._expected not in (None, fingerprint):
-            raise self.fault("is no longer the file that was uploaded; upload it anew")
-        return fingerprint
 
 
 @contextmanager
@@ -280,9 +248,12 @@ def _reading(
     except OSError as error:
         raise _unreadable(error, label, pointer) from None
     try:
+        state = _state(descriptor)
         file = SourceFile(descriptor, label=label, pointer=pointer, expected=expected)
         yield file
-        file.check_unchanged()
+        # Otherwise the fingerprint could belong to other rows than those that were read.
+        if _state(descriptor) != state:
+            raise file.fault("changed while it was being read; write it elsewhere and rename it")
     finally:
         os.close(descriptor)
 
@@ -347,6 +318,10 @@ def _unreadable(error: OSError, label: str, pointer: str) -> InvalidInputError:
         return error_at(pointer, f"the service may not read '{label}'; change its permissions")
     reason = error.strerror or type(error).__name__
     return error_at(pointer, f"'{label}' cannot be read ({reason}); name another file")
+
+
+def _same_file(descriptor: int) -> str:
+    return f"/dev/fd/{descriptor}"
 
 
 def _state(descriptor: int) -> tuple[int, int]:

@@ -66,8 +66,6 @@ _BETTER = {
     "accuracy": "more is better",
     "loss": "less is better",
 }
-_NO_TABLE = FigureTable((), ())
-"""The table of a picture whose caption or section has all its figures already."""
 
 
 def answer_pictures(report: Report) -> list[Chart]:
@@ -91,17 +89,11 @@ def _spent(report: Report) -> Chart | None:
         stated += " A row shows the records of one budget, the most that such a record may spend."
     if report.get("declared"):
         stated += " As declared by the trainer."
-    unit, ground = "leakage\n(it bounds no guess)", _charged(report)
+    unit = "leakage\n(it bounds no guess)"
     if bounds_every_dataset(report):
         unit = "largest epsilon" if report["privacy"]["epsilon"] else "exponent of the odds"
-        ground = _scale_of_words(report, rows)
-    drawing = range_chart(
-        rows,
-        kinds=kinds if len(kinds) > 1 else (),
-        unit=unit,
-        whole=(0.0, _budget(report) or 0.0),
-        ground=ground,
-    )
+    whole, ground = (0.0, _budget(report) or 0.0), _ground(report, rows)
+    drawing = range_chart(rows, kinds=kinds, unit=unit, whole=whole, ground=ground)
     if off:
         drawing = replace(drawing, body=element("g", drawing.body, class_="off"))
     return Chart(
@@ -114,51 +106,39 @@ def _spent(report: Report) -> Chart | None:
     )
 
 
-def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
-    """The levels of a cost behind the rows, and the budget as a dashed line."""
-    level, ends = report_level(report), level_ends(delta=report["guarantee"]["delta"] or 0.0)
-    if delta_gives_data_away(report):
-        ends, level = (0.0,) * len(ends), "nothing"
-    # What a budget of leakage counts is no exponent of the theorem.
-    budget = _budget(report) if report["privacy"]["epsilon"] else None
+def _ground(report: Report, rows: Sequence[Row]) -> Ground:
+    """The budget as a dashed line, and whether what is drawn is in force. Behind a cost that bounds
+    guesses are its levels; what clients were charged bounds none, so it is on no such scale."""
+    privacy, budget = report["privacy"], _budget(report)
+    bounds, key = bounds_every_dataset(report), []
+    off = "not in force" if report["guarantee"].get("in_force") is False else ""
+    if bounds and not privacy["epsilon"]:
+        budget = None  # What a budget of leakage counts is no exponent of the theorem.
+    elif not bounds and privacy.get("leakage_quantiles"):
+        key = [(box_sample(), "middle half"), (line_sample("span"), "lowest 5 % to largest")]
+    if budget is not None:
+        key.append((line_sample("limit"), "budget"))
+
+    def behind(x: Scale, top: float, bottom: float) -> Markup:
+        height = top - (60 if bounds else 4)
+        force = label(off, _WIDTH, height, anchor="end", kind="bad")
+        limit = _limit(x, budget, top, bottom)
+        if not bounds:
+            return limit + force
+        said = label("guesses that may be right:", 0, height, kind="axis")
+        return together(said, force, _bands(x, report, top, bottom), limit)
+
+    if not bounds:
+        return Ground(_WIDTH, behind=behind, above=22.0, key=key)
     values = [one for row in rows for one in row.marks if one]
     lowest, highest = min([*values, 0.1]), max([*values, budget or 0.0, 100.0])
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-
-    def behind(x: Scale, top: float, bottom: float) -> Markup:
-        said = label("guesses that may be right:", 0, top - 60, kind="axis")
-        bands = _bands(x, ends, list(LEVELS).index(level), (top, bottom))
-        return together(said, _force(report, top - 60), bands, _limit(x, budget, top, bottom))
-
     ticks = tuple(10.0**power for power in powers)
-    return Ground(_WIDTH, ticks, behind, above=72.0, key=_limit_key(budget))
-
-
-def _charged(report: Report) -> Ground:
-    """What clients were charged bounds no guess, so it is on no scale of guesses."""
-    budget = _budget(report)
-    spread = [(box_sample(), "middle half"), (line_sample("span"), "lowest 5 % to largest")]
-    key = spread if report["privacy"].get("leakage_quantiles") else []
-    return Ground(
-        _WIDTH,
-        behind=lambda x, top, bottom: _limit(x, budget, top, bottom) + _force(report, top - 4),
-        above=22.0,
-        key=(*key, *_limit_key(budget)),
-    )
-
-
-def _force(report: Report, y: float) -> Markup:
-    """That what is drawn is not in force, where it is not."""
-    off = report["guarantee"].get("in_force") is False
-    return label("not in force" if off else "", _WIDTH, y, anchor="end", kind="bad")
+    return Ground(_WIDTH, ticks, behind, above=72.0, key=key)
 
 
 def _limit(x: Scale, value: float | None, top: float, bottom: float) -> Markup:
     return Markup("") if value is None else line(x(value), top, x(value), bottom, "limit")
-
-
-def _limit_key(value: float | None) -> Sequence[tuple[Markup, str]]:
-    return () if value is None else ((line_sample("limit"), "budget"),)
 
 
 def _cost_words(report: Report, exponent: float) -> str:
@@ -173,7 +153,8 @@ def _cost_words(report: Report, exponent: float) -> str:
 def _spending_rows(
     report: Report, exponent: float
 ) -> tuple[list[Row], tuple[str, ...], FigureTable]:
-    """What each kind of subject spent: budgets of records, clients and clusters, or the most."""
+    """What each kind of subject spent: budgets of records, clients and clusters, or the most; the
+    names of the marks where they are of several kinds; and all figures."""
     privacy, unit = report["privacy"], report["guarantee"]["unit"]
     records = [
         one for one in (privacy.get("records") or {}).get("groups", []) if one["epsilon_max"]
@@ -187,11 +168,11 @@ def _spending_rows(
             used = NO_FIGURE if share is None else f"{bound_text(100 * share)} %"
             shares.append((name, bound_text(one["epsilon_max"]), used))
         head = ("Records with budgets", "Largest epsilon", "Largest share of a budget")
-        return rows, ("largest epsilon",), FigureTable(head, shares)
+        return rows, (), FigureTable(head, shares)
     if privacy.get("leakage_quantiles"):
         rows, kinds, table = client_rows(privacy)
         if bounds_every_dataset(report):
-            rows, kinds = [Row(f"any {unit}", (exponent,))], ("largest",)
+            rows, kinds = [Row(f"any {unit}", (exponent,))], ()
         return rows, kinds, table
     planned = privacy.get("epsilon_planned")
     most = [one["value"] for one in privacy["epsilon"] if one["value"] is not None]
@@ -200,7 +181,7 @@ def _spending_rows(
         (f"Against {observer_words(one['observer'])}", bound_text(one["value"]))
         for one in privacy["epsilon"]
     ]
-    kinds = ("largest",) if planned is None else ("largest", "of all planned rounds")
+    kinds = () if planned is None else ("largest", "of all planned rounds")
     return rows, kinds, FigureTable(("Whose", "Spent"), cells)
 
 
@@ -252,11 +233,14 @@ def _budget_words(report: Report, exponent: float) -> str:
     return f"That is {kept} the budget of {exact_text(budget)}."
 
 
-def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, float]) -> Markup:
+def _bands(x: Scale, report: Report, top: float, bottom: float) -> Markup:
     """The levels of a cost behind the rows, each with its name on one of three lines above them, so
-    that none meets another, and below the name from where to where it reaches; that of the level
-    `here` is bold."""
-    top, bottom = heights
+    that none meets another, and below the name from where to where it reaches; that of the report
+    is bold."""
+    level, ends = report_level(report), level_ends(delta=report["guarantee"]["delta"] or 0.0)
+    if delta_gives_data_away(report):
+        ends, level = (0.0,) * len(ends), "nothing"
+    here = list(LEVELS).index(level)
     parts, start, shown = [], x.start, 0
     for place, end in enumerate((*ends, math.inf)):
         until = x.end if math.isinf(end) else x(max(end, x.low))
@@ -283,7 +267,6 @@ def _unbounded() -> Chart:
         description="A bar without an end: nothing bounds what was spent.",
         caption="Nothing bounds what the model may disclose of its training data.",
         drawing=drawn(*body, height=56, width=_WIDTH),
-        table=_NO_TABLE,
     )
 
 
@@ -306,12 +289,26 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
     known = [one for one in section["groups"] if one.get(rate) is not None]
     groups = sorted(known, key=lambda one: one[rate])
     ends = {pair.worse["value"], pair.better["value"]}
-    outermost = _outermost(groups, {*ends, section["reference_group"]})
-    rows = [_group_row(one, rate, stressed=one["value"] in ends) for one in outermost]
-    levels = {100 * found["level"] for one in outermost if (found := _interval_of(one, rate))}
+    if len(groups) > _MOST_GROUPS:
+        # The lowest and the highest, and those that must be seen.
+        outer, must = range(_MOST_GROUPS // 2), ends | {section["reference_group"]}
+        count = len(groups)
+        groups = [
+            one
+            for place, one in enumerate(groups)
+            if place in outer or count - 1 - place in outer or one["value"] in must
+        ]
+    rows, levels = [], set[float]()
+    for one in groups:
+        box, found = None, (one.get("rate_intervals") or {}).get(rate)
+        if found is not None:  # Reports of earlier versions have none.
+            box = (found["low"], found["high"])
+            levels.add(100 * found["level"])
+        stressed = one["value"] in ends
+        rows.append(Row(one["value"], (one[rate],), box=box, span=box, stressed=stressed))
     edges = sorted((pair.worse[rate], pair.better[rate]))
     stated = _treated_words(section, pair)
-    some = "" if len(rows) == len(groups) else f"{len(rows)} of {len(groups)} groups"
+    some = "" if len(rows) == len(known) else f"{len(rows)} of {len(known)} groups"
     if some:
         stated += f" {some} are drawn, the lowest and the highest."
 
@@ -336,32 +333,7 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
                 key=[(box_sample(), f"{level:g}% interval of each group") for level in levels],
             ),
         ),
-        table=_NO_TABLE,
     )
-
-
-def _group_row(group: Mapping[str, Any], rate: str, *, stressed: bool) -> Row:
-    found = _interval_of(group, rate)
-    box = None if found is None else (found["low"], found["high"])
-    return Row(group["value"], (group[rate],), box=box, span=box, stressed=stressed)
-
-
-def _interval_of(group: Mapping[str, Any], rate: str) -> Mapping[str, Any] | None:
-    """None of reports of earlier versions too."""
-    found: Mapping[str, Any] | None = (group.get("rate_intervals") or {}).get(rate)
-    return found
-
-
-def _outermost(groups: Sequence[Mapping[str, Any]], ends: set[str]) -> list[Mapping[str, Any]]:
-    """All groups; of more than fit, the lowest and the highest, and those that must be seen."""
-    if len(groups) <= _MOST_GROUPS:
-        return list(groups)
-    half = _MOST_GROUPS // 2
-    return [
-        one
-        for place, one in enumerate(groups)
-        if place < half or place >= len(groups) - half or one["value"] in ends
-    ]
 
 
 def _between(x: Scale, edges: Sequence[float], words: str, heights: tuple[float, float]) -> Markup:
@@ -407,51 +379,36 @@ def _rate_words(rate: str) -> str:
 
 
 def _quality(report: Report) -> Chart | None:
-    utility = report.get("utility") or {}
-    if weighted_words(utility) and utility["balanced_accuracy"] is not None:
+    """The model on the axis of a figure, with a dashed line for the best constant."""
+    utility, why = report.get("utility") or {}, why_not_useful(report)
+    constants: dict[str, Any] = {
+        "accuracy": utility.get("baseline_accuracy"),
+        "validation_loss": utility.get("baseline_loss"),
+    }
+    weighted = weighted_words(utility)
+    if weighted and utility["balanced_accuracy"] is not None:
         # A threshold is moved for the sake of the rarer outcome, which accuracy hardly counts.
-        return _beside_constant(
-            report, "balanced_accuracy", (utility["balanced_accuracy"], 0.5, 0.0), None
-        )
-    for figure, gain in (
-        ("accuracy", "accuracy_over_baseline"),
-        ("validation_loss", "loss_under_baseline"),
-    ):
-        value, constant = utility.get(figure), utility.get(f"baseline_{figure.split('_')[-1]}")
-        if value is not None and constant is not None:
-            interval = utility.get(f"{gain}_interval")
-            return _beside_constant(
-                report, figure, (value, constant, utility.get(gain, math.nan)), interval
-            )
-    return None
-
-
-def _beside_constant(
-    report: Report,
-    figure: str,
-    values: tuple[float, float, float],
-    interval: Mapping[str, Any] | None,
-) -> Chart:
-    """The model on the axis of a figure, with a dashed line for a constant; `values`: both, and how
-    much better the model is."""
-    value, constant, gain = values
-    why = why_not_useful(report)
-    name = figure.replace("_", " ")
-    is_loss = figure == "validation_loss"
-    box, sign = None, -1 if is_loss else 1
+        constants = {"balanced_accuracy": 0.5}
+    measured = [one for one in constants if None not in (utility.get(one), constants[one])]
+    if not measured:
+        return None
+    figure, is_loss = measured[0], measured[0] == "validation_loss"
+    value, constant, name = utility[figure], constants[figure], figure.replace("_", " ")
+    gain = "loss_under_baseline" if is_loss else "accuracy_over_baseline"
+    box, interval = None, utility.get(f"{gain}_interval")
     stated = f"{name.capitalize()} {figure_text(value)}; always the same answer has "
     stated += f"{figure_text(constant)}."
     key = [(line_sample("limit"), "always the same answer")]
-    if weighted := weighted_words(report["utility"]):
+    if weighted:
         stated += f" {weighted}"
     elif interval is None:
         stated += " How sure the gain is, is not known."
     else:
-        low, high = sorted(constant + sign * interval[end] for end in ("low", "high"))
-        box, level = (low, high), f"{100 * interval['level']:g}% interval"
-        stated += (
-            f" The gain is {gain:.3g} ({level} {interval['low']:.3g} to {interval['high']:.3g})."
-        )
+        sign, level = -1 if is_loss else 1, f"{100 * interval['level']:g}% interval"
+        low, high = (constant + sign * interval[end] for end in ("low", "high"))
+        box = (min(low, high), max(low, high))
+        between = f"{interval['low']:.3g} to {interval['high']:.3g}"
+        stated += f" The gain is {utility[gain]:.3g} ({level} {between})."
         key.append((box_sample(), f"{level} of the gain"))
     if why is not None:
         stated = f"{why[0].upper()}{why[1:]}. {stated}"
@@ -460,7 +417,6 @@ def _beside_constant(
         doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")
         return together(_limit(x, constant, top, bottom), doubt)
 
-    better = "less" if is_loss else "more"
     return Chart(
         name="picture-quality",
         title="How good it is",
@@ -469,11 +425,10 @@ def _beside_constant(
         drawing=range_chart(
             [Row("the model", (value,), box=box, span=box)],
             kinds=(),
-            unit=f"{name}, {better} is better",
+            unit=f"{name}, {'less' if is_loss else 'more'} is better",
             whole=(0.0, constant) if is_loss else _SHARE,
             ground=Ground(_WIDTH, behind=behind, above=8.0 if why is None else 26.0, key=key),
         ),
-        table=_NO_TABLE,
     )
 
 

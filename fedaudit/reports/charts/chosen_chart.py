@@ -6,7 +6,7 @@ that no other point beats have a ring.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -69,26 +69,21 @@ class Choice:
     """The points that are drawn, in the form `name = value`; '' for all."""
 
 
-@dataclass(frozen=True)
-class Offers:
-    """What can be chosen, by its name."""
-
-    x: list[str] = field(default_factory=list)
-    y: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    only: list[str] = field(default_factory=list)
+Offers = Mapping[str, Sequence[str]]
+"""What can be chosen, by the fields of a choice."""
 
 
 def offers(points: Sequence[Point], figures: Sequence[str]) -> Offers:
     """Every field with several values and every figure that some point has."""
-    fields = list(dict.fromkeys(name for one in points for name in one.fields))
-    several = [name for name in fields if len(_values(points, name)) > 1]
-    return Offers(
-        x=[*several, *figures],
-        y=list(figures),
-        lines=["", *several],
-        only=["", *(f"{name} = {one}" for name in several for one in _values(points, name))],
-    )
+    fields = dict.fromkeys(name for one in points for name in one.fields)
+    values = {name: _values(points, name) for name in fields}
+    several = {name: found for name, found in values.items() if len(found) > 1}
+    return {
+        "x": [*several, *figures],
+        "y": figures,
+        "lines": ["", *several],
+        "only": ["", *(f"{name} = {one}" for name, found in several.items() for one in found)],
+    }
 
 
 def chosen(
@@ -97,51 +92,47 @@ def chosen(
     """The choice asked for if it is offered, else a suitable one: as x a field that ends like
     `preferred`, as y the first figure that most points have too, and a line for each value of
     another field; None where nothing can be drawn."""
-    if not offered.x or not offered.y:
+    if not offered["x"] or not offered["y"]:
         return None
-    ends = [name for name in offered.x if name.endswith(preferred)]
-    x = _offered(asked, "x", offered.x, (ends or offered.x)[0])
-    others = [name for name in offered.lines if name not in ("", x)]
-    first = next((name for name in others if name.endswith("hypotheses")), "")
+
+    def taken(name: str, usual: str) -> str:
+        found = asked.get(name)
+        return found if found is not None and found in offered[name] else usual
 
     def drawn_with(y: str) -> int:
         return y != x and sum(_is_drawn(one, Choice(x, y)) for one in points)
 
-    return Choice(
-        x=x,
-        y=_offered(asked, "y", offered.y, max(offered.y, key=drawn_with)),
-        lines=_offered(asked, "lines", offered.lines, first or (others or [""])[0]),
-        only=_offered(asked, "only", offered.only, ""),
-    )
-
-
-def _offered(asked: Mapping[str, str | None], name: str, offered: Sequence[str], usual: str) -> str:
-    found = asked.get(name)
-    return found if found is not None and found in offered else usual
+    x = taken("x", next((one for one in offered["x"] if one.endswith(preferred)), offered["x"][0]))
+    others = [name for name in offered["lines"] if name not in ("", x)]
+    usual = next((one for one in others if one.endswith("hypotheses")), (*others, "")[0])
+    y = taken("y", max(offered["y"], key=drawn_with))
+    return Choice(x, y, taken("lines", usual), taken("only", ""))
 
 
 def chosen_chart(points: Sequence[Point], choice: Choice) -> Chart | None:
     """The chart; None where no point has what was chosen."""
     shown = [one for one in points if _is_drawn(one, choice)]
-    by_figure = any(choice.x in one.figures for one in points)
     if not shown:
         return None
+    by_figure = any(choice.x in one.figures for one in points)
     x, place = _across(shown, choice.x, by_figure=by_figure)
     series = _series(shown, choice, by_figure=by_figure)
-    left_out = max(0, len(series) - SERIES)
     kept = dict(list(series.items())[:SERIES])
-    front = any(one.front for own in kept.values() for one in own)
+    drawn_points = [one for own in kept.values() for one in own]
+    caption = ["Bars are intervals, where there are any."]
     entries = [(mark(at, 11, 0), name) for at, name in enumerate(kept) if name]
-    entries += [(element("circle", cx=11, cy=0, r=7, class_="ring"), "on the front")] * front
+    if any(one.front for one in drawn_points):
+        entries.append((element("circle", cx=11, cy=0, r=7, class_="ring"), "on the front"))
+        caption.append("A ring marks what nothing else beats, over all axes of the front.")
+    if len(shown) < len(points):
+        caption.append(f"{len(points) - len(shown)} of {len(points)} points are not drawn.")
+    if len(series) > SERIES:
+        caption.append(f"{len(series) - SERIES} more lines do not fit: draw fewer by only.")
     key, top = legend(entries)
-    bottom = top + 26 + _HEIGHT
-    ends = [end for own in kept.values() for one in own for end in one.figures[choice.y]]
-    y = value_scale(
-        [end for end in ends if end is not None],
-        start=bottom,
-        end=top + 26,
-        whole=(0.0, 1.0) if re.split(r"[\[,]", choice.y)[0] in SHARES else None,
-    )
+    top, bottom = top + 26, top + 26 + _HEIGHT
+    ends = [end for one in drawn_points for end in one.figures[choice.y] if end is not None]
+    whole = (0.0, 1.0) if re.split(r"[\[,]", choice.y)[0] in SHARES else None
+    y = value_scale(ends, start=bottom, end=top, whole=whole)
     body = [key, axes(x, y, across=choice.x, up=choice.y)]
     for at, own in enumerate(kept.values()):
         body.append(_line(own, choice.y, place, y, kind=at, linked=not by_figure))
@@ -152,7 +143,7 @@ def chosen_chart(points: Sequence[Point], choice: Choice) -> Chart | None:
         description=f"{what} of {choice.y} over {choice.x} with {len(shown)} points"
         f"{f', a line for each {choice.lines}' if choice.lines else ''}. The figures are in the "
         "table below.",
-        caption=_caption(points, shown, left_out=left_out, front=front),
+        caption=" ".join(caption),
         drawing=drawn(*body, height=bottom + 38),
         table=_table(shown, choice, by_figure=by_figure),
     )
@@ -231,27 +222,14 @@ def _line(
     return together(*parts)
 
 
-def _caption(points: Sequence[Point], shown: Sequence[Point], *, left_out: int, front: bool) -> str:
-    stated = ["Bars are intervals, where there are any."]
-    if front:
-        stated.append("A ring marks what nothing else beats, over all axes of the front.")
-    if len(shown) < len(points):
-        stated.append(f"{len(points) - len(shown)} of {len(points)} points are not drawn.")
-    if left_out:
-        stated.append(f"{left_out} more lines do not fit: draw fewer by only.")
-    return " ".join(stated)
-
-
 def _table(shown: Sequence[Point], choice: Choice, *, by_figure: bool) -> FigureTable:
-    names = list(dict.fromkeys([choice.lines] if choice.lines else []))
-    head = ("No.", choice.x, *names, choice.y, "Interval")
+    names = [choice.lines] if choice.lines else []
     rows = []
     for one in shown:
         value, low, high = one.figures[choice.y]
         across = figure_text(one.figures[choice.x].value) if by_figure else one.fields[choice.x]
-        between = (
-            "–" if low is None or high is None else f"{figure_text(low)} to {figure_text(high)}"
-        )
+        unknown = low is None or high is None
+        between = "–" if unknown else f"{figure_text(low)} to {figure_text(high)}"
         kept = (one.fields.get(name, "–") for name in names)
         rows.append((str(one.number), across, *kept, figure_text(value), between))
-    return FigureTable(head, rows)
+    return FigureTable(("No.", choice.x, *names, choice.y, "Interval"), rows)

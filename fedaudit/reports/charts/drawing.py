@@ -82,6 +82,9 @@ class Drawing:
     width: float = WIDTH
 
 
+_NO_TABLE = FigureTable((), ())
+
+
 @dataclass(frozen=True)
 class Chart:
     """One chart. `name` is unique on its page and has letters, digits and `-` only."""
@@ -92,7 +95,8 @@ class Chart:
     """The title of the drawing, for readers who cannot see it."""
     caption: str
     drawing: Drawing
-    table: FigureTable
+    table: FigureTable = _NO_TABLE
+    """Empty where the caption or the section has all its figures already."""
 
     @property
     def svg(self) -> Markup:

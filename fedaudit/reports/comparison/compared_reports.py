@@ -52,7 +52,7 @@ def compare_reports(
             )
             for report in reports
         ],
-        figures=with_best(figure_rows(reports), reports),
+        figures=figure_rows(reports),
         spec_differences=spec_differences([report.spec for report in reports]),
         warnings=warnings(reports),
         fronts=made,
@@ -85,6 +85,9 @@ def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
                 for report, figures in zip(reports, found, strict=True)
             ]
             differs = len({(cell.value, cell.unbounded) for cell in cells}) > 1
+            best = best_cell(meaning, cells, reports)
+            if best is not None:
+                cells[best] = cells[best].model_copy(update={"best": True})
             rows.append(FigureRow(**meaning.model_dump(), cells=cells, differs=differs))
     return rows
 
@@ -127,8 +130,10 @@ _OF_COSTS: frozenset[Caution] = frozenset({"other-radius", "other-model", "early
 _OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-loss"})
 
 
-def with_best(rows: Sequence[FigureRow], reports: Sequence[Report]) -> list[FigureRow]:
-    """The rows, with the best cell of each marked where it is best beyond doubt.
+def best_cell(
+    meaning: FigureMeaning, cells: Sequence[Cell], reports: Sequence[Report]
+) -> int | None:
+    """The place of the cell that is the best of its row beyond doubt; None where there is none.
 
     People choose a run by this mark, so it is rare. A run without protection, with an alarm of an
     attack or with a degenerate model is never the best. A gap is the best only where its interval
@@ -136,26 +141,16 @@ def with_best(rows: Sequence[FigureRow], reports: Sequence[Report]) -> list[Figu
     exact, and competes where its guarantee is in force. Nothing is the best where figures do not
     mean the same: on other data, for other outcomes, or within another radius.
     """
-    found = []
-    for row in rows:
-        best, cells = _best(row, reports), list(row.cells)
-        if best is not None:
-            cells[best] = cells[best].model_copy(update={"best": True})
-        found.append(row.model_copy(update={"cells": cells}))
-    return found
-
-
-def _best(row: FigureRow, reports: Sequence[Report]) -> int | None:
     competing = [
         place
-        for place, (cell, report) in enumerate(zip(row.cells, reports, strict=True))
-        if cell.value is not None and _may_win(row, report)
+        for place, (cell, report) in enumerate(zip(cells, reports, strict=True))
+        if cell.value is not None and _may_win(meaning, report)
     ]
-    refused = _OF_COSTS if row.section == "privacy" else _OF_GAPS
+    refused = _OF_COSTS if meaning.section == "privacy" else _OF_GAPS
     found = warnings([reports[one] for one in competing])
     if len(competing) < 2 or any(one.code in refused for one in found):
         return None
-    ranges = {place: _range(row, row.cells[place]) for place in competing}
+    ranges = {place: _range(meaning, cells[place]) for place in competing}
     known = {place: found for place, found in ranges.items() if found is not None}
     if len(known) < len(ranges):
         return None
@@ -164,19 +159,19 @@ def _best(row: FigureRow, reports: Sequence[Report]) -> int | None:
     return best if known[best][1] < min(others) else None
 
 
-def _may_win(row: FigureRow, report: Report) -> bool:
+def _may_win(meaning: FigureMeaning, report: Report) -> bool:
     if report.guarantee.kind == "none" or is_contradicted(report):
         return False
-    if row.section == "privacy":
+    if meaning.section == "privacy":
         return report.guarantee.in_force is True
     return report.utility.degenerate is not True
 
 
-def _range(row: FigureRow, cell: Cell) -> tuple[float, float] | None:
+def _range(meaning: FigureMeaning, cell: Cell) -> tuple[float, float] | None:
     """The best and the worst value that the figure may have; lower is better. None if unknown."""
-    match row.section:
+    match meaning.section:
         case "privacy":
-            exact = cell.value if row.figure in _TOTALS else None
+            exact = cell.value if meaning.figure in _TOTALS else None
             return None if exact is None else (exact, exact)
         case "utility":
             return None  # losses and accuracies have no interval
@@ -184,9 +179,9 @@ def _range(row: FigureRow, cell: Cell) -> tuple[float, float] | None:
             if cell.interval is None:
                 return None
             low, high = cell.interval.low, cell.interval.high
-            return (-high, -low) if is_ratio(row.figure) else (low, high)
+            return (-high, -low) if is_ratio(meaning.figure) else (low, high)
         case _:
-            assert_never(row.section)
+            assert_never(meaning.section)
 
 
 # Every experiment has its own name, which the comparison's head already shows.
@@ -215,14 +210,14 @@ class DifferenceRow(NamedTuple):
     """What each spec says; None where it says nothing there."""
 
 
-def difference_rows(differences: Sequence[Mapping[str, Any]]) -> list[DifferenceRow]:
-    """The rows of `spec_differences` as JSON, without those that are the same everywhere."""
+def difference_rows(differences: Sequence[SpecDifference]) -> list[DifferenceRow]:
+    """The rows of `spec_differences`, without those that are the same everywhere."""
     rows = []
     for difference in differences:
-        path = difference["path"]
+        path = difference.path
         found = [
-            (dict(_scalars(path, one["value"])) or {path: "not set"}) if one["present"] else {}
-            for one in difference["values"]
+            (dict(_scalars(path, one.value)) or {path: "not set"}) if one.present else {}
+            for one in difference.values
         ]
         for label in dict.fromkeys(label for of_one in found for label in of_one):
             cells = tuple(of_one.get(label) for of_one in found)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.checks import value_at
-from fedaudit.reports.figures import ReportFigure, direction, figures_of
+from fedaudit.reports.figures import direction, figures_of
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.part import Answer, GateOutcome, IntervalSection, Part, Reasons
@@ -78,7 +78,7 @@ class Cell(Part):
     """Whether it is a privacy cost without bound, of a run without protection: neither a missing
     figure nor a small one."""
     best: bool = False
-    """Whether it is the best of the row beyond doubt (`with_best`)."""
+    """Whether it is the best of the row beyond doubt (`best_cell`)."""
 
 
 class FigureMeaning(Part):
@@ -378,10 +378,8 @@ _OTHER_MODEL = (
 )
 
 
-class _Weighed(NamedTuple):
-    report: Report
-    privacy: float
-    figures: Mapping[FigureName, ReportFigure]
+Figures = Mapping[FigureName, tuple[float | None, str | None]]
+"""What a report has on the axes of a front: the value, or None and the reason."""
 
 
 def fronts(
@@ -389,26 +387,32 @@ def fronts(
 ) -> tuple[list[Front], list[LeftOut]]:
     """A front for every kind and sensitive attribute, and the experiments that belong to no front.
     `fairness`, `utility`: the figures of these axes; None chooses them for each front."""
-    kinds: dict[FrontKind, list[_Weighed]] = {}
+    kinds: dict[FrontKind, list[tuple[Report, Figures]]] = {}
     without = []
     for report in reports:
         alarmed = is_contradicted(report)
         found = [] if alarmed else list(_kinds(report))
-        figures = {
-            (one.section, one.figure, one.attribute or None): one for one in figures_of(report)
+        figures: Figures = {
+            (one.section, one.figure, one.attribute or None): (one.value, one.reason)
+            for one in figures_of(report)
         }
         for kind, value in found:
-            kinds.setdefault(kind, []).append(_Weighed(report, value, figures))
+            own = {**figures, _cost_of(kind): (value, None)}
+            kinds.setdefault(kind, []).append((report, own))
         if not found:
             reason = _CONTRADICTED if alarmed else _NO_FIGURE
             without.append(LeftOut(experiment_id=report.experiment.id, reason=reason))
     made = []
     for kind, weighed in kinds.items():
-        names = dict.fromkeys(part.attribute for one in weighed for part in one.report.fairness)
+        names = dict.fromkeys(part.attribute for report, _ in weighed for part in report.fairness)
         for name in names or [None]:
             axes = _axes(kind, weighed, name, fairness=fairness, utility=utility)
             made.append(_front(kind, weighed, axes))
     return made, without
+
+
+def _cost_of(kind: FrontKind) -> FigureName:
+    return "privacy", f"{kind.family}_max", None
 
 
 def _kinds(report: Report) -> Iterator[tuple[FrontKind, float]]:
@@ -439,40 +443,44 @@ def _kinds(report: Report) -> Iterator[tuple[FrontKind, float]]:
 
 def _axes(
     kind: FrontKind,
-    weighed: Sequence[_Weighed],
+    weighed: Sequence[tuple[Report, Figures]],
     attribute: str | None,
     *,
     fairness: str | None,
     utility: str | None,
 ) -> list[Axis]:
-    named: list[FigureName] = [("privacy", f"{kind.family}_max", None)]
+    named = [_cost_of(kind)]
     if attribute is not None:
+        gaps: list[FigureName] = [("fairness", name, attribute) for name in LEADING_GAPS]
         measured = (
             name
-            for name in LEADING_GAPS
-            if any(_value(one, "fairness", name, attribute)[0] is not None for one in weighed)
+            for name in gaps
+            if any(figures.get(name, (None, None))[0] is not None for _, figures in weighed)
         )
-        named.append(("fairness", fairness or next(measured, LEADING_GAPS[0]), attribute))
-    if utility is None:
-        accurate = all(one.report.utility.accuracy is not None for one in weighed)
-        utility = "accuracy" if accurate else "validation_loss"
-    named.append(("utility", utility, None))
+        usual = next(measured, gaps[0])
+        named.append(("fairness", fairness, attribute) if fairness else usual)
+    accurate = all(report.utility.accuracy is not None for report, _ in weighed)
+    named.append(("utility", utility or ("accuracy" if accurate else "validation_loss"), None))
     return [
         Axis(section=part, figure=name, attribute=of, better=direction(name) or "lower")
         for part, name, of in named
     ]
 
 
-def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
+def _front(kind: FrontKind, weighed: Sequence[tuple[Report, Figures]], axes: list[Axis]) -> Front:
     reports, values, left_out = [], [], []
-    for one in weighed:
-        found = [_value(one, axis.section, axis.figure, axis.attribute) for axis in axes]
-        reasons = [reason for value, reason in found if value is None]
+    for report, figures in weighed:
+        found = [
+            figures.get((one.section, one.figure, one.attribute))
+            or (None, f"{one.attribute!r} is not one of its sensitive attributes")
+            for one in axes
+        ]
+        reasons = [reason or "a figure is missing" for value, reason in found if value is None]
         if reasons:
-            stated = "; ".join(reason or "a figure is missing" for reason in reasons)
-            left_out.append(LeftOut(experiment_id=one.report.experiment.id, reason=stated))
+            stated = "; ".join(reasons)
+            left_out.append(LeftOut(experiment_id=report.experiment.id, reason=stated))
         else:
-            reports.append(one.report)
+            reports.append(report)
             values.append([value for value, _ in found if value is not None])
     cautions = []
     if len({one.provenance.data_fingerprint for one in reports}) > 1:
@@ -481,21 +489,19 @@ def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Fr
         cautions.append(_OTHER_MODEL)
     if any(map(ended_early, reports)):
         cautions.append(EARLY_END)
-    ids = [report.experiment.id for report in reports]
     losses = [
         [-value if axis.better == "higher" else value for value, axis in zip(of, axes, strict=True)]
         for of in values
     ]
-    in_force = [report.guarantee.in_force is True for report in reports]
-    # A guarantee that is not in force protects no one, however small its figure.
-    beaten = [
-        [ids[i] for i in indices if in_force[i] or not protects]
-        for indices, protects in zip(dominated_by(losses), in_force, strict=True)
-    ]
-    points = [
-        FrontPoint(experiment_id=id_, values=of, dominated_by=by)
-        for id_, of, by in zip(ids, values, beaten, strict=True)
-    ]
+    points = []
+    for report, of, better in zip(reports, values, dominated_by(losses), strict=True):
+        # A guarantee that is not in force protects no one, however small its figure.
+        by = [
+            reports[one].experiment.id
+            for one in better
+            if reports[one].guarantee.in_force is True or report.guarantee.in_force is not True
+        ]
+        points.append(FrontPoint(experiment_id=report.experiment.id, values=of, dominated_by=by))
     return Front(
         **kind.model_dump(),
         axes=axes,
@@ -505,14 +511,3 @@ def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Fr
         left_out=left_out,
         cautions=cautions,
     )
-
-
-def _value(
-    one: _Weighed, section: Section, figure: str, attribute: str | None
-) -> tuple[float | None, str | None]:
-    if section == "privacy":
-        return one.privacy, None
-    found = one.figures.get((section, figure, attribute))
-    if found is None:
-        return None, f"{attribute!r} is not one of its sensitive attributes"
-    return found.value, found.reason

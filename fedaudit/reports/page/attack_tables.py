@@ -8,7 +8,6 @@ from typing import Any, TypeGuard
 from fedaudit.number_text import SENTENCE, FigureTable, figure_text, interval_text
 from fedaudit.reports.later import Basis, judged_later
 from fedaudit.reports.sections.attacks import AttackSection
-from fedaudit.reports.sections.part import Answer
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.spec.attacks import attack_titles
 
@@ -26,7 +25,7 @@ _LABELS = {
     "tpr": "Members found",
     "tpr_at_fpr": "Members found at few false accusations",
 }
-_COMMON = frozenset({*AttackSection.model_fields, "kind"})
+_COMMON = frozenset({*AttackSection.model_fields, "kind", "reasons"})
 _REASON = "_reason"
 _NOTHING = "–"
 _SMALL = 0.001
@@ -51,11 +50,7 @@ def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
         title, method = titles.get(attack["kind"], str(attack["kind"])), attack.get("method")
         if isinstance(method, str):  # since a report may have several attacks of one kind
             title = f"{title} ({method})"
-        parts = [
-            part
-            for name, value in _own(attack)
-            for part in _parts(_label(name), value, _note(attack, name))
-        ]
+        parts = list(_found(attack))
         rows = [one for one in parts if not isinstance(one, FigureTable)]
         tables = [one for one in parts if isinstance(one, FigureTable)]
         if rows:
@@ -73,12 +68,16 @@ def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
     return f"{total:.2g}" if total else None
 
 
-def _own(attack: Section) -> Iterator[tuple[str, Any]]:
-    """What an attack has beside what all have; a reason belongs to its figure."""
+def _found(attack: Section) -> Iterator[tuple[str, str, str] | FigureTable]:
+    """What an attack has beside what all have; a reason is the note of its figure."""
+    reasons = attack.get("reasons")
     for name, value in attack.items():
         is_reason = name.endswith(_REASON) and name.removesuffix(_REASON) in attack
-        if name not in _COMMON and name != "reasons" and not is_reason:
-            yield name, value
+        if name in _COMMON or is_reason:
+            continue
+        stated = reasons.get(name) if isinstance(reasons, Mapping) else None
+        note = attack.get(f"{name}{_REASON}") or stated or ""
+        yield from _parts(_label(name), value, str(note))
 
 
 def _parts(label: str, value: object, note: str) -> Iterator[tuple[str, str, str] | FigureTable]:
@@ -88,7 +87,7 @@ def _parts(label: str, value: object, note: str) -> Iterator[tuple[str, str, str
     elif isinstance(value, Mapping) and not _is_interval(value):
         for part, found in value.items():
             yield from _parts(f"{label}: {_label(part).lower()}", found, "")
-    elif _is_sentence(value):
+    elif isinstance(value, str) and len(value) > SENTENCE:
         yield label, "", value
     elif note or value not in (None, []):
         yield label, _text(value), note
@@ -121,12 +120,6 @@ def _which(row: Section) -> str:
     return f"{_label(first).lower()} {_text(value)}"
 
 
-def _note(attack: Section, name: str) -> str:
-    reasons = attack.get("reasons")
-    stated = reasons.get(name) if isinstance(reasons, Mapping) else None
-    return str(attack.get(f"{name}{_REASON}") or stated or "")
-
-
 def _label(name: str) -> str:
     words = name.replace("_", " ")
     return _LABELS.get(name, words[:1].upper() + words[1:])
@@ -136,10 +129,6 @@ def _is_table(value: object) -> TypeGuard[list[Section]]:
     return (
         isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
     )
-
-
-def _is_sentence(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and len(value) > SENTENCE
 
 
 def _is_interval(value: object) -> bool:
@@ -200,35 +189,21 @@ class LaterAttempt:
         return attack_tables(self.sections)
 
 
-@dataclass(frozen=True)
-class LaterAttempts:
-    """All requests, and how the report has to be judged after them."""
-
-    attempts: Sequence[LaterAttempt]
-    alarms: int
-    answer: Answer
-    """Whether the model may be released now."""
-    release: str | None
-    """What the verdict says of releasing the model now; None where the report cannot be judged."""
-    gates: Sequence[Mapping[str, Any]]
-    """Those that are judged otherwise than in the report."""
-    false_alarm_chance: str | None
-    """The chance of any false alarm, in the report's attacks and all of these."""
-
-
-def later_attempts(
+def after_attempts(
     report: Mapping[str, Any], attempts: Sequence[LaterAttempt]
-) -> LaterAttempts | None:
-    """What the page shows; None where no one asked for attacks."""
+) -> dict[str, Any] | None:
+    """How a report has to be judged after the requests: whether the model may be released now and
+    what the verdict says of that, the gates that are judged otherwise than in the report, and the
+    chance of any false alarm, in its attacks and all of these. None without a request."""
     if not attempts:
         return None
     sections = [section for one in attempts for section in one.sections]
     judged = judged_later(report, sections)
-    return LaterAttempts(
-        attempts,
-        sum(section.get("alarm") is not None for section in sections),
-        answer_of(judged),
-        (judged.get("verdict_parts") or {}).get("release"),
-        [gate for gate in judged["gates"] if gate not in report["gates"]],
-        false_alarm_chance(judged.get("attacks") or []),
-    )
+    return {
+        "attempts": attempts,
+        "alarms": sum(section.get("alarm") is not None for section in sections),
+        "answer": answer_of(judged),
+        "release": (judged.get("verdict_parts") or {}).get("release"),
+        "gates": [gate for gate in judged["gates"] if gate not in report["gates"]],
+        "false_alarm_chance": false_alarm_chance(judged.get("attacks") or []),
+    }

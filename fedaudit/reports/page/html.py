@@ -22,7 +22,8 @@ from fedaudit.reports.charts.report_charts import Charts, Series, charts_of
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.page.attack_tables import (
     BASIS_WORDS,
-    LaterAttempts,
+    LaterAttempt,
+    after_attempts,
     attack_tables,
     false_alarm_chance,
 )
@@ -68,12 +69,12 @@ def render(
     document: Mapping[str, Any],
     series: Series | None = None,
     *,
-    later: LaterAttempts | None = None,
+    later: Sequence[LaterAttempt] = (),
     **options: Unpack[PageOptions],
 ) -> str:
-    """The page of a report document (version 1). Every value in it is escaped. `later`: what
-    attacks found after it was signed. `series`: the figures of the rounds; without it there are no
-    curves over rounds."""
+    """The page of a report document (version 1). Every value in it is escaped. `later`: the
+    requests for attacks after it was signed. `series`: the figures of the rounds; without it there
+    are no curves over rounds."""
     shown = for_readers(document)
     attacks = shown.get("attacks") or []
     more = {
@@ -81,7 +82,7 @@ def render(
         "rows": section_rows(shown),
         "attacks": attack_tables(attacks),
         "false_alarm_chance": false_alarm_chance(attacks),
-        "later": later,
+        "later": after_attempts(document, later),
     }
     return _page("report.html", shown, more, options)
 
@@ -174,6 +175,11 @@ def _opening(text: str) -> tuple[str, str]:
     return " ".join(sentences[:3]), " ".join(sentences[3:])
 
 
+def capitalize_first(text: str) -> str:
+    """The text as a sentence begins; names in it keep their letters."""
+    return text[:1].upper() + text[1:]
+
+
 def with_code(value: Any) -> Any:
     """A text with what is between backticks as code; Markup stays as it is."""
     if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
@@ -197,7 +203,7 @@ def page_environment() -> Environment:
     environment.filters["moment"] = _moment
     environment.filters["opening"] = _opening
     environment.filters["exact"] = exact_text
-    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+    environment.filters["capitalize_first"] = capitalize_first
     environment.filters["whole"] = whole_text
     environment.filters["adjacency"] = adjacency_words
     environment.filters["observer"] = observer_words

@@ -10,7 +10,7 @@ cell's round, do not depend on what they are stacked with.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self, assert_never
 
 import numpy as np
@@ -31,23 +31,8 @@ from fedaudit.training.base.planted import NoisedSteps, PlantedRecords
 # -- local steps ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class OptimiserState:
-    """What an optimiser remembers between steps."""
-
-    moments: tuple[Tensor, ...] = ()
-    """Tensors shaped like the parameters."""
-    left: tuple[Tensor, ...] = ()
-    """float64, shaped like the parameters but for their own axis, which has length 1: the weight
-    that a mean still gives to its start. Clients may have taken differently many steps."""
-
-    def where(self, taken: Tensor, before: "OptimiserState") -> "OptimiserState":
-        """This state where a step was `taken`, a bool that broadcasts, otherwise the one before."""
-        moments, left = (
-            tuple(torch.where(taken, new, old) for new, old in zip(*pair, strict=True))
-            for pair in ((self.moments, before.moments), (self.left, before.left))
-        )
-        return OptimiserState(moments, left)
+Memory = tuple[Tensor, ...]
+"""What an optimiser remembers between steps: tensors that broadcast to the parameters."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +44,13 @@ class Optimiser(ABC):
     moments: ClassVar[int]
     """How many tensors like the parameters are remembered."""
 
-    def start(self, theta: Tensor, *, axis: int = -1) -> OptimiserState:
-        """The state before the first step of parameters along an axis of `theta`."""
-        return OptimiserState(tuple(torch.zeros_like(theta) for _ in range(self.moments)))
+    def start(self, theta: Tensor, *, axis: int = -1) -> Memory:
+        """The memory before the first step of parameters along an axis of `theta`."""
+        return tuple(torch.zeros_like(theta) for _ in range(self.moments))
 
     @abstractmethod
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        """The parameters and the state after one step; arguments are left as they are."""
+    def step(self, theta: Tensor, gradient: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """The parameters and the memory after one step; arguments are left as they are."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +59,8 @@ class Sgd(Optimiser):
 
     moments = 0
 
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        return theta - gradient * self.step_size, state
+    def step(self, theta: Tensor, gradient: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        return theta - gradient * self.step_size, memory
 
 
 @dataclass(frozen=True)
@@ -89,11 +70,9 @@ class Momentum(Optimiser):
     moments = 1
     momentum: float
 
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        direction = state.moments[0] * self.momentum + gradient
-        return theta - direction * self.step_size, OptimiserState((direction,))
+    def step(self, theta: Tensor, gradient: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        direction = memory[0] * self.momentum + gradient
+        return theta - direction * self.step_size, (direction,)
 
 
 @dataclass(frozen=True)
@@ -105,20 +84,21 @@ class Adam(Optimiser):
     beta2: float = 0.999
     epsilon: float = 1e-8
 
-    def start(self, theta: Tensor, *, axis: int = -1) -> OptimiserState:
+    def start(self, theta: Tensor, *, axis: int = -1) -> Memory:
+        # The weights that the two means still give to their start: clients may have taken
+        # differently many steps.
         everything = torch.ones_like(theta.narrow(axis, 0, 1), dtype=torch.float64)
-        return replace(super().start(theta), left=(everything, everything))
+        return *super().start(theta), everything, everything
 
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
+    def step(self, theta: Tensor, gradient: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         # Products, because a library's power may depend on the place of a number among others.
-        first, second = state.left[0] * self.beta1, state.left[1] * self.beta2
-        mean = state.moments[0] * self.beta1 + gradient * (1 - self.beta1)
-        square = state.moments[1] * self.beta2 + gradient * gradient * (1 - self.beta2)
+        mean, square, first, second = memory
+        first, second = first * self.beta1, second * self.beta2
+        mean = mean * self.beta1 + gradient * (1 - self.beta1)
+        square = square * self.beta2 + gradient * gradient * (1 - self.beta2)
         scale = (self.step_size / (1 - first)).float()
         root = square_root(square) / square_root(1 - second).float() + self.epsilon
-        return theta - mean / root * scale, OptimiserState((mean, square), (first, second))
+        return theta - mean / root * scale, (mean, square, first, second)
 
 
 @dataclass(frozen=True)
@@ -129,12 +109,10 @@ class RmsProp(Optimiser):
     decay: float = 0.99
     epsilon: float = 1e-8
 
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        square = state.moments[0] * self.decay + gradient * gradient * (1 - self.decay)
+    def step(self, theta: Tensor, gradient: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        square = memory[0] * self.decay + gradient * gradient * (1 - self.decay)
         root = square_root(square) + self.epsilon
-        return theta - gradient / root * self.step_size, OptimiserState((square,))
+        return theta - gradient / root * self.step_size, (square,)
 
 
 def local_optimiser(local: Local, step_size: float | Tensor) -> Optimiser:
@@ -365,7 +343,7 @@ class RecordSteps:
         or [silos]. Batch sizes are secret and not returned.
         """
         theta = theta.expand(len(records.silos), self.gradients.n)
-        state = self.optimiser.start(theta)
+        memory = self.optimiser.start(theta)
         deviation = self._deviations(records).to(theta.device)
         spacing = grid_spacing(deviation)
         planted = records.planted
@@ -382,7 +360,7 @@ class RecordSteps:
                 )
             if planted is not None and known is not None:
                 planted.show(known, total, taken)
-            theta, state = self.optimiser.step(theta, mean, state)
+            theta, memory = self.optimiser.step(theta, mean, memory)
         return theta
 
     def _draws(

@@ -197,17 +197,18 @@ class LocalUpdate:
         """
         theta = start.permute(2, 0, 1).contiguous()
         optimiser = self._optimiser(rounds, theta.device)
-        state = optimiser.start(theta, axis=0)
+        memory = optimiser.start(theta, axis=0)
         for batch in self._batches(lanes, source, rounds, clients):
             gradient = self._network.gradient(
                 theta, batch.features, batch.target, batch.weight, self._loss
             )
-            moved, after = optimiser.step(theta, gradient, state)
-            if state.moments:
+            moved, after = optimiser.step(theta, gradient, memory)
+            if memory:
                 # Where a client's rows are used up the gradient is zero, and means would go on.
                 taken = batch.mask.amax(0) > 0
-                moved, after = torch.where(taken, moved, theta), after.where(taken, state)
-            theta, state = moved, after
+                moved, pairs = torch.where(taken, moved, theta), zip(after, memory, strict=True)
+                after = tuple(torch.where(taken, new, old) for new, old in pairs)
+            theta, memory = moved, after
         return theta.permute(1, 2, 0).contiguous()
 
     def _optimiser(self, rounds: Ints, device: torch.device) -> Optimiser:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.stored import Cost
 from models.arrays import BINARY_RESULTS
-from models.repositories.base import Row, rows_of, table_of
+from models.repositories.base import Repository, table_of
 from models.repositories.budgets.counting import (
     HELD,
     POOL,
@@ -101,16 +101,16 @@ class DeclaredSum:
     spent: float
 
 
-class BudgetReader:
+class BudgetReader(Repository):
     """Reads budgets, and remembers what it read of contents whose lock is held."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        super().__init__(session)
         self._federations: dict[str, Federation] = {}
         self._known: set[str] = set()
         """The federations, of other projects as well, of which nothing changes meanwhile."""
         self._sharings: dict[tuple[str, str], Sharing] = {}
-        self._rows: dict[str, list[StoredBudget]] = {}
+        self._read: dict[str, list[StoredBudget]] = {}
         self._made: list[ReservedEpsilon] = []
         """Reserved in this transaction; they may not be in the database yet."""
         self._counted: dict[Counts, CountedEpsilons] = {}
@@ -129,7 +129,7 @@ class BudgetReader:
         for one in self._federations.values():
             if one.project_id == project_id and getattr(one, name) == value:
                 return one
-        found = self._now(_HELD[name], project_id=project_id, **by)
+        found = self._one(_HELD[name], project_id=project_id, **by)
         if found is None:
             return None
         sharing = self._sharing_of(found, _HELD_CONTENT)
@@ -145,7 +145,7 @@ class BudgetReader:
         if asked in self._sharings:
             return self._sharings[asked]
         mine = (Federation.id == federation_id, Federation.project_id == project_id)
-        own = self._now(select(Federation).where(*mine))
+        own = self._one(select(Federation).where(*mine))
         if own is None:
             raise LookupError(f"federation {federation_id}: this project has no such federation")
         sharing = self._sharing_of(own, _OF_DATA)
@@ -156,16 +156,18 @@ class BudgetReader:
     def rows(self, sharing: Sharing) -> list[StoredBudget]:
         """The budgets of all that share, sorted as they are listed."""
         if self._known.issuperset(sharing.ids):
-            if missing := [one for one in sharing.ids if one not in self._rows]:
-                self._rows |= _by_federation(missing, self._read_rows(missing))
-            found = [row for one in sharing.ids for row in self._rows[one]]
+            if missing := [one for one in sharing.ids if one not in self._read]:
+                self._read |= {one: [] for one in missing}
+                for row in self._read_rows(missing):
+                    self._read[row.federation_id].append(row)
+            found = [row for one in sharing.ids for row in self._read[one]]
         else:
             found = self._read_rows(sharing.ids)
         return sorted(found, key=lambda row: (*row.pool, row.unit_key, row.federation_id))
 
     def known(self, key: Mapping[str, object]) -> StoredBudget | None:
         """The row of a key, where it was read under the lock."""
-        for row in self._rows.get(str(key["federation_id"]), ()):
+        for row in self._read.get(str(key["federation_id"]), ()):
             if all(getattr(row, name) == value for name, value in key.items()):
                 return row
         return None
@@ -182,7 +184,7 @@ class BudgetReader:
 
     def declared(self, federation_ids: Sequence[str]) -> list[DeclaredSum]:
         """The reservations of trainings elsewhere."""
-        found = rows_of(self._session, _DECLARED, federation_ids=federation_ids)
+        found = self._rows(_DECLARED, federation_ids=federation_ids)
         return [
             DeclaredSum(federation_id, ledger_id, tuple(pool), unit_key, spent)
             for federation_id, ledger_id, *pool, unit_key, spent in found
@@ -190,7 +192,7 @@ class BudgetReader:
 
     def added(self, key: Mapping[str, Any]) -> None:
         """A budget was added."""
-        if (mine := self._rows.get(key["federation_id"])) is not None:
+        if (mine := self._read.get(key["federation_id"])) is not None:
             mine.append(StoredBudget(**key, total=None, reserved=0.0, spent=0.0, busy=False))
 
     def reserved(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -209,7 +211,7 @@ class BudgetReader:
 
     def forget(self, *, sharings: bool = False) -> None:
         """Amounts may have changed, and `sharings` too: they are read again. The locks stay."""
-        self._rows.clear()
+        self._read.clear()
         self._counted.clear()
         if sharings:
             self._sharings.clear()
@@ -217,20 +219,15 @@ class BudgetReader:
     def _sharing_of(self, own: Federation, statement: Select[Any]) -> Sharing:
         """`statement`: finds the content's owner; no row of data that were made up, which are each
         project's own."""
-        owners = rows_of(self._session, statement, fingerprint=own.fingerprint)
+        owners = self._rows(statement, fingerprint=own.fingerprint)
         if not owners:
             return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
-        rows = rows_of(self._session, _ALIKE, fingerprint=own.fingerprint)
+        rows = self._rows(_ALIKE, fingerprint=own.fingerprint)
         return Sharing.among(own.id, owners[0].owner_project_id, rows)
 
     def _read_rows(self, federation_ids: Sequence[str]) -> list[StoredBudget]:
-        rows = rows_of(self._session, _ROWS, federation_ids=federation_ids)
+        rows = self._rows(_ROWS, federation_ids=federation_ids)
         return [StoredBudget(*row) for row in rows]
-
-    def _now(self, statement: Select[Row], **values: object) -> Row | None:
-        """The row as it is now, even if this session has read it before."""
-        as_it_is = {"populate_existing": True}
-        return self._session.scalars(statement, values, execution_options=as_it_is).one_or_none()
 
     def _epsilons(self, counts: Counts) -> list[ReservedEpsilon]:
         mine = _EPSILONS.where(
@@ -239,17 +236,8 @@ class BudgetReader:
             _RESERVED.adjacency == counts.adjacency,
             _RESERVED.observer.in_(counts.observers),
         )
-        rows = self._session.execute(mine, execution_options=BINARY_RESULTS)
+        rows = self.session.execute(mine, execution_options=BINARY_RESULTS)
         return [ReservedEpsilon(**row) for row in rows.mappings()]
-
-
-def _by_federation(
-    ids: Iterable[str], rows: Iterable[StoredBudget]
-) -> dict[str, list[StoredBudget]]:
-    found: dict[str, list[StoredBudget]] = {one: [] for one in ids}
-    for row in rows:
-        found[row.federation_id].append(row)
-    return found
 
 
 _RELEASE = "release"

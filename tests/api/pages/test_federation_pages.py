@@ -24,11 +24,11 @@ PROFILE: dict[str, Any] = {
             "groups": {"F": 60, "M": 40, "X": None},
             "missing": 0,
             "base_rates": {"F": 0.25, "M": 0.5, "X": None},
-            "reasons": {"groups": "small groups are not shown"},
+            "reasons": {"groups": "small groups of Sex are not shown"},
         }
     },
     "warnings": [{"pointer": "/fairness", "message": "a group is small"}],
-    "notes": [],
+    "notes": ["rows without a value of 'Age', in no group: 3"],
     "reasons": {},
 }
 
@@ -59,6 +59,8 @@ def test_a_profile_shows_shares_and_no_small_groups(api: Api) -> None:
     assert "X hidden too small to be shown hidden" in plain
     assert "<i>hours</i>" not in text
     assert "a group is small" in plain
+    assert "Rows without a value of &#39;Age&#39;, in no group: 3." in plain
+    assert "Small groups of Sex are not shown." in plain
 
 
 def test_budgets_are_bars_with_their_numbers(api: Api) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from api.shared.page_printer import PagePrinter
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.reports.readings.readings import READINGS
-from infrastructure.storage import Storage, model_key
+from infrastructure.storage import Storage, file_key
 from models.tables.experiments import Report
 from tests.api.pages.browser import printed, signed_in, text_of
 from tests.api.service import Api, finish, spec
@@ -117,7 +117,7 @@ def test_a_model_is_offered_where_it_may_leave_and_its_reason_shown_elsewhere(ap
         changed = {**document, "model": model, "model_reason": None}
         session.execute(update(Report).values(document=changed))
     with Storage(api.settings.storage_url).writer(
-        model_key(api.project_id, base.rpartition("/")[2])
+        file_key("model", api.project_id, base.rpartition("/")[2])
     ) as file:
         file.write(b"abc")
     for page in (base, f"{base}/report"):

@@ -4,8 +4,12 @@ import copy
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 from zipfile import ZipFile
 
@@ -17,6 +21,7 @@ from fedaudit.ledger.statements import Envelope, SigningKey, to_base64
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.spec.canonical import canonical_json
+from models.repositories import SignOffRepository
 from models.tables.experiments import SignOff
 from tests.api.answers import body_of
 from tests.api.pages.browser import Browser, signed_in
@@ -104,6 +109,26 @@ def test_a_repeated_request_signs_off_once(api: Api) -> None:
     assert [answer.json()["number"] for answer in answers] == [1, 1]
     other = api.post(address, json={**APPROVED, "note": "x"}, key=ada, headers=headers)
     assert other.status_code == 409
+    assert len(_listed(api, id_)) == 1
+
+
+def test_a_request_that_is_sent_twice_at_once_signs_off_once(
+    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, both, number_of = api_on_both, Barrier(2), SignOffRepository.next_number
+
+    def together(*arguments: Any) -> int:
+        with suppress(BrokenBarrierError):  # on SQLite one writes after the other
+            both.wait(timeout=1)
+        return number_of(*arguments)
+
+    monkeypatch.setattr(SignOffRepository, "next_number", together)
+    ada, id_ = key_of(api, "Ada"), finished(api)
+    address, headers = f"/v1/experiments/{id_}/sign-offs", {"Idempotency-Key": "once"}
+    with ThreadPoolExecutor(2) as pool:
+        send = partial(pool.submit, api.post, address, json=APPROVED, key=ada, headers=headers)
+        answers = [one.result().json() for one in [send(), send()]]
+    assert [one["number"] for one in answers] == [1, 1]
     assert len(_listed(api, id_)) == 1
 
 

@@ -19,7 +19,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training import engine, stack
 from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base import cohort, record_steps
-from fedaudit.training.base.record_steps import Adam, OptimiserState
+from fedaudit.training.base.record_steps import Adam, Memory
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
 from tests.attacks.zoo.cells import blocks, central, coins, fixed, of_rows, records
@@ -190,9 +190,9 @@ def adapt_to_bare_gradients(patch: pytest.MonkeyPatch) -> None:
         bare[0] = real_sum(self, *given, **named)
         return bare[0]
 
-    def step(self: Any, theta: Tensor, gradient: Tensor, state: OptimiserState) -> Any:
-        moved, after = real_step(self, theta, gradient, state)
-        square = real_step(self, theta, bare[0].float() / 4, state)[1].moments[1]
+    def step(self: Any, theta: Tensor, gradient: Tensor, memory: Memory) -> Any:
+        moved, after = real_step(self, theta, gradient, memory)
+        square = real_step(self, theta, bare[0].float() / 4, memory)[1][1]
         return moved + 0.01 * square, after
 
     patch.setattr(SmallDenseClippedGradients, "__call__", call)

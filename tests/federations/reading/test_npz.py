@@ -211,6 +211,7 @@ def test_links_devices_and_names_that_could_not_be_printed(tmp_path: Path) -> No
     assert "control characters" in refuse(tmp_path, zipped({"a\x1b[2J.npy": b""}))
     long = refuse(tmp_path, zipped({"a" * 5000: b""}))
     assert len(long) < 300
+    assert "holds '', and only .npy files" in refuse(tmp_path, zipped([(zipfile.ZipInfo(""), b"")]))
 
 
 def test_encrypted_and_exotic_archives(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from fedaudit.reports.comparison.compared_reports import (
     Comparison,
+    best_cell,
     compare_reports,
     difference_rows,
     spec_differences,
-    with_best,
 )
-from fedaudit.reports.comparison.fronts import Cell, FigureRow, dominated_by
+from fedaudit.reports.comparison.fronts import Cell, FigureMeaning, dominated_by
 from fedaudit.reports.figures import parsed
 from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import FIXED, documents, gaussian
@@ -399,15 +399,13 @@ def test_the_best_never_overlaps_another(report, ends):
     intervals = [{"low": min(pair), "high": max(pair), **known} for pair in ends]
     cells = [Cell(value=one["low"], reason=None, interval=one) for one in intervals]
     meaning = dict.fromkeys(("observer", "delta", "adjacency", "unit", "guarantee", "loss"))
-    row = FigureRow(
-        section="fairness", figure=GAP, attribute="group", cells=cells, differs=True, **meaning
-    )
-    [found] = with_best([row], [report] * len(cells))
+    row = FigureMeaning(section="fairness", figure=GAP, attribute="group", **meaning)
+    found = best_cell(row, cells, [report] * len(cells))
     apart = [
         all(one.interval.high < other.interval.low for other in cells if other is not one)
         for one in cells
     ]
-    assert [cell.best for cell in found.cells] == apart
+    assert [place == found for place in range(len(cells))] == apart
 
 
 GATE = {"figure": "equalized_odds_difference", "attribute": "race", "op": "le", "value": 0.1}
@@ -423,8 +421,7 @@ COST = {
 
 def rows_of(*specs):
     """The rows by their labels."""
-    found = [one.model_dump() for one in spec_differences(specs)]
-    return {row.label: row.cells for row in difference_rows(found)}
+    return {row.label: row.cells for row in difference_rows(spec_differences(specs))}
 
 
 def test_a_gate_has_a_row_for_each_setting_that_differs():

@@ -23,9 +23,9 @@ from fedaudit.training.base import record_steps
 from fedaudit.training.base.cohort import Block, Draws, client_coins, draw_block
 from fedaudit.training.base.record_steps import (
     Adam,
+    Memory,
     Momentum,
     Optimiser,
-    OptimiserState,
     RecordSteps,
     RmsProp,
     Sgd,
@@ -249,12 +249,12 @@ def gradients(*shape: int, seed: int = 1) -> Tensor:
 
 
 def run(
-    optimiser: Optimiser, theta: Tensor, slopes: Tensor, state: OptimiserState | None = None
-) -> tuple[Tensor, OptimiserState]:
-    state = state or optimiser.start(theta)
+    optimiser: Optimiser, theta: Tensor, slopes: Tensor, memory: Memory = ()
+) -> tuple[Tensor, Memory]:
+    memory = memory or optimiser.start(theta)
     for slope in slopes:
-        theta, state = optimiser.step(theta, slope, state)
-    return theta, state
+        theta, memory = optimiser.step(theta, slope, memory)
+    return theta, memory
 
 
 @pytest.mark.parametrize(("optimiser", "reference"), PAIRS, ids=[str(pair[0]) for pair in PAIRS])
@@ -275,11 +275,11 @@ def test_steps_are_those_of_torch(optimiser: Optimiser, reference: Torch) -> Non
 def test_what_is_passed_in_stays_as_it_is_and_a_run_can_be_continued(optimiser: Optimiser) -> None:
     slopes = gradients(8, 2, 5)
     start = torch.ones(2, 5)
-    half, state = run(optimiser, start, slopes[:4])
-    kept = [moment.clone() for moment in state.moments]
-    theta, _ = run(optimiser, half, slopes[4:], state)
+    half, memory = run(optimiser, start, slopes[:4])
+    kept = [moment.clone() for moment in memory]
+    theta, _ = run(optimiser, half, slopes[4:], memory)
     assert torch.equal(start, torch.ones(2, 5))
-    assert all(torch.equal(one, other) for one, other in zip(kept, state.moments, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(kept, memory, strict=True))
     assert torch.equal(run(optimiser, start, slopes)[0], theta)
 
 
@@ -289,12 +289,8 @@ def test_silos_may_have_taken_part_unequally() -> None:
     theta, early = run(optimiser, torch.ones(1, 5), slopes[:3, :1])
     both = torch.cat((theta, torch.ones(1, 5)))
     fresh = optimiser.start(torch.ones(1, 5))
-    moments, left = (
-        tuple(torch.cat(pair) for pair in zip(*pairs, strict=True))
-        for pairs in ((early.moments, fresh.moments), (early.left, fresh.left))
-    )
-    state = OptimiserState(moments, left)
-    found, _ = run(optimiser, both, slopes[3:], state)
+    memory = tuple(torch.cat(pair) for pair in zip(early, fresh, strict=True))
+    found, _ = run(optimiser, both, slopes[3:], memory)
     assert torch.equal(found[:1], run(optimiser, torch.ones(1, 5), slopes[:, :1])[0])
     assert torch.equal(found[1:], run(optimiser, torch.ones(1, 5), slopes[3:, 1:])[0])
 
