@@ -25,7 +25,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.reports.page.html import render_audit
+from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.table import TABLE_FORMATS
@@ -116,7 +116,7 @@ def _audit(
         raise CommandError(f"the audit failed: {error}") from None
     if folder is not None:
         write_bytes(f"{json_text(report)}\n".encode(), folder / "report.json")
-        write_bytes(render_audit(report).encode(), folder / "report.html")
+        write_bytes(render(report).encode(), folder / "report.html")
     if as_json:
         write_json(report)
     else:
