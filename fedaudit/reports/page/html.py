@@ -22,7 +22,6 @@ from fedaudit.reports.charts.report_charts import Series, charts_of
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.page.attack_tables import (
     BASIS_WORDS,
-    LaterAttempt,
     after_attempts,
     attack_tables,
     false_alarm_chance,
@@ -69,7 +68,7 @@ def render(
     document: Mapping[str, Any],
     series: Series | None = None,
     *,
-    later: Sequence[LaterAttempt] = (),
+    later: Sequence[Mapping[str, Any]] = (),
     **options: Unpack[PageOptions],
 ) -> str:
     """The page of a report of a run, of predictions, or of a declared ledger. Every value in it is
