@@ -20,15 +20,15 @@ from fedaudit.cli.options import (
 from fedaudit.cli.output import (
     CommandError,
     ExitCode,
-    json_text,
+    json_line,
     progress_bars,
     say,
     standard_output,
     usage_error,
     working,
     writable_folder,
-    write_attack_file,
     write_attack_files,
+    write_below,
     write_json,
 )
 from fedaudit.cli.remote import connected, is_id
@@ -185,13 +185,13 @@ def _fetched(client: Client, found: Mapping[str, Any], path: str, folder: Path) 
         for file in attack["files"]:
             data = b"".join(client.call("GET", f"{path}/{position}/{file['name']}"))
             # A plain name alone: nothing that a service sends is written outside the folder.
-            yield write_attack_file(folder, position, Path(file["name"]).name, data)
+            yield write_below(folder, f"attacks/{position}/{Path(file['name']).name}", [data])
 
 
 def _write(document: Mapping[str, Any], folder: Path, files: Iterable[str]) -> None:
     """What was found, beside the files of the attacks."""
-    (folder / _ATTACKS).write_text(f"{json_text(document)}\n", encoding="utf-8")
-    say(f"{', '.join([_ATTACKS, *files])} in {folder}; they are confidential")
+    names = [write_below(folder, _ATTACKS, [json_line(document)]), *files]
+    say(f"{', '.join(names)} in {folder}; they are confidential")
 
 
 def _exit_code(

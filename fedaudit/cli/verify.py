@@ -18,6 +18,7 @@ from fedaudit.cli.output import (
     usage_error,
     working,
     writable_folder,
+    write_below,
     write_bytes,
     write_json,
     write_line,
@@ -145,8 +146,7 @@ def _extract(evidence: Evidence, folder: Path) -> None:
         files |= {f"log/{path}": content for path, content in tiles(entries)}
         files["log/checkpoint"] = evidence.log["checkpoint"].encode()
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        write_below(folder, name, [content])
     say(f"written to {folder}: {', '.join(name for name in files if '/' not in name)}")
 
 

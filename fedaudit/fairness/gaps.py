@@ -172,15 +172,18 @@ class Figure(NamedTuple):
     reason: str | None
 
 
-def gaps(counts: Ints, disclosure: Disclosure) -> list[list[Figure]]:
+def gaps(
+    counts: Ints, disclosure: Disclosure, *, published: Ints | None = None
+) -> list[list[Figure]]:
     """The METRICS for each leading index of counts [..., groups, 4], over the groups disclosed.
-    Raises ValueError where the disclosure was not decided from the rows of these counts."""
+    `published`: the counts that gaps are computed from, where these are others. Raises ValueError
+    where the disclosure was not decided from the rows of the `counts`."""
     groups = disclosure.rows.shape[-1]
     if counts.shape[-2:] != (groups, 4):
         raise ValueError(
             f"counts have shape {counts.shape} for {groups} groups; give [..., groups, 4]"
         )
-    block = counts.reshape(-1, groups, 4)
+    block = (counts if published is None else published).reshape(-1, groups, 4)
     if not disclosure.rule.has_favourable_outcome:
         return [[Figure(metric, None, NO_OUTCOME) for metric in METRICS] for _ in block]
     rows = scored_rows(counts)

@@ -60,7 +60,7 @@ def test_a_sign_off_is_in_the_name_of_the_key(api: Api) -> None:
     [signed] = _listed(api, id_)
     envelope = Envelope.from_dict(signed["envelope"])
     assert KEY.public.verifies(envelope.signature, envelope.message)
-    assert Statement.in_place(envelope)[0].person == "Ada"
+    assert Statement.of(envelope).person == "Ada"
     assert _sign(api) == 0
     listed = api.get("/v1/reports?sign_off=approved").json()["items"][0]["sign_off"]
     assert (listed["person"], listed["number"]) == ("Ada", 1)
