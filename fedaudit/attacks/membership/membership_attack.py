@@ -261,9 +261,8 @@ def beside_claim(
     if isinstance(claim, str):
         return {"alarm": None, "claim": None}
     against = contradiction_of(claim, scores, rows)
-    weighed = attacked.weigh(against.e_value, "run")
-    alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
-    return {"alarm": alarm, "claim": _claim_section(claim), **weighed.fields()}
+    weighed = attacked.weigh(against.e_value, "run", claim=against.claim, evidence=against.evidence)
+    return {"claim": _claim_section(claim), **weighed}
 
 
 def _section(
