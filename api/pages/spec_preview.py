@@ -209,9 +209,10 @@ _PROPOSED = ("/training/local/", "/privacy/noise_multiplier")
 def _cost_stated(projection: Projection) -> str:
     """What the proposal would cost, in the worst case."""
     if projection.leakage_worst_case is not None:
-        return f"Projected: a leakage of at most {projection.leakage_worst_case:.3g}."
+        most = at_most(projection.leakage_worst_case, digits=3)
+        return f"Projected: a leakage of at most {most}."
     if not projection.epsilon:
         return "Projected: nothing bounds what this run reveals."
-    most = max(float(str(entry["value"])) for entry in projection.epsilon)
+    most = at_most(max(float(str(entry["value"])) for entry in projection.epsilon), digits=3)
     delta = small_number(float(str(projection.epsilon[0]["delta"])))
-    return f"Projected: an epsilon of at most {at_most(most, digits=3)} at delta = {delta}."
+    return f"Projected: an epsilon of at most {most} at delta = {delta}."
