@@ -130,7 +130,8 @@ def _refused(
             detail += "ask for a smaller fairness.noise.epsilon"
         else:
             detail += f"ask for fewer rounds or more noise, set {_LIMITS[budget.figure]}"
-        detail += f", or {_raise(budget)}"
+        owner = "have the budget raised by the project that owns this content"
+        detail += f", or {'raise the budget' if _may_raise(budget) else owner}"
     else:
         if counts_report(budget.observer):
             remedy = "set fairness.noise to noise that fits, or "
@@ -181,13 +182,6 @@ def _may_raise(budget: Budget) -> bool:
     """Whether the caller's own total is what bounds it."""
     own, owners = budget.own_total, budget.owner_total
     return budget.is_owner or owners is None or (own is not None and own < owners)
-
-
-def _raise(budget: Budget) -> str:
-    """Who could give more room."""
-    if _may_raise(budget):
-        return "raise the budget"
-    return "have the budget raised by the project that owns this content"
 
 
 def _exhausted(budget: Budget, federation_id: str, detail: str, **members: Any) -> ProblemError:

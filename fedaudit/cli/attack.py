@@ -35,7 +35,6 @@ from fedaudit.cli.remote import connected, is_id
 from fedaudit.cli.summary import show_attacks
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, mechanism_of
 from fedaudit.runs.run import MissingLibraryError, import_worker_extra
-from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
@@ -233,7 +232,9 @@ def replay(
         rounds=rounds,
         open_artifact=named_contents(artifact or []).get,
     )
-    guaranteed = _is_guaranteed(asked)
+    # Some mechanisms have a setting without noise, or bound nothing by theirs.
+    kind = mechanism_of(asked).guarantee_kind
+    guaranteed = kind != "none" and not bounds_nothing(asked.privacy.mechanism)
     if as_json:
         write_json(found.as_dict())
     else:
@@ -243,13 +244,6 @@ def replay(
     # Finding nothing means something where there was something to break.
     evidence = guaranteed and found.rounds > 0
     raise typer.Exit(ExitCode.DONE if evidence else ExitCode.NO_EVIDENCE)
-
-
-def _is_guaranteed(spec: ExperimentSpec) -> bool:
-    """Whether a run states a guarantee that bounds something: some mechanisms have a setting
-    without noise, or bound nothing by theirs."""
-    kind = mechanism_of(spec).guarantee_kind
-    return kind != "none" and not bounds_nothing(spec.privacy.mechanism)
 
 
 def _show(found: "ReplayReport", *, guaranteed: bool) -> None:

@@ -12,12 +12,12 @@ import uuid_utils
 
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.cli.options import (
+    STANDARD_INPUT,
     Artifacts,
     AsJson,
     SourcesDir,
     Spec,
     check_device,
-    folder_of,
     named_contents,
     read_spec,
     sources_dir_of_environment,
@@ -75,7 +75,6 @@ from fedaudit.training.base.rounds import FinalResult, has_diverged
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
     from fedaudit.attacks.canaries.canary_attack import CanaryAudit
-    from fedaudit.training.stack import Stack
 
 _MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
 
@@ -247,9 +246,16 @@ def _room() -> DataRoom:
 
 def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) -> list[_Played]:
     """Play runs side by side to their ends."""
-    trainer = _open_trainer([run.cell for run in runs], device)
-    from fedaudit.attacks.played_runs import FollowedRuns, played_blocks  # imports torch
+    try:
+        import_worker_extra()
+    except MissingLibraryError as error:
+        raise CommandError(str(error)) from None
+    # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
+    from fedaudit.attacks.played_runs import FollowedRuns, played_blocks
+    from fedaudit.training.stack import Stack
 
+    check_device(device)
+    trainer = Stack([run.cell for run in runs], device=device)
     beside = FollowedRuns(runs, trainer, device=device)
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
     for position, block in played_blocks(runs, trainer, follow=beside.follow):
@@ -259,18 +265,6 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
         _Played(run, sink, trainer.result(position), device, beside.audits.get(run.experiment_id))
         for position, (run, sink) in enumerate(zip(runs, sinks, strict=True))
     ]
-
-
-def _open_trainer(cells: Sequence[Cell], device: str) -> "Stack":
-    try:
-        import_worker_extra()
-    except MissingLibraryError as error:
-        raise CommandError(str(error)) from None
-    # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
-    from fedaudit.training.stack import Stack
-
-    check_device(device)
-    return Stack(list(cells), device=device)
 
 
 app = typer.Typer()
@@ -292,10 +286,11 @@ def run(
     """Train and audit in this process, without a service, and print the report."""
     asked = read_spec(spec)
     folder = None if out is None else writable_folder(out)
+    beside = Path() if spec == STANDARD_INPUT else Path(spec).parent
     with progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
         done = run_locally(
             asked,
-            sources_dir=sources_dir or sources_dir_of_environment() or folder_of(spec),
+            sources_dir=sources_dir or sources_dir_of_environment() or beside,
             device=device,
             progress=progress,
             open_artifact=named_contents(artifact or []).get,

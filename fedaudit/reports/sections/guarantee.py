@@ -225,10 +225,15 @@ def _limit_delta(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     units, unit = material.federation.training_clients, "clients"
     if plan.records is not None:
         units, unit = len(plan.records.group_of), "training records"
-    if plan.delta * units < 1:
+    return delta_limits(plan.delta, units, unit)
+
+
+def delta_limits(delta: float, units: int, unit: str) -> list[str]:
+    """That delta is not below one in so many units, called so."""
+    if delta * units < 1:
         return []
     return [
-        f"delta = {plan.delta:g} is not below one in the {units} {unit}: a mechanism that hands "
+        f"delta = {delta:g} is not below one in the {units} {unit}: a mechanism that hands "
         "over somebody's data whole could satisfy it. Take delta well below that."
     ]
 
