@@ -235,7 +235,9 @@ def _shown(
     if signed.items:
         newest = signed.items[-1]
         state = f"{newest.decision.replace('-', ' ')} by {newest.person}"
-        state += ", against concerns" if newest.concerns else ""
+        # A refusal agrees with them.
+        if newest.concerns and newest.decision == "approved":
+            state += ", against concerns"
     links = _links(visit, base, report.document, state=state, gone=gone)
     answer = stored_page(
         visit, experiment_id, links=links, tail=tail, appendix=appendix, files=f"{base}/pictures"

@@ -39,8 +39,8 @@ def sign_off(
         write_json(made)
         return
     role = f", {made['role']}" if made["role"] else ""
-    despite = f", although: {', '.join(made['concerns'])}" if made["concerns"] else ""
-    write_line(f"sign-off {made['number']}: {made['decision']} by {made['person']}{role}{despite}")
+    concerns = f"; concerns: {', '.join(made['concerns'])}" if made["concerns"] else ""
+    write_line(f"sign-off {made['number']}: {made['decision']} by {made['person']}{role}{concerns}")
     say("the service signs it within seconds; the bundle then has it")
 
 

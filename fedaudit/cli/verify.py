@@ -203,8 +203,8 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
         write_line(f"{_MARKS[one.outcome]:5} {one.name}: {one.detail}")
     for each in found.sign_offs:
         role = f", {each.role}" if each.role else ""
-        despite = f", although: {', '.join(each.concerns)}" if each.concerns else ""
-        write_line(f"sign-off {each.number}: {each.decision} by {each.person}{role}{despite}")
+        concerns = f"; concerns: {', '.join(each.concerns)}" if each.concerns else ""
+        write_line(f"sign-off {each.number}: {each.decision} by {each.person}{role}{concerns}")
     for later in found.later_attacks:
         for attack in later.attacks:
             alarm = " ALARM" if attack.get("alarm") else ""

@@ -262,7 +262,19 @@ def beside_claim(
         return {"alarm": None, "claim": None}
     against = contradiction_of(claim, scores, rows)
     weighed = attacked.weigh(against.e_value, "run", claim=against.claim, evidence=against.evidence)
-    return {"claim": _claim_section(claim), **weighed}
+    one = claim.claimed
+    section = ClaimSection(
+        epsilon=claim.epsilon,
+        delta=claim.delta,
+        claimed_epsilon=one.value,
+        claimed_delta=one.delta,
+        unit=claim.unit,
+        adjacency=one.adjacency,
+        observer=one.observer,
+        steps=claim.steps,
+        rates=[ClaimedRate(fpr=rate, tpr_max=claim.tpr_max(rate)) for rate in FALSE_POSITIVE_RATES],
+    )
+    return {"claim": section, **weighed}
 
 
 def _section(
@@ -306,21 +318,6 @@ def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> di
     if isinstance(claim, str):
         reasons["claim"] = claim
     return reasons
-
-
-def _claim_section(claim: Claim) -> ClaimSection:
-    one = claim.claimed
-    return ClaimSection(
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        claimed_epsilon=one.value,
-        claimed_delta=one.delta,
-        unit=claim.unit,
-        adjacency=one.adjacency,
-        observer=one.observer,
-        steps=claim.steps,
-        rates=[ClaimedRate(fpr=rate, tpr_max=claim.tpr_max(rate)) for rate in FALSE_POSITIVE_RATES],
-    )
 
 
 def _files(
