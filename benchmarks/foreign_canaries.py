@@ -23,7 +23,7 @@ from fedaudit.spec.declared_ledgers import CanaryScores
 from fedaudit_client.adapters.canaries import Canaries, PlantedCanaries
 from fedaudit_client.adapters.flower import CanaryReplies
 from fedaudit_client.adapters.opacus import attach
-from fedaudit_client.adapters.plain import Ledger
+from fedaudit_client.adapters.plain import Event, Ledger, OpenRound
 
 N, CLIENTS, COUNT = 600, 5, 350
 
@@ -48,8 +48,11 @@ class Kept(Ledger):
         self.id, self.next_round, self.alarm_round = "kept", 1, None
         self._noise, self._evidence = noise, CanaryEvidence()
 
-    def reserve(self, *_: Any, **__: Any) -> Any:
+    def reserve(
+        self, number: int, *, event: Event, participants: Sequence[str], canaries: Any = None
+    ) -> OpenRound:
         """Any round."""
+        return OpenRound(self, number, event, tuple(participants), {}, canaries)
 
     def declare(self, rounds: Sequence[Mapping[str, Any]]) -> None:
         """Tests the canaries of each."""

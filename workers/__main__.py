@@ -15,7 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workers", description=__doc__)
     parser.add_argument("--device", default="cpu", type=_device, help="cpu, or cuda:N")
     device = parser.parse_args(arguments).device
-    _limit_threads()
+    # One unless it is set: measured, two processes of two threads each on two cores run many times
+    # slower than two of one thread.
+    threads = os.environ.get("FEDAUDIT_WORKER_THREADS", "1")
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = threads
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     # Imported here because numerical libraries read the number of threads when they are loaded.
     from infrastructure.queue import Queue
@@ -36,15 +41,6 @@ def _device(text: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no device; use cpu, or cuda:N")
     return "cuda:0" if text == "cuda" else text
-
-
-def _limit_threads() -> None:
-    """One thread unless FEDAUDIT_WORKER_THREADS says otherwise: measured, two processes of two
-    threads each on two cores run many times slower than two of one thread."""
-    threads = os.environ.get("FEDAUDIT_WORKER_THREADS", "1")
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = threads
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def _check_libraries() -> None:

@@ -197,33 +197,31 @@ class ClaimedUnit(ABC, Generic[T]):
     def give_up(self, error: Exception) -> None:
         """After a worker error: the unit waits for another attempt, or fails permanently."""
         detail = f"{type(error).__name__}: {error}"[:DETAIL_CHARACTERS]
-        try:
+
+        def end(session: Session) -> None:
             if self._claim.attempts < self._claim.max_attempts:
-                self._writer.write(self._release_apart)
-            else:
-                self._writer.write(partial(self._fail_for_good, detail=detail))
+                self._release(session, count_attempt=True)
+                # So that whatever failed meets no other experiment in the next attempt.
+                UnitStackRepository(session).take_apart(self._claim.id)
+                return
+            fail_unit(
+                session,
+                self._claim,
+                reason="worker-error",
+                detail=detail,
+                shown="it failed through no fault of the data",
+                key=self._context.signing_key,
+            )
+            self._finish(session, "failed", error=detail)
+
+        try:
+            self._writer.write(end)
         except (LeaseLostError, DatabaseAwayError) as lost:
             log.warning("could not give the unit back", error=type(lost).__name__)
-
-    def _fail_for_good(self, session: Session, detail: str) -> None:
-        fail_unit(
-            session,
-            self._claim,
-            reason="worker-error",
-            detail=detail,
-            shown="it failed through no fault of the data",
-            key=self._context.signing_key,
-        )
-        self._finish(session, "failed", error=detail)
 
     @property
     def _own(self) -> ProjectFiles:
         return ProjectFiles(self._context, self._claim.project_id)
-
-    def _release_apart(self, session: Session) -> None:
-        """So that whatever failed meets no other experiment in the next attempt."""
-        self._release(session, count_attempt=True)
-        UnitStackRepository(session).take_apart(self._claim.id)
 
     def _give_back(self) -> None:
         """Stopped by a signal: wake another worker at once, if the queue is available."""

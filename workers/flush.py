@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from fedaudit.federations.federation import DataKey, Federation, data_key
 from fedaudit.federations.load import check_agreement, load_federation
-from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.encoding import genesis
@@ -197,7 +196,12 @@ def load_cell(
     `parse_admitted` to look at one with a report. Raises InvalidInputError if they are unusable, or
     the data has changed since admission reserved its budget."""
     spec = parse(row.spec)
-    federation = _shared(spec, own.files, loaded.federations)
+    key = data_key(spec)
+    if key in loaded.federations:
+        check_agreement(spec, loaded.federations[key])
+    else:
+        loaded.federations[key] = load_federation(spec, **vars(own.files))
+    federation = loaded.federations[key]
     if row.federation_id not in loaded.fingerprints:
         with database.read() as session:
             admitted = FederationRepository(session, row.project_id).get(row.federation_id)
@@ -205,15 +209,6 @@ def load_cell(
     if loaded.fingerprints[row.federation_id] != federation.fingerprint:
         raise _changed("the data is not what it was when the experiment was submitted")
     return with_start(Cell(spec, federation), own.artifact)
-
-
-def _shared(spec: ExperimentSpec, files: Files, loaded: dict[DataKey, Federation]) -> Federation:
-    key = data_key(spec)
-    if key in loaded:
-        check_agreement(spec, loaded[key])
-    else:
-        loaded[key] = load_federation(spec, **vars(files))
-    return loaded[key]
 
 
 def resume_experiment(

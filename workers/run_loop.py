@@ -199,7 +199,10 @@ class RunLoop:
     def _flush(self, records: Mapping[int, PlayedRounds]) -> None:
         """Stores the rounds of all experiments in one transaction, then ends those that ended."""
         ended = set(records) - set(self._stack.active)
-        results = {position: self._result(position) for position in ended}
+        results = dict[int, FinalResult]()
+        for position in ended:
+            results[position] = self._stack.result(position)
+            self._lease.progressed()  # of many held-out people it takes long
         diverged = {position for position in ended if has_diverged(results[position].stopped_by)}
         blocks: dict[int, Played] = {}
         for position, rounds in records.items():
@@ -236,11 +239,6 @@ class RunLoop:
                 self._held[position] = results[position]
             else:
                 self._succeed(position, results[position])
-
-    def _result(self, position: int) -> FinalResult:
-        result = self._stack.result(position)
-        self._lease.progressed()  # of many held-out people it takes long
-        return result
 
     def _sign(self, session: Session, positions: Sequence[int]) -> None:
         """Signs the ledger states of runs that go on."""
@@ -301,7 +299,7 @@ class RunLoop:
 
         def is_cancelled(session: Session) -> bool:
             experiments = ExperimentRepository(session, experiment.project_id)
-            return experiments.progress(experiment.id, experiment.run.rounds_done)
+            return bool(experiments.progress_each({experiment.id: experiment.run.rounds_done}))
 
         watch = LeasedAttacks(
             self._context,

@@ -320,26 +320,20 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     sweeper = Sweeper(settings, database, Queue(settings))
     announce_key(database, sweeper.key)
-    dispatcher = _webhook_dispatcher(settings, database)
+    dispatcher = None
+    try:
+        dispatcher = WebhookDispatcher(settings, database)
+        dispatcher.start()
+    except KeyFileError as error:
+        # Without a key to their secrets none are delivered; one that is named must be usable.
+        if settings.secrets_key_file is not None:
+            raise SystemExit(str(error)) from None
+        log.warning("webhooks are not delivered", reason=str(error))
     log.info("sweeper ready", every_seconds=settings.sweep_seconds)
     sweep(sweeper, stop, seconds=settings.sweep_seconds)
     if dispatcher is not None:
         dispatcher.stop()
     return 0
-
-
-def _webhook_dispatcher(settings: Settings, database: Database) -> WebhookDispatcher | None:
-    """Delivers webhooks beside the sweeper; None where there is no key to their secrets. Exits with
-    a message where one is named that cannot be used."""
-    try:
-        dispatcher = WebhookDispatcher(settings, database)
-    except KeyFileError as error:
-        if settings.secrets_key_file is not None:
-            raise SystemExit(str(error)) from None
-        log.warning("webhooks are not delivered", reason=str(error))
-        return None
-    dispatcher.start()
-    return dispatcher
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 from fastapi import APIRouter
-from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from api.http.answers import Appendix, as_file
@@ -30,7 +29,6 @@ from api.routers.attacks import (
     list_later_attacks,
 )
 from api.routers.reports import (
-    claims_file,
     get_bundle,
     get_claims,
     get_model,
@@ -112,8 +110,9 @@ def saved_picture(
 @router.get(f"{_OF}/report.json")
 def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
     """The report's document as a file, in the bytes that claims are about."""
-    document = canonical_json(_document(visit, experiment_id)).decode()
-    return as_file(document, f"{experiment_id}-report.json", "application/json")
+    with visit.reading() as session:
+        document = find_report(session, visit.caller, experiment_id).document
+    return as_file(canonical_json(document), f"{experiment_id}-report.json", "application/json")
 
 
 @router.get(f"{_OF}/dossier.{{form}}")
@@ -203,8 +202,54 @@ def _shown(
     appendix: bool = False,
 ) -> HTMLResponse:
     """The report's page within the service. `draft`: what was typed and refused."""
-    base, document = f"/experiments/{experiment_id}", _document(visit, experiment_id)
-    tail, state = _tail(visit, experiment_id, draft or {}, fault)
+    base = f"/experiments/{experiment_id}"
+    with visit.reading() as session:
+        report = find_report(session, visit.caller, experiment_id)
+        later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
+        concerns = concerns_of(judged_document(session, report))
+        row = find_experiment(session, visit.caller, experiment_id)
+        clients = shown_clients(session, visit.caller, row)
+        gone = gone_words(session, visit.project_id, "model", experiment_id)
+    signed = list_sign_offs(experiment_id, visit)
+    raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
+    tail = fragment(
+        "report_tail.html",
+        base=base,
+        clients=clients,
+        experiment_id=experiment_id,
+        visitor=visit.visitor,
+        csrf_field=CSRF_FIELD,
+        sign_offs=signed,
+        report_hash=report.report_hash,
+        concerns=concerns,
+        concern_words=CONCERN_WORDS,
+        draft=draft or {},
+        fault=fault,
+        claims=bool(report.claims),
+        readings=[(one.title, *_reading_file(base, one)) for one in READINGS.values()],
+        attacks=_attacks(visit, experiment_id) if visit.may("ledger:read") else [],
+        open_attacks=[row for row in later if row.status in OPEN],
+        alarm_at=min(raised, default=None),
+    )
+    state = "not signed off"
+    if signed.items:
+        newest = signed.items[-1]
+        state = f"{newest.decision.replace('-', ' ')} by {newest.person}"
+        # A refusal agrees with them.
+        if newest.concerns and newest.decision == "approved":
+            state += ", against concerns"
+    links = _links(visit, base, report.document, state=state, gone=gone)
+    answer = stored_page(
+        visit, experiment_id, links=links, tail=tail, appendix=appendix, files=f"{base}/pictures"
+    )
+    answer.status_code = 200 if fault is None else 422
+    return answer
+
+
+def _links(
+    visit: Visit, base: str, document: Mapping[str, Any], *, state: str, gone: str | None
+) -> list[Link]:
+    """What is above the report. `state`: how it is signed off; `gone`: why its model is gone."""
     links = [
         Link("/reports", "All reports"),
         *([Link(base, "How it ran")] if visit.may("experiments:read") else []),
@@ -212,75 +257,20 @@ def _shown(
         Link("#sign-offs", f"Sign-offs: {state}"),
         Link(f"{base}/dossier.html", "Dossier"),
         Link(f"{base}/verification", "Verification", more=True),
-        Link(f"/compare?experiment_id={experiment_id}", "Compare", more=True),
+        Link(f"/compare?experiment_id={document['experiment']['id']}", "Compare", more=True),
         *(Link(f"{base}/readings/{one.name}", one.title, more=True) for one in READINGS.values()),
         Link(f"{base}/report?appendix=true", "Every round and table", more=True),
         Link("#take-away", "Take away", more=True),
     ]
     may_run = visit.may("experiments:write") and visit.may("experiments:read")
     if may_run and document["advice"]["changes"]:
-        again = f"/experiments/new?like={experiment_id}&advised=true"
+        again = f"/experiments/new?like={document['experiment']['id']}&advised=true"
         links.insert(0, Link(again, "Apply what it advises"))
     if document.get("model") is not None:
-        with visit.reading() as session:
-            gone = gone_words(session, visit.project_id, "model", experiment_id)
         # Where the model is gone, the link leads to the reason.
-        links.append(
-            Link(
-                f"{base}/model",
-                "Save the model" if gone is None else gone[0].upper() + gone[1:],
-                more=True,
-            )
-        )
-    files = f"{base}/pictures"
-    answer = stored_page(
-        visit, experiment_id, links=links, tail=tail, appendix=appendix, files=files
-    )
-    answer.status_code = 200 if fault is None else 422
-    return answer
-
-
-def _tail(
-    visit: Visit, experiment_id: str, draft: Mapping[str, str], fault: str | None
-) -> tuple[Markup, str]:
-    """The section below the report, and in a few words how the report is signed off."""
-    found, base = list_sign_offs(experiment_id, visit), f"/experiments/{experiment_id}"
-    with visit.reading() as session:
-        report = find_report(session, visit.caller, experiment_id)
-        later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
-        concerns = concerns_of(judged_document(session, report))
-        row = find_experiment(session, visit.caller, experiment_id)
-        clients = shown_clients(session, visit.caller, row)
-    raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
-    html = fragment(
-        "report_tail.html",
-        base=base,
-        clients=clients,
-        experiment_id=experiment_id,
-        visitor=visit.visitor,
-        csrf_field=CSRF_FIELD,
-        sign_offs=found,
-        report_hash=report.report_hash,
-        concerns=concerns,
-        concern_words=CONCERN_WORDS,
-        draft=draft,
-        fault=fault,
-        claims=bool(claims_file(visit, experiment_id)),
-        readings=[(one.title, *_reading_file(base, one)) for one in READINGS.values()],
-        attacks=_attacks(visit, experiment_id) if visit.may("ledger:read") else [],
-        open_attacks=[row for row in later if row.status in OPEN],
-        alarm_at=min(raised, default=None),
-    )
-    if not found.items:
-        return html, "not signed off"
-    newest = found.items[-1]
-    words = f"{newest.decision.replace('-', ' ')} by {newest.person}"
-    return html, f"{words}, against concerns" if newest.concerns else words
-
-
-def _document(visit: Visit, experiment_id: str) -> dict[str, Any]:
-    with visit.reading() as session:
-        return find_report(session, visit.caller, experiment_id).document
+        words = "Save the model" if gone is None else gone[0].upper() + gone[1:]
+        links.append(Link(f"{base}/model", words, more=True))
+    return links
 
 
 def _attacks(visit: Visit, experiment_id: str) -> list[tuple[str, str, AttackBody]]:

@@ -1,7 +1,6 @@
 """What an experiment would cost, and what a fresh form begins with on chosen data."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 import yaml
@@ -11,7 +10,7 @@ from api.pages.wording import cost, plural, small_number
 from api.services.submission import Trial
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.privacy.guarantees.cost_sentences import CostLevel, cost_words
+from fedaudit.privacy.guarantees.cost_sentences import cost_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.reports.checks import leaves
@@ -21,23 +20,12 @@ from fedaudit.reports.sections.part import FigureRow
 from fedaudit.reports.verdict.cost import is_proven, report_level, scale_words
 from fedaudit.runs.declared_facts import nearest_power_of_two
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason
+from fedaudit.runs.proposed_experiment import ProposedExperiment
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.utility import MIN_CLIENTS
 from models.tables.federations import Federation
 
 Tone = Literal["good", "note", "warn"]
-
-
-@dataclass(frozen=True)
-class CostNote:
-    """The worst case on the scale of costs."""
-
-    words: str
-    tone: Tone
-    """`good` only of a small bound that is proven, and would be in force."""
-    holds: bool
-    """Whether it is proven, would be in force, and excludes something."""
 
 
 def as_yaml(value: dict[str, Any]) -> str:
@@ -67,15 +55,27 @@ def preview(planned: ExperimentPlan, trial: Trial) -> dict[str, Any]:
     }
 
 
-def _cost_note(planned: ExperimentPlan) -> CostNote:
-    """The note on a plan; it says of no cost more than its report could."""
+def _cost_note(planned: ExperimentPlan) -> dict[str, Any]:
+    """The worst case on the scale of costs, which says of no cost more than its report could. The
+    tone is good only of a small bound that is proven and would be in force; `holds`: whether it is
+    proven, would be in force, and excludes something."""
     report = _as_reported(planned)
     level = report_level(report)
-    if level == "unbounded":
-        return CostNote(cost_words(None, guessed=""), "warn", holds=False)
-    proven = report["guarantee"]["in_force"] and is_proven(report)
-    tone = "warn" if delta_gives_data_away(report) else _tone(level, proven=proven)
-    return CostNote(scale_words(report), tone, holds=proven and tone != "warn")
+    proven = bool(report["guarantee"]["in_force"]) and is_proven(report)
+    match level:
+        case "unbounded":
+            return {"words": cost_words(None, guessed=""), "tone": "warn", "holds": False}
+        case "nothing":
+            tone: Tone = "warn"
+        case "nearly-all":
+            tone = "note"
+        case "up-to-75" | "up-to-95":
+            tone = "good" if proven else "note"
+        case _:
+            assert_never(level)
+    if delta_gives_data_away(report):
+        tone = "warn"
+    return {"words": scale_words(report), "tone": tone, "holds": proven and tone != "warn"}
 
 
 def _as_reported(planned: ExperimentPlan) -> dict[str, Any]:
@@ -96,18 +96,6 @@ def _as_reported(planned: ExperimentPlan) -> dict[str, Any]:
     }
 
 
-def _tone(level: CostLevel, *, proven: bool) -> Tone:
-    match level:
-        case "up-to-75" | "up-to-95":
-            return "good" if proven else "note"
-        case "nearly-all":
-            return "note"
-        case "nothing" | "unbounded":
-            return "warn"
-        case _:
-            assert_never(level)
-
-
 def _doubts(planned: ExperimentPlan) -> Iterator[str]:
     spec = planned.spec
     drowned = drowning_words(
@@ -122,9 +110,13 @@ def _doubts(planned: ExperimentPlan) -> Iterator[str]:
     fairness = spec.fairness
     asks = bool(fairness.sensitive) and fairness.intervals is not None and fairness.noise is None
     if asks and not spec.federation.holds_out_rows:
-        missing = too_few_to_judge(planned.federation.clients - planned.training_clients)
-        if missing is not None:
-            yield missing
+        held_out = planned.federation.clients - planned.training_clients
+        if held_out < MIN_CLIENTS:
+            yield (
+                f"Gaps will be hard to judge: {plural(held_out, 'client')} held out, whose "
+                f"intervals are wide; {MIN_CLIENTS} or more are better. Hold out rows of every "
+                "client instead (Held out, under Data): all then train, and each is measured."
+            )
 
 
 def _lines(planned: ExperimentPlan) -> Iterator[FigureRow]:
@@ -196,7 +188,10 @@ def profile_defaults(
     for one in fields.FIELDS:
         if one.pointer in stated or one.pointer.startswith(_PROPOSED):
             typed[one.pointer] = fields.text_of(one, stated.get(one.pointer))
-    notes = [_labelled(one) for one in found.reasons]
+    notes = []
+    for why in found.reasons:
+        label = fields.LABELS.get(why.pointer, why.pointer.rpartition("/")[2].replace("_", " "))
+        notes.append(f"{label}: {why.reason}.")
     if found.needs:
         notes.insert(0, f"No useful model is expected: {found.needs}.")
     notes += [_cost_stated(found.projection)]
@@ -211,28 +206,13 @@ _PROPOSED = ("/training/local/", "/privacy/noise_multiplier")
 """Where fields begin that are emptied if the proposal leaves them out."""
 
 
-def _labelled(one: Reason) -> str:
-    label = fields.LABELS.get(one.pointer, one.pointer.rpartition("/")[2].replace("_", " "))
-    return f"{label}: {one.reason}."
-
-
 def _cost_stated(projection: Projection) -> str:
     """What the proposal would cost, in the worst case."""
     if projection.leakage_worst_case is not None:
-        return f"Projected: a leakage of at most {projection.leakage_worst_case:.3g}."
+        most = at_most(projection.leakage_worst_case, digits=3)
+        return f"Projected: a leakage of at most {most}."
     if not projection.epsilon:
         return "Projected: nothing bounds what this run reveals."
-    most = max(float(str(entry["value"])) for entry in projection.epsilon)
+    most = at_most(max(float(str(entry["value"])) for entry in projection.epsilon), digits=3)
     delta = small_number(float(str(projection.epsilon[0]["delta"])))
-    return f"Projected: an epsilon of at most {at_most(most, digits=3)} at delta = {delta}."
-
-
-def too_few_to_judge(held_out: int) -> str | None:
-    """Why gaps of so many held-out clients are hard to judge; None where they are enough."""
-    if held_out >= MIN_CLIENTS:
-        return None
-    return (
-        f"Gaps will be hard to judge: {plural(held_out, 'client')} held out, whose intervals are "
-        f"wide; {MIN_CLIENTS} or more are better. Hold out rows of every client instead (Held out, "
-        "under Data): all then train, and each is measured."
-    )
+    return f"Projected: an epsilon of at most {most} at delta = {delta}."

@@ -52,6 +52,7 @@ from models.repositories import (
     WebhookDeliveryRepository,
     WebhookEndpointRepository,
 )
+from models.repositories.audit_log import FILTERS
 from models.tables.accounts import WebhookEndpoint
 
 keys_router = Router(tags=["keys"])
@@ -129,15 +130,9 @@ def list_audit_log(
     call: Administrator, parameters: Annotated[AuditLogParameters, Query()]
 ) -> AuditLogPage:
     """Who did what in the project, newest first: ids, names and settings, never data."""
+    filters = parameters.model_dump(include={*FILTERS}, exclude_none=True)
     with call.reading() as session:
-        rows = partial(
-            AuditLogRepository(session, call.project_id).list,
-            actor=parameters.actor,
-            action=parameters.action,
-            subject=parameters.subject,
-            after=parameters.created_after,
-            before=parameters.created_before,
-        )
+        rows = partial(AuditLogRepository(session, call.project_id).list, filters)
         return list_page(
             AuditLogPage,
             "audit-log",

@@ -39,7 +39,6 @@ from api.services.lookups import (
     refuse_gone,
 )
 from api.shared.data_faults import faults_for, shown_detail
-from api.shared.resources import Resources
 from api.shared.security import (
     Call,
     ExperimentsWriter,
@@ -154,10 +153,8 @@ def get_attacks(experiment_id: str, call: LedgerReader) -> AttackList:
     """The attacks of the experiment's report, with their files."""
     with call.reading() as session:
         attacks = find_report(session, call.caller, experiment_id).document["attacks"]
-        stored, gone = _files(call.resources, session, call.project_id, experiment_id, attacks)
-    return AttackList(
-        items=_bodies(f"/v1/experiments/{experiment_id}/attacks", attacks, stored, gone)
-    )
+        base = f"/v1/experiments/{experiment_id}/attacks"
+        return AttackList(items=_bodies(session, call, experiment_id, base, attacks))
 
 
 @router.get("/{position}/{name}", responses=_FILE)
@@ -174,19 +171,15 @@ def get_attack_file(
 
 
 def _later_body(session: Session, call: Call, row: LaterAttacks) -> LaterAttacksBody:
-    """The body of one request; files are named to callers who may read them alone."""
+    """The body of one request."""
     attacks = [] if row.statement is None else row.statement["attacks"]
-    files: list[AttackFile] = []
-    gone: str | None = _NOT_READABLE
-    if call.caller.may("ledger:read"):
-        files, gone = _files(call.resources, session, row.project_id, row.id, attacks)
     base = f"/v1/experiments/{row.experiment_id}/attacks/later/{row.id}"
     return of_row(
         LaterAttacksBody,
         row,
         status_detail=shown_detail(row.status_reason, row.status_detail, caller=call.caller),
         basis=None if row.statement is None else row.statement["basis"],
-        items=_bodies(base, attacks, files, gone),
+        items=_bodies(session, call, row.id, base, attacks),
     )
 
 
@@ -212,30 +205,30 @@ def _file(
 
 
 def _files(
-    resources: Resources,
-    session: Session,
-    project_id: str,
-    owner_id: str,
-    attacks: Sequence[object],
-) -> tuple[list[AttackFile], str | None]:
-    """The files that these attacks left, by position and name, and why there are none."""
-    gone = gone_words(session, project_id, "attack-files", owner_id)
-    key = file_key("attack-files", project_id, owner_id)
+    session: Session, call: Call, owner_id: str, attacks: Sequence[object]
+) -> tuple[list[AttackFile], str]:
+    """The files that these attacks left, by position and name, and why one has none."""
+    storage, key = call.resources.storage, file_key("attack-files", call.project_id, owner_id)
+    gone = gone_words(session, call.project_id, "attack-files", owner_id)
     if not attacks or gone is not None:
-        return [], gone
+        return [], gone or _NO_FILES
     try:
-        if not resources.storage.holds(key):
-            return [], None
-        with resources.storage.local(key) as archive:
-            return files_in(archive), None
+        if not storage.holds(key):
+            return [], _NO_FILES
+        with storage.local(key) as archive:
+            return files_in(archive), _NO_FILES
     except StorageError as error:
         return [], str(error)
 
 
 def _bodies(
-    base: str, sections: Sequence[object], stored: list[AttackFile], gone: str | None
+    session: Session, call: Call, owner_id: str, base: str, sections: Sequence[object]
 ) -> list[AttackBody]:
-    """Each attack with its files, below the address `base`."""
+    """Each attack with its files, below the address `base`; they are named to callers who may read
+    them alone."""
+    stored, gone = list[AttackFile](), _NOT_READABLE
+    if call.caller.may("ledger:read"):
+        stored, gone = _files(session, call, owner_id, sections)
     found = []
     for position, section in enumerate(sections):
         files = [
@@ -243,7 +236,7 @@ def _bodies(
             for one in stored
             if one.position == position
         ]
-        why = None if files else gone or _NO_FILES
+        why = None if files else gone
         body = {"position": position, "section": section, "files": files, "files_reason": why}
         found.append(AttackBody.model_validate(body))
     return found

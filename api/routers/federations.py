@@ -55,7 +55,6 @@ from models.identifiers import new_id
 from models.repositories import FederationRepository, SettingChangeRepository
 from models.repositories.webhooks import announcing_low
 from models.tables.federations import Federation
-from models.values import Budget
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import SourceFile
@@ -174,25 +173,18 @@ def set_budget(federation_id: str, call: FederationsWriter, setting: BudgetSetti
         budgets = call.budgets(session)
         with announcing_low(budgets, found.id):
             budget = budgets.set_budget(found.id, **setting.stored_fields())
-        _check_owner(budget, found.id)
+        own, owners = budget.own_total, budget.owner_total
+        if not (budget.is_owner or own is None or owners is None or own <= owners):
+            raise conflict(
+                "another project of this service owns this content and has set a total of "
+                f"{owners:.6g}, which holds for all projects and only it can raise; set a smaller "
+                "one, which then holds for your project alone",
+                federation_id=found.id,
+                total=owners,
+            )
         value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}
         note_setting(session, call.caller, found.id, "budget", value)
         return BudgetList(items=bodies(budgets, found.id))
-
-
-def _check_owner(budget: Budget, federation_id: str) -> None:
-    """Raises ProblemError, to be followed by a roll-back, where a project that does not own the
-    content would raise a total."""
-    own, owners = budget.own_total, budget.owner_total
-    if budget.is_owner or own is None or owners is None or own <= owners:
-        return
-    raise conflict(
-        f"another project of this service owns this content and has set a total of {owners:.6g}, "
-        "which holds for all projects and only it can raise; set a smaller one, which then holds "
-        "for your project alone",
-        federation_id=federation_id,
-        total=owners,
-    )
 
 
 @router.get("/{federation_id}/history")

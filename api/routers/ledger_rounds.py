@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from operator import eq, ge, le
 from typing import Annotated, Any
 
 import numpy as np
@@ -259,15 +260,11 @@ def _contains(event: AnyRelease, admitted: set[str], earlier: DeclaredReservatio
     mine, before = event.model_dump(mode="json"), earlier.event
     if mine.keys() != before.keys() or not set(earlier.admitted) <= admitted:
         return False
-    return all(_no_less(name, mine[name], before[name]) for name in mine)
+    return all(_NO_LESS.get(name, eq)(mine[name], before[name]) for name in mine)
 
 
-def _no_less(name: str, mine: Any, before: Any) -> bool:
-    if name in ("steps", "rate", "clients"):
-        return bool(mine >= before)
-    if name == "noise_multiplier":
-        return bool(mine <= before)
-    return bool(mine == before)
+_NO_LESS = {"steps": ge, "rate": ge, "clients": ge, "noise_multiplier": le}
+"""How a round that costs no less compares in a field of its event; others are the same."""
 
 
 def _decide(terms: LedgerTerms, before: Histories, asked: ReservationRequest) -> _Answer:

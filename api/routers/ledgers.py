@@ -159,7 +159,17 @@ def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> s
         known = idempotency.earlier(session, call.caller)
         if known is not None:
             return known
-        _check_federation(session, call.caller, terms)
+        if terms.federation_id is not None:
+            try:
+                find_federation(session, call.caller, terms.federation_id)
+            except ProblemError:
+                message = "there is no such federation in this project"
+                raise invalid("/federation_id", message) from None
+            # Locked, so that it is not erased before the ledger is stored.
+            locked = FederationRepository(session, call.project_id).lock(terms.federation_id)
+            if locked is not None and locked.status == "erased":
+                message = "was erased; register the data anew to use them again"
+                raise invalid("/federation_id", message)
         least = shown_group_size(call.resources, session, call.project_id, terms.federation_id)
         if terms.minimum_group_size < least:
             raise invalid(
@@ -221,19 +231,6 @@ def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
         signed_entries=-1,
         signed_at=None,
     )
-
-
-def _check_federation(session: Session, caller: Caller, terms: LedgerTerms) -> None:
-    if terms.federation_id is None:
-        return
-    try:
-        found = find_federation(session, caller, terms.federation_id)
-    except ProblemError:
-        raise invalid("/federation_id", "there is no such federation in this project") from None
-    # Locked, so that it is not erased before the ledger is stored.
-    locked = FederationRepository(session, caller.project_id).lock(found.id)
-    if locked is not None and locked.status == "erased":
-        raise invalid("/federation_id", "was erased; register the data anew to use them again")
 
 
 def summary(row: DeclaredLedger) -> LedgerSummary:

@@ -213,7 +213,7 @@ def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
     return SweepBody(
         **listed_bodies(session, caller, [sweep])[0].model_dump(),
         asked=sweep.asked,
-        costs=_costs_of(session, caller, sweep),
+        costs=_costs_of(session, caller, sweep.id, sweep.facts),
         facts=cast(SweepFacts, sweep.facts),
         cells=cells,
     )
@@ -255,12 +255,10 @@ def _status_of(state: SweepState) -> Status:
     return "failed" if counts["failed"] else "cancelled"
 
 
-def _costs_of(session: Session, caller: Caller, sweep: Sweep) -> SweepCosts:
+def _costs_of(session: Session, caller: Caller, sweep_id: str, facts: Any) -> SweepCosts:
     """What all tries of all cells have charged together, as it is now."""
     sweeps = SweepRepository(session, caller.project_id)
-    return sweep_costs(
-        sweeps.reserved_costs(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts
-    )
+    return sweep_costs(sweeps.reserved_costs(sweep_id), runs=sweeps.tries(sweep_id), facts=facts)
 
 
 def with_costs_of_now(
@@ -269,12 +267,10 @@ def with_costs_of_now(
     """A report with the present costs of its sweep, and never less than it states. Cells that were
     cancelled may have been tried again since, and the choice of this run rests on them too."""
     section = document.get("sweep")
-    sweeps = SweepRepository(session, caller.project_id)
-    place = sweeps.place_of(experiment_id)
+    place = SweepRepository(session, caller.project_id).place_of(experiment_id)
     if section is None or place is None:
         return document
-    reserved = sweeps.reserved_costs(place.sweep_id)
-    costs = sweep_costs(reserved, runs=place.tries, facts=place.facts)
+    costs = _costs_of(session, caller, place.sweep_id, place.facts)
     now = sweep_section(place, costs, when="by now").model_dump()
     more = larger_sums(now, section)
     changed = {
@@ -378,7 +374,8 @@ def _tried(call: Call, value: Any) -> SweepValidationBody:
     costs, warnings, refusals = None, list[str](), list[str]()
     with dry_run(call, refusals) as session:
         submitted = _store(session, call, new_id(), planned)
-        costs, warnings = _costs_of(session, call.caller, submitted.row), submitted.warnings
+        costs = _costs_of(session, call.caller, submitted.row.id, planned.facts)
+        warnings = submitted.warnings
     return SweepValidationBody(
         cells=len(planned.cells),
         costs=costs,

@@ -130,7 +130,8 @@ def _refused(
             detail += "ask for a smaller fairness.noise.epsilon"
         else:
             detail += f"ask for fewer rounds or more noise, set {_LIMITS[budget.figure]}"
-        detail += f", or {_raise(budget)}"
+        owner = "have the budget raised by the project that owns this content"
+        detail += f", or {'raise the budget' if _may_raise(budget) else owner}"
     else:
         if counts_report(budget.observer):
             remedy = "set fairness.noise to noise that fits, or "
@@ -149,8 +150,12 @@ def _refused(
         detail += _take_back(budget, federation_id)
     # What this run would spend by itself, and together with all others; null where the budget
     # cannot count it, which the detail explains.
-    members = {"requested": refusal.requested, "composed_total": in_all}
-    return _exhausted(budget, federation_id, detail, **members)
+    members: dict[str, Any] = {"requested": refusal.requested, "composed_total": in_all}
+    names = ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
+    members |= {name: getattr(budget, name) for name in names}
+    if budget.terms is not None:
+        members |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
+    return ProblemError(409, "budget-exhausted", detail, federation_id=federation_id, **members)
 
 
 def _name(budget: Budget) -> str:
@@ -181,22 +186,6 @@ def _may_raise(budget: Budget) -> bool:
     """Whether the caller's own total is what bounds it."""
     own, owners = budget.own_total, budget.owner_total
     return budget.is_owner or owners is None or (own is not None and own < owners)
-
-
-def _raise(budget: Budget) -> str:
-    """Who could give more room."""
-    if _may_raise(budget):
-        return "raise the budget"
-    return "have the budget raised by the project that owns this content"
-
-
-def _exhausted(budget: Budget, federation_id: str, detail: str, **members: Any) -> ProblemError:
-    """The refusal by a budget, with what it is of."""
-    names = ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
-    members |= {name: getattr(budget, name) for name in names}
-    if budget.terms is not None:
-        members |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
-    return ProblemError(409, "budget-exhausted", detail, federation_id=federation_id, **members)
 
 
 def reserve(

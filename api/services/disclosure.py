@@ -139,20 +139,15 @@ def refuse_what_is_not_secret(
             "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
             "privacy.noise to `release`",
         )
-    _refuse_disclosing(federation_id, planned.spec.attacks)
+    refuse_attacks_that_tell(budgets, federation_id, planned.spec.attacks)
 
 
 def refuse_attacks_that_tell(
     budgets: Budgets, federation_id: str, attacks: Sequence[AttackSpec]
 ) -> None:
-    """The same of attacks that are asked for after a run; in the caller's write transaction."""
-    FederationRepository(budgets.session, budgets.project_id).lock(federation_id)
-    if budgets.sharing(federation_id).forbids_simulation:
-        _refuse_disclosing(federation_id, attacks)
-
-
-def _refuse_disclosing(federation_id: str, attacks: Sequence[AttackSpec]) -> None:
-    for attack in attacks:
+    """The same of attacks alone, also of those that are asked for after a run."""
+    budgets.hold(federation_id)
+    for attack in attacks if budgets.sharing(federation_id).forbids_simulation else ():
         if attack.tells_of_people:
             raise _forbidden(
                 federation_id,

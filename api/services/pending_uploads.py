@@ -3,10 +3,10 @@
 Only the key that sent a table sees it, so its first rows are shown to no other.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from api.http.problems import ProblemError, conflict
 from api.schemas.federations import BudgetBody, shown_profile
@@ -32,7 +32,7 @@ from models.tables.federations import Federation, PendingUpload
 if TYPE_CHECKING:
     from fedaudit.federations.proposals.column_survey import Survey
     from fedaudit.federations.proposals.proposal import Proposal
-    from fedaudit.federations.reading.source_files import SourceFile, Upload
+    from fedaudit.federations.reading.source_files import SourceFile
 
 
 def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExperiment:
@@ -213,13 +213,17 @@ def register_pending(call: Call, upload_id: str, registration: Registration) -> 
 def _check_data(call: Call, upload: PendingUpload, registration: Registration) -> None:
     """Every fault of the data at once, while the form can still be corrected."""
     from fedaudit.federations.load import RegisteredData
-    from fedaudit.federations.reading.source_files import Files
+    from fedaudit.federations.reading.source_files import Files, Upload
+
+    @contextmanager
+    def opened(_id: str) -> "Iterator[Upload]":
+        with call.resources.storage.local(upload.storage_key) as place:
+            yield Upload(place, upload.file_name, upload.fingerprint)
 
     source = registration.federation.model_copy(update={"path": None, "id": upload.id})
     try:
         RegisteredData(
-            registration.model_copy(update={"federation": source}),
-            Files(open_upload=_opener(call.resources, upload)),
+            registration.model_copy(update={"federation": source}), Files(open_upload=opened)
         ).profile()
     except InvalidInputError as error:
         stored = [
@@ -230,17 +234,6 @@ def _check_data(call: Call, upload: PendingUpload, registration: Registration) -
         shown = shown_reasons(stored, caller=call.caller)
         faults = [FieldError(one["pointer"], one["message"]) for one in shown]
         raise InvalidInputError(faults) from None
-
-
-def _opener(resources: Resources, upload: PendingUpload) -> "Callable[[str], Any]":
-    from fedaudit.federations.reading.source_files import Upload
-
-    @contextmanager
-    def opened(_id: str) -> "Iterator[Upload]":
-        with resources.storage.local(upload.storage_key) as place:
-            yield Upload(place, upload.file_name, upload.fingerprint)
-
-    return opened
 
 
 def _first_rows(file: "SourceFile", *, header: bool) -> list[list[str]]:

@@ -224,10 +224,7 @@ def register_file(
             units = UnitRepository(session)
             unit = units.create(call.project_id, "auto", kind="profile", max_attempts=attempts)
             queued.append(unit)
-            # Without `across`, as of the project itself.
-            federation = FederationRepository(session, call.project_id).register(
-                file, unit_id=unit.id
-            )
+            federation = federations.register(file, unit_id=unit.id)
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
             session.refresh(federation)
@@ -268,13 +265,8 @@ def _lost_file(call: Call, file: NewFile) -> str | None:
         return None
     with call.reading() as session:
         before = FederationRepository(session, call.project_id).find(file.fingerprint)
-    if (
-        before is None
-        or before.storage_key is None
-        or call.resources.storage.holds(before.storage_key)
-    ):
-        return None
-    return before.storage_key
+    key = None if before is None else before.storage_key
+    return None if key is None or call.resources.storage.holds(key) else key
 
 
 def _is_known(before: Federation, file: NewFile) -> bool:

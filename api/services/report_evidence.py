@@ -269,7 +269,7 @@ def _is_as_found(row: LaterAttacks) -> bool:
     if row.envelope is None:
         return row.statement is None and row.alarms is None
     try:
-        signed, _ = LaterStatement.in_place(Envelope.from_dict(row.envelope))
+        signed = LaterStatement.of(Envelope.from_dict(row.envelope))
         stated = LaterStatement.of_fields(row.statement)
     except ValueError:
         return False
@@ -283,7 +283,7 @@ def _is_as_signed(row: SignOff) -> bool:
     try:
         stated = Statement.of_fields(row.statement)
         if row.envelope is not None:
-            signed, _ = Statement.in_place(Envelope.from_dict(row.envelope))
+            signed = Statement.of(Envelope.from_dict(row.envelope))
             if signed != stated:
                 return False
     except ValueError:

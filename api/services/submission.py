@@ -1,7 +1,7 @@
 """Submit, retry and cancel experiments; a repeated request submits nothing twice."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,18 +220,14 @@ def _warnings(
     return warnings_of(budgets, federation_id, noise=experiment.noise, cost_kind=cost_kind)
 
 
-class _Rollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
-    pass
-
-
 @contextmanager
 def dry_run(call: Call, refusals: list[str]) -> Iterator[Session]:
     """A write transaction of which nothing is stored. Where a budget has no room, why is added to
     `refusals`; any other ProblemError is raised."""
     try:
-        with suppress(_Rollback), call.writing() as session:
+        with call.writing() as session:
             yield session
-            raise _Rollback
+            session.rollback()
     except ProblemError as error:
         if error.slug != "budget-exhausted":
             raise

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
 from math import ceil
-from typing import Any, Generic, Literal, Protocol, TypeVar, assert_never
+from typing import Any, Generic, Literal, TypeVar, assert_never
 
 import numpy as np
 import orjson
@@ -59,23 +59,9 @@ _MAX_ROWS_A_PAGE = 20_000
 cursor."""
 
 
-class Lines(Protocol):
-    """What callers see of some stored rows."""
-
-    @property
-    def counts(self) -> Iterable[int]:
-        """How many lines each of the rows has."""
-
-    def __len__(self) -> int:
-        """The number of lines."""
-
-    def lines(self, begin: int = 0, end: int | None = None) -> Iterable[Line]:
-        """All lines, or those from one number to before another."""
-
-
 @dataclass(frozen=True)
 class LinesByRow:
-    """Lines that were made row by row."""
+    """Lines that were made row by row; they are asked as columns of a ledger are."""
 
     rows: Sequence[Sequence[Line]]
 
@@ -88,6 +74,10 @@ class LinesByRow:
 
     def lines(self, begin: int = 0, end: int | None = None) -> Iterable[Line]:
         return islice(chain.from_iterable(self.rows), begin, end)
+
+
+Lines = LinesByRow | LedgerColumns
+"""What callers see of some stored rows."""
 
 
 @dataclass(frozen=True, kw_only=True)

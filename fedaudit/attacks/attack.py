@@ -1,7 +1,7 @@
 """The interface between a finished run and the attacks on it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedaudit.privacy.lower_bounds.e_values import (
@@ -34,31 +34,13 @@ class AttackedRun:
     before: tuple[EValue, ...] = ()
     """The e-values of the attacks on it before this one."""
 
-    def weigh(self, e_value: float, basis: EvidenceBasis) -> "Weighed":
-        """What an attack adds to the evidence against the run. With simulated noise all attacks
-        see what the same seed drew."""
+    def weigh(
+        self, e_value: float, basis: EvidenceBasis, *, claim: str, evidence: str
+    ) -> dict[str, Any]:
+        """Fields of a section, as `weigh` has them after the attacks before. With simulated noise
+        all attacks see what the same seed drew."""
         basis = basis if draws_in_secret(self.run.cell) else "run"
-        return weigh(e_value, basis, before=self.before)
-
-
-@dataclass(frozen=True)
-class Weighed:
-    """An e-value and the run's evidence with it: fields of a section."""
-
-    e_value: float
-    e_basis: EvidenceBasis
-    evidence: float
-    alarm_level: float = ALARM_LEVEL
-
-    def alarm(self, *, claim: str, evidence: str) -> Alarm | None:
-        """The alarm, if the run's evidence suffices for one."""
-        if not is_alarm(self.evidence, self.e_value):
-            return None
-        return Alarm(claim=claim, evidence=f"{evidence}; {evidence_words(self.evidence)}")
-
-    def fields(self) -> dict[str, Any]:
-        """The values as fields of a section."""
-        return asdict(self)
+        return weigh(e_value, basis, claim=claim, evidence=evidence, before=self.before)
 
 
 @dataclass(frozen=True)
@@ -71,9 +53,27 @@ class AttackOutcome:
     """Confidential figures and pictures by file name, as `scores.csv`."""
 
 
-def weigh(e_value: float, basis: EvidenceBasis, *, before: Sequence[EValue] = ()) -> Weighed:
-    """The evidence of this attack after those before it."""
-    return Weighed(e_value, basis, run_evidence([*before, EValue(e_value, basis)]))
+def weigh(
+    e_value: float,
+    basis: EvidenceBasis,
+    *,
+    claim: str,
+    evidence: str,
+    before: Sequence[EValue] = (),
+) -> dict[str, Any]:
+    """Fields of a section: what an attack adds to the evidence against the run, and the alarm in
+    these words if all of it suffices for one."""
+    together = run_evidence([*before, EValue(e_value, basis)])
+    alarm = None
+    if is_alarm(together, e_value):
+        alarm = Alarm(claim=claim, evidence=f"{evidence}; {evidence_words(together)}")
+    return {
+        "e_value": e_value,
+        "e_basis": basis,
+        "evidence": together,
+        "alarm_level": ALARM_LEVEL,
+        "alarm": alarm,
+    }
 
 
 def source_of(cell: Cell) -> Source:

@@ -9,8 +9,6 @@ compared with those that were held out of it, by the coin of the split. Where th
 a client is scored by the likelihood ratio of its rows (LiRA) instead.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fedaudit.arrays import Bools, Floats
@@ -47,53 +45,27 @@ def attack_client_inference(
     source = source_of(cell)
     rows = choose_rows(cell, source, models=spec.shadows or 1, share=spec.shadow_share)
     seen, ratios = observe(attacked, rows, source, shadows=spec.shadows, progress=progress)
-    clients = _Clients.of(rows)
+    # A client's score is that of the mean of its rows, in the place of its first.
+    _, first, counts = np.unique(rows.client, return_index=True, return_counts=True)
+    clients = AttackedRows(rows.place[first], rows.client[first], rows.member[first])
+    scores: Floats = np.add.reduceat(seen.loss if ratios is None else ratios, first) / counts
     if ratios is None:
-        loss = clients.means(seen.loss)
-        announced = loss[clients.took_part & np.isfinite(loss)]
+        announced = scores[clients.member & np.isfinite(scores)]
         # Without any finite loss there is no mean, and no client is said to have taken part.
-        scores = (announced.mean() if len(announced) else 0.0) - loss
-    else:
-        scores = clients.means(ratios)
+        scores = (announced.mean() if len(announced) else 0.0) - scores
     scores = finite_scores(scores)
     section = _section(spec, attacked, clients, scores)
     names = attacked.run.federation.client_names
     lines = (
         {
             "client": plain_text(names[client]),
-            "took_part": int(clients.took_part[place]),
+            "took_part": int(clients.member[place]),
             "score": float(scores[place]),
         }
-        for place, client in enumerate(clients.firsts.client.tolist())
+        for place, client in enumerate(clients.client.tolist())
     )
     progress(1.0)
     return AttackOutcome(section, {"clients.csv": csv_table(lines)})
-
-
-@dataclass(frozen=True, eq=False)
-class _Clients:
-    """The clients of attacked rows, in their order."""
-
-    firsts: AttackedRows
-    """One row of each, in whose place its score is."""
-    counts: Floats
-
-    @classmethod
-    def of(cls, rows: AttackedRows) -> "_Clients":
-        _, first, counts = np.unique(rows.client, return_index=True, return_counts=True)
-        firsts = AttackedRows(rows.place[first], rows.client[first], rows.member[first])
-        return cls(firsts, counts.astype(np.float64))
-
-    @property
-    def took_part(self) -> Bools:
-        return self.firsts.member
-
-    def means(self, of_rows: Floats) -> Floats:
-        """The mean of each client's rows."""
-        ends = np.cumsum(self.counts).astype(np.int64)
-        sums = np.add.reduceat(of_rows, np.concatenate([[0], ends[:-1]]))
-        means: Floats = sums / self.counts
-        return means
 
 
 def _advantage(scores: Floats, took_part: Bools) -> Advantage:
@@ -111,15 +83,16 @@ def _advantage(scores: Floats, took_part: Bools) -> Advantage:
 
 
 def _section(
-    spec: ClientInferenceSpec, attacked: AttackedRun, clients: _Clients, scores: Floats
+    spec: ClientInferenceSpec, attacked: AttackedRun, clients: AttackedRows, scores: Floats
 ) -> ClientInferenceSection:
-    rows, took_part = clients.firsts, clients.took_part
+    """`clients`: a row of each, to which its score belongs."""
+    took_part = clients.member
     auc, claim = area_under_curve(scores, took_part), claim_of(attacked)
-    beside = beside_claim(claim, attacked, scores, rows)
+    beside = beside_claim(claim, attacked, scores, clients)
     alarmed = beside["alarm"] is not None
     inside, outside = int(took_part.sum()), int((~took_part).sum())
     spread = np.sqrt((inside + outside + 1) / (12 * inside * outside))
-    advantage, found = _advantage(scores, took_part), found_members(scores, rows)
+    advantage, found = _advantage(scores, took_part), found_members(scores, clients)
     rates = [one.rate for one in found]
     detectable = min(1.0, float(0.5 + _DETECTED * spread))
     statement = (

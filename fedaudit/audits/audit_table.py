@@ -287,7 +287,14 @@ def _agreed_rules(audit: AuditSpec, federation: Federation, faults: Faults) -> O
     faults.found += federation_label_faults(audit.labels, federation)
     faults.found += reference_faults(audit.fairness, federation)
     with faults.noting():
-        rules = _rules(audit, federation)
+        rules = outcome_rules(federation, audit.fairness)
+        sets = [one for one in rules.values if isinstance(one, frozenset)]
+        if any(len(one) in (0, len(federation.classes)) for one in sets):
+            raise error_at(
+                "/favourable",
+                f"by this rule every outcome of {audit.truth!r} is favourable, or none is "
+                f"({listed_values(federation.classes)}); name those that are good for people",
+            )
     faults.end()
     return rules
 
@@ -397,18 +404,6 @@ def _federation(
         notes=notes,
         row_numbers=rows.row_numbers,
     )
-
-
-def _rules(audit: AuditSpec, federation: Federation) -> OutcomeRules:
-    rules = outcome_rules(federation, audit.fairness)
-    sets = [one for one in rules.values if isinstance(one, frozenset)]
-    if any(len(one) in (0, len(federation.classes)) for one in sets):
-        raise error_at(
-            "/favourable",
-            f"by this rule every outcome of {audit.truth!r} is favourable, or none is "
-            f"({listed_values(federation.classes)}); name those that are good for people",
-        )
-    return rules
 
 
 def _by_threshold(

@@ -20,22 +20,21 @@ from fedaudit.cli.options import (
 from fedaudit.cli.output import (
     CommandError,
     ExitCode,
-    json_text,
+    json_line,
     progress_bars,
     say,
     standard_output,
     usage_error,
     working,
     writable_folder,
-    write_attack_file,
     write_attack_files,
+    write_below,
     write_json,
 )
 from fedaudit.cli.remote import connected, is_id
 from fedaudit.cli.summary import show_attacks
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, mechanism_of
 from fedaudit.runs.run import MissingLibraryError, import_worker_extra
-from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
@@ -185,13 +184,13 @@ def _fetched(client: Client, found: Mapping[str, Any], path: str, folder: Path) 
         for file in attack["files"]:
             data = b"".join(client.call("GET", f"{path}/{position}/{file['name']}"))
             # A plain name alone: nothing that a service sends is written outside the folder.
-            yield write_attack_file(folder, position, Path(file["name"]).name, data)
+            yield write_below(folder, f"attacks/{position}/{Path(file['name']).name}", [data])
 
 
 def _write(document: Mapping[str, Any], folder: Path, files: Iterable[str]) -> None:
     """What was found, beside the files of the attacks."""
-    (folder / _ATTACKS).write_text(f"{json_text(document)}\n", encoding="utf-8")
-    say(f"{', '.join([_ATTACKS, *files])} in {folder}; they are confidential")
+    names = [write_below(folder, _ATTACKS, [json_line(document)]), *files]
+    say(f"{', '.join(names)} in {folder}; they are confidential")
 
 
 def _exit_code(
@@ -233,7 +232,9 @@ def replay(
         rounds=rounds,
         open_artifact=named_contents(artifact or []).get,
     )
-    guaranteed = _is_guaranteed(asked)
+    # Some mechanisms have a setting without noise, or bound nothing by theirs.
+    kind = mechanism_of(asked).guarantee_kind
+    guaranteed = kind != "none" and not bounds_nothing(asked.privacy.mechanism)
     if as_json:
         write_json(found.as_dict())
     else:
@@ -243,13 +244,6 @@ def replay(
     # Finding nothing means something where there was something to break.
     evidence = guaranteed and found.rounds > 0
     raise typer.Exit(ExitCode.DONE if evidence else ExitCode.NO_EVIDENCE)
-
-
-def _is_guaranteed(spec: ExperimentSpec) -> bool:
-    """Whether a run states a guarantee that bounds something: some mechanisms have a setting
-    without noise, or bound nothing by theirs."""
-    kind = mechanism_of(spec).guarantee_kind
-    return kind != "none" and not bounds_nothing(spec.privacy.mechanism)
 
 
 def _show(found: "ReplayReport", *, guaranteed: bool) -> None:

@@ -16,7 +16,7 @@ from fedaudit.cli.output import (
     CommandError,
     ExitCode,
     gate_exit,
-    json_text,
+    json_line,
     usage_error,
     working,
     writable_folder,
@@ -25,7 +25,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.reports.page.html import render_audit
+from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.table import TABLE_FORMATS
@@ -114,11 +114,11 @@ def _audit(
             )
     except FiguresDisagreeError as error:
         raise CommandError(f"the audit failed: {error}") from None
-    if folder is not None:
-        write_bytes(f"{json_text(report)}\n".encode(), folder / "report.json")
-        write_bytes(render_audit(report).encode(), folder / "report.html")
     if as_json:
         write_json(report)
     else:
         show_audit(report)
+    if folder is not None:
+        write_bytes(json_line(report), folder / "report.json")
+        write_bytes(render(report).encode(), folder / "report.html")
     return gate_exit(report["gate_outcome"])

@@ -23,7 +23,7 @@ from fedaudit.cli.options import (
 from fedaudit.cli.output import (
     ExitCode,
     gate_exit,
-    json_text,
+    json_line,
     progress_bars,
     say,
     show_warnings,
@@ -205,8 +205,7 @@ def report(
             raise usage_error("--reading: a reading has its own form; leave --format out")
         with connected() as client:
             found = client.reading(experiment_id, reading)
-        text = found if isinstance(found, str) else f"{json_text(found)}\n"
-        write_bytes(text.encode(), out)
+        write_bytes(found.encode() if isinstance(found, str) else json_line(found), out)
         return
     if appendix and form != "html":
         raise usage_error("--appendix: goes with --format html")
@@ -216,7 +215,7 @@ def report(
             case "html":
                 write_bytes(client.report_page(experiment_id, appendix=appendix).encode(), out)
             case "json":
-                write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
+                write_bytes(json_line(client.report(experiment_id)), out)
             case _:
                 assert_never(form)
     sections = [attack["section"] for one in later for attack in one["items"]]

@@ -12,7 +12,7 @@ from rich.markup import escape
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value
 from fedaudit.cli.output import (
     ExitCode,
-    json_text,
+    json_line,
     print_columns,
     say,
     standard_output,
@@ -294,7 +294,7 @@ def federations_erase(
         say(f"erasing {federation_id}")
         done = client.erased(federation_id)
     if out is not None:
-        write_bytes(f"{json_text(done['receipt'])}\n".encode(), out)
+        write_bytes(json_line(done["receipt"]), out)
     if as_json:
         write_json(done)
         return

@@ -277,7 +277,11 @@ class Service:
             return None
         code = self.exit_code
         if code is None:
-            self._keep_log_small()
+            # The process goes on writing at the new end. On a full disk the next look tries again:
+            # what runs must not end for its log.
+            with suppress(OSError):
+                if self.log is not None and self.log.stat().st_size > _MAX_LOG_BYTES:
+                    _set_aside(self.log)
             return None
         steady = monotonic() - self._started >= _STEADY_SECONDS
         doubled = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _MAX_PAUSE_SECONDS)
@@ -287,15 +291,6 @@ class Service:
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         again = f"it is started again in {self._pause:.0f} s"
         return f"the {self.name} process ended {how}; {again}{where}"
-
-    def _keep_log_small(self) -> None:
-        """Start the log anew while the process writes to it, which goes on at the new end."""
-        try:
-            if self.log is not None and self.log.stat().st_size > _MAX_LOG_BYTES:
-                _set_aside(self.log)
-        except OSError:
-            # A full disk, say. The next look tries again; what runs must not end for its log.
-            return
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, after which it is not started again."""

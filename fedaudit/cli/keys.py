@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -39,8 +39,8 @@ def sign_off(
         write_json(made)
         return
     role = f", {made['role']}" if made["role"] else ""
-    despite = f", although: {', '.join(made['concerns'])}" if made["concerns"] else ""
-    write_line(f"sign-off {made['number']}: {made['decision']} by {made['person']}{role}{despite}")
+    concerns = f"; concerns: {', '.join(made['concerns'])}" if made["concerns"] else ""
+    write_line(f"sign-off {made['number']}: {made['decision']} by {made['person']}{role}{concerns}")
     say("the service signs it within seconds; the bundle then has it")
 
 
@@ -74,7 +74,10 @@ def audit_log_verify(
     """
     from fedaudit.cli.verify import checked
 
-    earlier = None if kept is None else _head_in(kept)
+    try:
+        earlier = None if kept is None else json.loads(kept.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise usage_error(f"--kept: {kept} cannot be read: {error}") from None
     with connected() as client:
         # The head first: entries that come meanwhile follow it.
         stated = client.ask("GET", "audit-log/verification")
@@ -93,13 +96,6 @@ def audit_log_verify(
     if not found["trusted"]:
         say("the chain holds; give --public-key to know that the service signed it")
         raise typer.Exit(ExitCode.NO_EVIDENCE)
-
-
-def _head_in(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise usage_error(f"--kept: {path} cannot be read: {error}") from None
 
 
 @_keys.command("create")

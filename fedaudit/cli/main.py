@@ -2,6 +2,7 @@
 
 import os
 import sys
+from errno import ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,9 +87,10 @@ def main() -> NoReturn:
         say(f"fedaudit: {error}")
         sys.exit(error.code)
     except OSError as error:
-        if error.filename is None:
+        # Standard output has no name; where its disk is full, that is no fault of the program.
+        if error.filename is None and error.errno != ENOSPC:
             raise
-        say(f"fedaudit: cannot use {error.filename}: {error.strerror}")
+        say(f"fedaudit: cannot use {error.filename or 'standard output'}: {error.strerror}")
         sys.exit(ExitCode.USAGE)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

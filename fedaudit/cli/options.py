@@ -123,11 +123,6 @@ def sources_dir_of_environment() -> Path | None:
     return Path(named) if named else None
 
 
-def folder_of(spec: str) -> Path:
-    """Where the files are looked for that a spec names, if nothing else is said: beside it."""
-    return Path() if spec == STANDARD_INPUT else Path(spec).parent
-
-
 def named_contents(artifacts: "Sequence[Path]") -> dict[str, bytes]:
     """The content of each file by its SHA-256."""
     found = {}

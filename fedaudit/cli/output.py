@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -179,6 +179,11 @@ def json_text(value: Any, *, pretty: bool = True) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
+def json_line(value: Any, *, pretty: bool = True) -> bytes:
+    """The same as a file holds it."""
+    return f"{json_text(value, pretty=pretty)}\n".encode()
+
+
 def write_bytes(content: bytes, out: Path | None) -> None:
     """The content into a whole file, or to standard output where none is named."""
     with whole_file(out) as file:
@@ -194,6 +199,13 @@ def whole_file(out: Path | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    with _replaced(out) as file:
+        yield file
+    say(f"written to {out}")
+
+
+@contextmanager
+def _replaced(out: Path) -> Iterator[IO[bytes]]:
     is_special = out.is_symlink() or (out.exists() and not out.is_file())
     aside = out if is_special else out.with_name(f".{out.name}.partial")
     try:
@@ -206,7 +218,6 @@ def whole_file(out: Path | None) -> Iterator[IO[bytes]]:
     finally:
         if not is_special:
             aside.unlink(missing_ok=True)
-    say(f"written to {out}")
 
 
 def writable_folder(path: Path) -> Path:
@@ -215,18 +226,19 @@ def writable_folder(path: Path) -> Path:
     return path
 
 
-def write_attack_file(folder: Path, position: int, name: str, data: bytes) -> str:
-    """Writes one below `attacks/POSITION`; returns its path below the folder."""
-    path = folder / "attacks" / str(position) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return str(path.relative_to(folder))
+def write_below(folder: Path, name: str, pieces: Iterable[bytes]) -> str:
+    """Write a whole file below the folder; returns its name. Raises CommandError as `whole_file`
+    does."""
+    writable_folder((folder / name).parent)
+    with _replaced(folder / name) as file:
+        file.writelines(pieces)
+    return name
 
 
 def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> list[str]:
     """Writes them below `attacks/POSITION`; returns their paths below the folder."""
     return [
-        write_attack_file(folder, position, name, data)
+        write_below(folder, f"attacks/{position}/{name}", [data])
         for position, outcome in enumerate(outcomes)
         for name, data in outcome.files.items()
     ]

@@ -63,13 +63,15 @@ def publish_mlflow(
     registration = None if registered_model is None else Registration(registered_model, alias)
     for name, value in _MLFLOW_SETTINGS.items():
         os.environ.setdefault(name, value)
-    with _failures():
-        import_module("mlflow")  # before anything is fetched
+    import_module("mlflow")  # before anything is fetched
+    try:
         with _publication(source, with_ledger=with_ledger) as found:
             run = publish_to_mlflow(
                 found, tracking_uri=tracking_uri, experiment=experiment, registration=registration
             )
             reason, passed = found.model_reason, found.passed
+    except PublishingError as error:
+        raise CommandError(str(error), ExitCode.FAILED) from None
     if as_json:
         write_json(
             {
@@ -108,11 +110,3 @@ def _publication(source: str, *, with_ledger: bool) -> Iterator[Publication]:
     else:
         with from_file(Path(source)) as found:
             yield found
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    try:
-        yield
-    except PublishingError as error:
-        raise CommandError(str(error), ExitCode.FAILED) from None

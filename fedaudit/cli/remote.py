@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -85,11 +85,8 @@ def api(
     if method == "DELETE" and not yes:
         confirm(f"DELETE {path} for good?", command="api DELETE")
     value = None if body is None else read_value(body)
-    with ExitStack() as stack:
-        data = None
-        if content is not None:
-            data = content.read_bytes()
-        client, file = stack.enter_context(connected()), stack.enter_context(whole_file(out))
+    data = None if content is None else content.read_bytes()
+    with connected() as client, whole_file(out) as file:
         try:
             file.writelines(client.call(method, path, json=value, content=data))
         except ValueError as error:

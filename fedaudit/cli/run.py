@@ -1,7 +1,7 @@
 """`fedaudit run`: one experiment, with all of its seeds, in this process and without a service."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +12,12 @@ import uuid_utils
 
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.cli.options import (
+    STANDARD_INPUT,
     Artifacts,
     AsJson,
     SourcesDir,
     Spec,
     check_device,
-    folder_of,
     named_contents,
     read_spec,
     sources_dir_of_environment,
@@ -26,13 +26,14 @@ from fedaudit.cli.output import (
     CommandError,
     ExitCode,
     gate_exit,
-    json_text,
+    json_line,
     progress_bars,
     say,
     show_warnings,
     usage_error,
     writable_folder,
     write_attack_files,
+    write_below,
     write_json,
 )
 from fedaudit.cli.summary import show
@@ -74,7 +75,6 @@ from fedaudit.training.base.rounds import FinalResult, has_diverged
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
     from fedaudit.attacks.canaries.canary_attack import CanaryAudit
-    from fedaudit.training.stack import Stack
 
 _MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
 
@@ -246,9 +246,16 @@ def _room() -> DataRoom:
 
 def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) -> list[_Played]:
     """Play runs side by side to their ends."""
-    trainer = _open_trainer([run.cell for run in runs], device)
-    from fedaudit.attacks.played_runs import FollowedRuns, played_blocks  # imports torch
+    try:
+        import_worker_extra()
+    except MissingLibraryError as error:
+        raise CommandError(str(error)) from None
+    # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
+    from fedaudit.attacks.played_runs import FollowedRuns, played_blocks
+    from fedaudit.training.stack import Stack
 
+    check_device(device)
+    trainer = Stack([run.cell for run in runs], device=device)
     beside = FollowedRuns(runs, trainer, device=device)
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
     for position, block in played_blocks(runs, trainer, follow=beside.follow):
@@ -260,21 +267,7 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
     ]
 
 
-def _open_trainer(cells: Sequence[Cell], device: str) -> "Stack":
-    try:
-        import_worker_extra()
-    except MissingLibraryError as error:
-        raise CommandError(str(error)) from None
-    # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
-    from fedaudit.training.stack import Stack
-
-    check_device(device)
-    return Stack(list(cells), device=device)
-
-
 app = typer.Typer()
-_RECORD_TABLE, _MODEL, _CARD = "record-table.csv", "model.safetensors", "model-card.md"
-_LAYOUT, _SALT = "model-layout.json", "ledger-salt.json"
 
 
 @app.command()
@@ -293,20 +286,21 @@ def run(
     """Train and audit in this process, without a service, and print the report."""
     asked = read_spec(spec)
     folder = None if out is None else writable_folder(out)
+    beside = Path() if spec == STANDARD_INPUT else Path(spec).parent
     with progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
         done = run_locally(
             asked,
-            sources_dir=sources_dir or sources_dir_of_environment() or folder_of(spec),
+            sources_dir=sources_dir or sources_dir_of_environment() or beside,
             device=device,
             progress=progress,
             open_artifact=named_contents(artifact or []).get,
         )
-    if folder is not None:
-        _save(done, folder)
     if as_json:
         write_json(done.report)
     else:
         show(done.report)
+    if folder is not None:
+        _save(done, folder)
     raise typer.Exit(_outcome(done))
 
 
@@ -321,24 +315,21 @@ def _outcome(done: LocalRun) -> ExitCode:
 
 
 def _save(done: LocalRun, folder: Path) -> None:
-    (folder / "report.json").write_text(f"{json_text(done.report)}\n", encoding="utf-8")
-    (folder / "report.html").write_text(render(done.report, done.series), encoding="utf-8")
-    with (folder / "ledger.ndjson").open("w", encoding="utf-8") as ledger:
-        ledger.writelines(f"{json_text(line, pretty=False)}\n" for line in done.ledger.lines())
-    names = ["report.json", "report.html", "ledger.ndjson"]
+    files: dict[str, Iterable[bytes]] = {
+        "report.json": [json_line(done.report)],
+        "report.html": [render(done.report, done.series).encode()],
+        "ledger.ndjson": (json_line(line, pretty=False) for line in done.ledger.lines()),
+    }
     if done.salt is not None:
-        (folder / _SALT).write_text(f"{json_text({'salt': done.salt.hex()})}\n", encoding="utf-8")
-        names.append(_SALT)
-    names += write_attack_files(done.attacks, folder)
+        files["ledger-salt.json"] = [json_line({"salt": done.salt.hex()})]
     if done.records is not None:
-        with (folder / _RECORD_TABLE).open("wb") as table:
-            table.writelines(done.records.csv(done.client_names))
-        names.append(_RECORD_TABLE)
+        files["record-table.csv"] = done.records.csv(done.client_names)
     if isinstance(done.model, str):
         say(f"no model is written: {done.model}")
     else:
-        (folder / _MODEL).write_bytes(done.model.data)
-        (folder / _CARD).write_text(str(reading(done.report, "model-card")), encoding="utf-8")
-        (folder / _LAYOUT).write_text(f"{json_text(done.model.layout)}\n", encoding="utf-8")
-        names += [_MODEL, _CARD, _LAYOUT]
+        files["model.safetensors"] = [done.model.data]
+        files["model-card.md"] = [str(reading(done.report, "model-card")).encode()]
+        files["model-layout.json"] = [json_line(done.model.layout)]
+    names = [write_below(folder, name, pieces) for name, pieces in files.items()]
+    names += write_attack_files(done.attacks, folder)
     say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")

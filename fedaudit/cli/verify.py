@@ -18,6 +18,7 @@ from fedaudit.cli.output import (
     usage_error,
     working,
     writable_folder,
+    write_below,
     write_bytes,
     write_json,
     write_line,
@@ -145,8 +146,7 @@ def _extract(evidence: Evidence, folder: Path) -> None:
         files |= {f"log/{path}": content for path, content in tiles(entries)}
         files["log/checkpoint"] = evidence.log["checkpoint"].encode()
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        write_below(folder, name, [content])
     say(f"written to {folder}: {', '.join(name for name in files if '/' not in name)}")
 
 
@@ -203,8 +203,8 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
         write_line(f"{_MARKS[one.outcome]:5} {one.name}: {one.detail}")
     for each in found.sign_offs:
         role = f", {each.role}" if each.role else ""
-        despite = f", although: {', '.join(each.concerns)}" if each.concerns else ""
-        write_line(f"sign-off {each.number}: {each.decision} by {each.person}{role}{despite}")
+        concerns = f"; concerns: {', '.join(each.concerns)}" if each.concerns else ""
+        write_line(f"sign-off {each.number}: {each.decision} by {each.person}{role}{concerns}")
     for later in found.later_attacks:
         for attack in later.attacks:
             alarm = " ALARM" if attack.get("alarm") else ""

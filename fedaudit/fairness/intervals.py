@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
-from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, Count, Kind, Rate
+from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, Kind
 
 METHOD = "score-pairs"
 """Method for a gap between groups."""
@@ -47,6 +47,11 @@ MIN_WORTH_OF_GAIN = 5.0
 """As many for a gain: by fewer, Student's t shows none, however large it is."""
 NOT_ESTIMABLE = "the rows of a group are of too few clients, or alike, to say how its loss varies"
 _FIRST, _SECOND = np.eye(2)
+_KINDS = {
+    name: [np.isin(COUNTS, counts).astype(float) for counts in (rate.numerator, rate.denominator)]
+    for name, rate in RATES.items()
+}
+"""The counts that each rate is a share of, and among which: [kinds] each."""
 _UNDEFINED = "a group compared lacks the figure"
 
 
@@ -141,7 +146,8 @@ def rate_intervals(
         share = _share_of_each(pairs, level, len(rates))
         for rate in rates:
             if (rate, share) not in kept:
-                kept[rate, share] = _rate_limits(RATES[rate], clustered, totals, share=share)
+                kinds = _KINDS[rate]
+                kept[rate, share] = share_limits(clustered, totals, *kinds, share=share)
         found[name] = gap_interval([kept[rate, share] for rate in rates], pairs, metric.kind)
     return found
 
@@ -158,10 +164,10 @@ def intervals_by_group(
         return {}
     clustered, totals = _shown_counts(client_counts, disclosure, published)
     found = {}
-    for name, rate in RATES.items():
+    for name, kinds in _KINDS.items():
         together = max(len(one.rates) for one in FAMILIES if name in one.rates)
         share = _share_of_each(pairs, level, together)
-        limits = _rate_limits(rate, clustered, totals, share=share, alone=1 - level)
+        limits = share_limits(clustered, totals, *kinds, share=share, alone=1 - level)
         ends = np.full((2, len(disclosure.shown)), np.nan)
         ends[:, disclosure.shown] = limits.low, limits.high
         found[name] = (ends[0], ends[1])
@@ -209,14 +215,6 @@ def score_intervals(
         "loss_difference": gap_interval([limits], pairs, "difference", otherwise=NOT_ESTIMABLE),
         "loss_ratio": gap_interval([limits], pairs, "ratio", otherwise=NOT_ESTIMABLE),
     }
-
-
-def _rate_limits(
-    rate: Rate, clustered: Clustered, totals: Floats, *, share: float, alone: float | None = None
-) -> Limits:
-    """See `share_limits`."""
-    part, whole = _kinds(rate.numerator), _kinds(rate.denominator)
-    return share_limits(clustered, totals, part, whole, share=share, alone=alone)
 
 
 def share_limits(
@@ -435,7 +433,3 @@ def _distances(limits: Limits) -> tuple[Floats, Floats, Floats]:
 def _over(one: Floats, other: Floats) -> Floats:
     """One over the other, NaN where that is 0."""
     return np.divide(one, other, out=np.full_like(one, np.nan), where=other != 0)
-
-
-def _kinds(counts: Sequence[Count]) -> Floats:
-    return np.array([float(count in counts) for count in COUNTS])

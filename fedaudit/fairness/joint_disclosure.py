@@ -333,35 +333,10 @@ def decide_together(
         found[name] = rule.decide(rows, clients=clients, allowed=allowed)
         if allowed is not None:
             kept[name] = ~allowed & (rows > 0)
-    return _decided(found, population, kept)
-
-
-def _decided(
-    found: Mapping[str, Disclosure], population: Population, kept: Mapping[str, Bools]
-) -> dict[str, Disclosure]:
-    """What was found without the groups that give few rows away. Of attributes that are too many to
-    check together, those named last are hidden."""
-    names = list(found)
-    shown: Mapping[str, Bools] | None = None
-    while names:
-        groups = sum(found[name].rows.size for name in names)
-        atoms = population.atoms(names)
-        if groups * len(atoms) <= MAX_CELLS:
-            system = _System(
-                atoms,
-                {name: found[name] for name in names},
-                {name: kept[name] for name in names if name in kept},
-            )
-            shown = system.suppress_exposed()
-            if shown is not None:
-                break
-        names.pop()
-    return {
-        name: replace(one, shown=shown[name])
-        if shown is not None and name in shown
-        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
-        for name, one in found.items()
-    }
+    together = dict(found)
+    while (shown := _without_exposed(together, population, kept)) is None:
+        together.popitem()
+    return {name: _decided(one, shown.get(name)) for name, one in found.items()}
 
 
 def decide_beside(
@@ -376,99 +351,64 @@ def decide_beside(
         other: replace(one, rule=replace(one.rule, minimum_group_clients=1))
         for other, one in others.items()
     } | {name: own}
-    atoms = population.atoms(list(found))
-    shown: Mapping[str, Bools] | None = None
-    if sum(one.rows.size for one in found.values()) * len(atoms) <= MAX_CELLS:
-        shown = _System(atoms, found, {}, fixed=others).suppress_exposed()
+    shown = _without_exposed(found, population, {}, fixed=others)
+    return _decided(own, None if shown is None else shown[name])
+
+
+def _decided(one: Disclosure, shown: Bools | None) -> Disclosure:
     if shown is None:
-        return replace(own, shown=np.zeros_like(own.shown), why=UNDECIDED)
-    return replace(own, shown=shown[name])
+        return replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
+    return replace(one, shown=shown)
 
 
-@dataclass
-class _Total:
-    """Rows whose figures are shown together."""
+def _without_exposed(
+    found: Mapping[str, Disclosure],
+    population: Population,
+    kept: Mapping[str, Bools],
+    *,
+    fixed: Collection[str] = (),
+) -> dict[str, Bools] | None:
+    """What each attribute shows [groups] without the groups that give few rows away; None where
+    groups are too many to be sure. `kept` [groups]: groups that must not follow, whatever their
+    size. `fixed`: attributes that are shown unchanged, whatever follows.
 
-    members: Bools
-    """[atoms]"""
-    rows: int
-    group: tuple[str, int] | None
-    """The attribute and the place of a group that need not be shown; None for what is shown in any
-    case."""
-
-
-class _System:
-    """The totals of some attributes over the same rows."""
-
-    def __init__(
-        self,
-        atoms: Atoms,
-        found: Mapping[str, Disclosure],
-        kept: Mapping[str, Bools],
-        *,
-        fixed: Collection[str] = (),
-    ) -> None:
-        """`kept` [groups]: groups that must not follow, whatever their size. `fixed`: attributes
-        that are shown unchanged, whatever follows."""
-        self._atoms, self._found, self._fixed = atoms, found, fixed
-        self._order = {name: place for place, name in enumerate(found)}
-        self._shown = {name: one.shown.copy() for name, one in self._found.items()}
-        rules = [one.rule for one in found.values()]
-        self._rows = max((rule.minimum_group_size for rule in rules), default=1)
-        self._clients = max((rule.minimum_group_clients for rule in rules), default=1)
-        members = [atoms.members(name, np.flatnonzero(own)) for name, own in kept.items()]
-        self._kept = np.concatenate([np.zeros((0, len(atoms)), dtype=np.bool_), *members])
-
-    def suppress_exposed(self) -> Mapping[str, Bools] | None:
-        """What each attribute shows once no few rows follow any more; None after too much work.
-        One group after the other is suppressed. Of the groups that give few rows away, the
-        smallest: so an intersection yields to its parts. Of several, that of the attribute named
-        last."""
-        work = 0
-        while totals := self._totals():
-            work += len(totals) * len(self._atoms)
-            if work > MAX_WORK:
-                return None
-            members = np.stack([total.members for total in totals])
-            removable = np.array([total.group is not None for total in totals])
-            exposure = find_exposure(
-                members,
-                self._atoms,
-                removable=removable,
-                targets=np.concatenate(self._targets()),
-                rows=self._rows,
-                clients=self._clients,
-            ) or find_one_of(self._kept, members, removable=removable)
-            if exposure is None:
-                break
-            by = [total for total, used in zip(totals, exposure.by, strict=True) if used]
-            name, place = min(
-                (total.rows, -self._order[total.group[0]], total.group)
-                for total in by
-                if total.group is not None
-            )[2]
-            self._shown[name][place] = False
-        return self._shown
-
-    def _totals(self) -> list[_Total]:
-        totals: list[_Total] = []
-        for name, one in self._found.items():
-            places = np.flatnonzero(self._shown[name] & (one.rows > 0))
-            members = self._atoms.members(name, places)
-            totals += [
-                _Total(own, int(one.rows[place]), None if name in self._fixed else (name, place))
-                for own, place in zip(members, places.tolist(), strict=True)
-            ]
-        if totals:
-            everybody = np.ones(len(self._atoms), dtype=np.bool_)
-            totals.append(_Total(everybody, int(self._atoms.rows.sum()), None))
-        return totals
-
-    def _targets(self) -> list[Bools]:
-        """Unions [count, atoms] that must not follow: for each attribute, the hidden groups that
-        have rows, and then the rows that have no value."""
-        hidden = [
-            self._atoms.members(name, np.flatnonzero(~self._shown[name] & (one.rows > 0)))
-            for name, one in self._found.items()
-        ]
-        return [*hidden, *((self._atoms.codes[name] < 0)[np.newaxis] for name in self._found)]
+    One group after the other is suppressed. Of the groups that give few rows away, the smallest:
+    so an intersection yields to its parts. Of several, that of the attribute named last.
+    """
+    if not found:
+        return {}
+    atoms, sizes = population.atoms(list(found)), [one.rows.size for one in found.values()]
+    if sum(sizes) * len(atoms) > MAX_CELLS:
+        return None
+    # The groups of all attributes one after the other: [groups].
+    members = np.concatenate(
+        [atoms.members(name, np.arange(one.rows.size)) for name, one in found.items()]
+    )
+    rows = np.concatenate([one.rows for one in found.values()])
+    shown = np.concatenate([one.shown for one in found.values()]) & (rows > 0)
+    attribute = np.repeat(np.arange(len(found)), sizes)
+    removable = np.repeat([name not in fixed for name in found], sizes)
+    secret = np.concatenate(
+        [kept.get(name, np.zeros_like(one.shown)) for name, one in found.items()]
+    )
+    valueless = np.stack([atoms.codes[name] < 0 for name in found])
+    rules, work = [one.rule for one in found.values()], 0
+    while shown.any():
+        totals = np.concatenate([members[shown], np.ones((1, len(atoms)), dtype=np.bool_)])
+        work += totals.size
+        if work > MAX_WORK:
+            return None
+        may_go = np.append(removable[shown], False)
+        exposure = find_exposure(
+            totals,
+            atoms,
+            removable=may_go,
+            targets=np.concatenate([members[~shown & (rows > 0)], valueless]),
+            rows=max(rule.minimum_group_size for rule in rules),
+            clients=max(rule.minimum_group_clients for rule in rules),
+        ) or find_one_of(members[secret], totals, removable=may_go)
+        if exposure is None:
+            break
+        by = np.flatnonzero(shown)[exposure.by[:-1]].tolist()
+        shown[min(by, key=lambda group: (rows[group], -attribute[group]))] = False
+    return dict(zip(found, np.split(shown, np.cumsum(sizes)[:-1]), strict=True))

@@ -72,16 +72,15 @@ def shown_groups(
     totals taken together are not looked at.
     """
     large = rows >= max(1, minimum_group_size)
-    if combination is None or large.all():
-        return with_complementary_suppression(large, rows, minimum_group_size=minimum_group_size)
-    for margin in combination.margins:
-        lines = combination.lines(margin)
-        totals = shown_groups(
-            rows[..., lines].sum(axis=-1),
-            minimum_group_size=minimum_group_size,
-            combination=combination.of_margin(margin),
-        )
-        large[..., lines] &= totals[..., np.newaxis]
+    if combination is not None and not large.all():
+        for margin in combination.margins:
+            lines = combination.lines(margin)
+            totals = shown_groups(
+                rows[..., lines].sum(axis=-1),
+                minimum_group_size=minimum_group_size,
+                combination=combination.of_margin(margin),
+            )
+            large[..., lines] &= totals[..., np.newaxis]
     return with_complementary_suppression(
         large, rows, minimum_group_size=minimum_group_size, combination=combination
     )
@@ -94,18 +93,27 @@ def with_complementary_suppression(
     minimum_group_size: int,
     combination: IntersectionTable | None = None,
 ) -> Bools:
-    """Hide the smallest shown group too where one group is hidden, or few rows together: fewer than
-    `minimum_group_size`. The same within every total of a `combination`. Changes `shown`
-    [..., groups] in place and returns it."""
+    """Hide a shown group too where one group is hidden within a total, or few rows together: fewer
+    than `minimum_group_size`. The totals are all groups, and those of the margins of a
+    `combination`. One group is hidden at a time: the one that helps most totals, and the smallest
+    of several. Changes `shown` [..., groups] in place and returns it."""
+    totals = [np.arange(rows.shape[-1])[np.newaxis]]
     if combination is not None:
-        published = [combination.lines(margin) for margin in ((), *combination.margins)]
-        return _complemented_within(shown, rows, published, minimum_group_size=minimum_group_size)
-    alone = _recoverable_from_totals(shown, rows, minimum_group_size)
-    if alone.any():
-        smallest = np.where(shown, rows, _BEYOND).argmin(axis=-1)[..., np.newaxis]
-        kept = np.take_along_axis(shown, smallest, axis=-1) & ~alone[..., np.newaxis]
-        np.put_along_axis(shown, smallest, kept, axis=-1)
-    return shown
+        totals += [combination.lines(margin) for margin in combination.margins]
+    while True:
+        helps = np.zeros(rows.shape, dtype=np.int64)
+        for places in totals:
+            alone = _recoverable_from_totals(
+                shown[..., places], rows[..., places], minimum_group_size
+            )
+            helps[..., places] += alone[..., np.newaxis]
+        helps[~shown] = 0
+        most = helps.max(axis=-1, keepdims=True, initial=0)
+        if not most.any():
+            return shown
+        best = np.where(helps == most, rows, _BEYOND).argmin(axis=-1)[..., np.newaxis]
+        kept = np.take_along_axis(shown, best, axis=-1) & (most == 0)
+        np.put_along_axis(shown, best, kept, axis=-1)
 
 
 def _recoverable_from_totals(shown: Bools, rows: Ints, minimum_group_size: int) -> Bools:
@@ -115,25 +123,3 @@ def _recoverable_from_totals(shown: Bools, rows: Ints, minimum_group_size: int) 
     count = np.count_nonzero(hidden, axis=-1)
     stated: Bools = (count == 1) | (few & (count > 0))
     return stated
-
-
-def _complemented_within(
-    shown: Bools, rows: Ints, totals: Sequence[Ints], *, minimum_group_size: int
-) -> Bools:
-    """Apply `with_complementary_suppression` within each of several totals: no total gives away
-    what it hides. `totals`: the places of the groups that add up to each, [count, groups]. One
-    group is hidden at a time: the one that helps most totals, and the smallest of several."""
-    while True:
-        helps = np.zeros(rows.shape, dtype=np.int64)
-        for places in totals:
-            alone = _recoverable_from_totals(
-                shown[..., places], rows[..., places], minimum_group_size
-            )
-            helps[..., places] += alone[..., np.newaxis]
-        helps[~shown] = 0
-        most = helps.max(axis=-1, keepdims=True)
-        if not most.any():
-            return shown
-        best = np.where(helps == most, rows, _BEYOND).argmin(axis=-1)[..., np.newaxis]
-        kept = np.take_along_axis(shown, best, axis=-1) & (most == 0)
-        np.put_along_axis(shown, best, kept, axis=-1)

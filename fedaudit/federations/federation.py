@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -161,15 +162,10 @@ class Federation:
     @property
     def row_bytes(self) -> int:
         """Size of what there is of each row beside its features, in bytes."""
+        of_attributes = [(one.codes, one.numbers) for one in self.attributes]
         of_rows = (self.record_budgets, self.row_numbers, self.record_keys)
-        size = sum(0 if one is None else one.nbytes for one in of_rows)
-        codes = sum(
-            array.nbytes
-            for one in self.attributes
-            for array in (one.codes, one.numbers)
-            if array is not None
-        )
-        return size + codes + self.target.nbytes + self.raw_target.nbytes
+        arrays = (self.target, self.raw_target, *of_rows, *chain(*of_attributes))
+        return sum(one.nbytes for one in arrays if one is not None)
 
     @property
     def side_by_side(self) -> NDArray[np.float32]:
@@ -217,12 +213,6 @@ class Federation:
             left_out=_taken(self.left_out, kept),
             rows_removed=self.rows_removed + self.rows - len(kept),
         )
-
-    def padded(self, values: NDArray[Number], *, fill: float = 0) -> NDArray[Number]:
-        """Values [rows, ...] of all rows at their clients: [clients, longest, ...]."""
-        found = np.full((self.clients, self.longest, *values.shape[1:]), fill, dtype=values.dtype)
-        found[self.client_of, np.arange(self.rows) - self.first[self.client_of]] = values
-        return found
 
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name. Raises KeyError."""

@@ -255,39 +255,20 @@ def meets_bound(values: NDArray[np.float64], op: RuleOp, bound: float) -> NDArra
 
 Rules = tuple[tuple[RuleOp, ...], NDArray[np.float64] | tuple[frozenset[int], ...]]
 """`ops` and `values` of `OutcomeRules`."""
-RuleOfGroup = tuple[str, NDArray[np.int16]]
-"""An attribute, and the rule of each of its groups, [groups + 1]: -1 for none, as for no group."""
 
 
 def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     """The rules of `fairness.favourable` on this federation.
 
     There are none without sensitive attributes, and none for a numeric target if the spec gives
-    none: groups are then compared by their losses alone. Raises InvalidInputError as
-    `rules_of_groups` does.
+    none: groups are then compared by their losses alone. Raises InvalidInputError below
+    /fairness/favourable where a rule names no group of the data, does not fit the target, or there
+    is no rule for a target of more than two classes.
     """
-    groups = {one.name: one.values for one in federation.attributes}
-    (ops, values), by_group = rules_of_groups(fairness, federation.classes, groups)
-    if by_group is None:
-        rule_index = np.full(federation.rows, 0 if ops else -1, dtype=np.int16)
-    else:
-        name, rule_of_group = by_group
-        rule_index = rule_of_group[federation.attribute(name).codes]
-    return OutcomeRules(ops, values, rule_index)
-
-
-def rules_of_groups(
-    fairness: Groups, classes: tuple[str, ...], groups: Mapping[str, Sequence[str]]
-) -> tuple[Rules, RuleOfGroup | None]:
-    """The rules of `fairness.favourable`, and whose each is, where not all are everybody's.
-
-    `classes`: of the target, none for a number; `groups`: of each attribute. Raises
-    InvalidInputError below /fairness/favourable where a rule names no group of the data, does not
-    fit the target, or there is no rule for a target of more than two classes.
-    """
-    favourable = fairness.favourable
+    favourable, classes = fairness.favourable, federation.classes
+    first = np.zeros(federation.rows, dtype=np.int16)
     if not fairness.sensitive or (favourable is None and not classes):
-        return ((), np.empty(0)), None
+        return OutcomeRules((), np.empty(0), first - 1)
     if favourable is None:
         if len(classes) != 2:
             raise error_at(
@@ -295,12 +276,12 @@ def rules_of_groups(
                 f"the target has {len(classes)} classes; say which are favourable, as in "
                 "{op: in, value: [CLASS]}",
             )
-        return (("in",), (frozenset({1}),)), None
+        return OutcomeRules(("in",), (frozenset({1}),), first)
     if isinstance(favourable, Rule):
-        return _rules([(favourable, _WHERE)], classes), None
-    places = [f"{_WHERE}/{place}" for place in range(len(favourable))]
-    by_group = _rule_of_group(favourable, places, groups)
-    return _rules(list(zip(favourable, places, strict=True)), classes), by_group
+        return OutcomeRules(*_rules([(favourable, _WHERE)], classes), first)
+    placed = [(rule, f"{_WHERE}/{place}") for place, rule in enumerate(favourable)]
+    rule_index = _rule_of_rows(placed, federation)
+    return OutcomeRules(*_rules(placed, classes), rule_index)
 
 
 def _rules(rules: Sequence[tuple[Rule, str]], classes: tuple[str, ...]) -> Rules:
@@ -353,22 +334,23 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
     return frozenset(members)
 
 
-def _rule_of_group(
-    rules: Sequence[GroupRule], places: Sequence[str], groups: Mapping[str, Sequence[str]]
-) -> RuleOfGroup:
-    (name,) = rules[0].group  # the spec allows rules about one attribute only
-    values = list(groups[name])
-    rule_of_group = np.full(len(values) + 1, -1, dtype=np.int16)  # the last: no group
+def _rule_of_rows(
+    rules: Sequence[tuple[GroupRule, str]], federation: Federation
+) -> NDArray[np.int16]:
+    """Which of the rules applies to each row, by its group: -1 for none."""
+    (name,) = rules[0][0].group  # the spec allows rules about one attribute only
+    attribute = federation.attribute(name)
+    rule_of_group = np.full(len(attribute.values) + 1, -1, dtype=np.int16)  # the last: no group
     faults: list[FieldError] = []
-    for index, (rule, where) in enumerate(zip(rules, places, strict=True)):
+    for index, (rule, where) in enumerate(rules):
         group, pointed = rule.group[name], f"{where}/group"
-        if group not in values:
-            message = f"{name!r} has no value {group!r}; it has {listed_values(values)}"
-            faults.append(FieldError(pointed, message))
+        if group not in attribute.values:
+            known = listed_values(attribute.values)
+            faults.append(FieldError(pointed, f"{name!r} has no value {group!r}; it has {known}"))
             continue
-        position = values.index(group)
+        position = attribute.values.index(group)
         if rule_of_group[position] >= 0:
             faults.append(FieldError(pointed, f"{group!r} has a rule already; keep one of them"))
         rule_of_group[position] = index
     raise_errors(faults)
-    return name, rule_of_group
+    return rule_of_group[attribute.codes]

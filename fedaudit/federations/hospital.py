@@ -77,16 +77,6 @@ def with_zip(rows: TableRows, name: str, where: str) -> TableRows:
     return rows.with_column(name, pc.utf8_lpad(first, width=5, padding="0"))
 
 
-def drg_codes(rows: TableRows, name: str, where: str) -> NDArray[np.int64]:
-    """DRG codes [rows] of cells like "194", "039" or "194 - SIMPLE PNEUMONIA & PLEURISY W CC".
-
-    Raises InvalidInputError at `where` for a cell that does not begin with a code.
-    """
-    found = pc.extract_regex(rows.text(name, where), _DRG)
-    rows.refuse(as_numpy(pc.is_null(found)), name, where, "is not a DRG code", _CORRECT)
-    return as_numpy(pc.cast(pc.struct_field(found, "code"), pa.int64()))
-
-
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """Degrees; NaN where a place is unknown."""
@@ -276,10 +266,12 @@ def _select_conditions(
 
 
 def _conditions(rows: TableRows, columns: dict[str, str]) -> NDArray[np.int64]:
-    """Each row's DRG code."""
+    """Each row's DRG code, of cells like "194", "039" or "194 - SIMPLE PNEUMONIA & PLEURISY"."""
     where = rows.source.pointer
-    if "drg" in columns:
-        return drg_codes(rows, columns["drg"], where)
+    if (name := columns.get("drg")) is not None:
+        found = pc.extract_regex(rows.text(name, where), _DRG)
+        rows.refuse(as_numpy(pc.is_null(found)), name, where, "is not a DRG code", _CORRECT)
+        return as_numpy(pc.cast(pc.struct_field(found, "code"), pa.int64()))
     name = columns["service_index"]
     index = rows.numbers(name, where)
     unknown = ~np.isin(index, np.arange(len(DERIVED_CONDITIONS)))

@@ -5,7 +5,7 @@ Clients as the groups of an attribute: small ones are compared together, as one 
 What a spec and its data must agree on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
@@ -296,28 +296,6 @@ def label_faults(labels: Labels, values: Mapping[str, Sequence[str]]) -> list[Fi
     return faults
 
 
-def image_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
-    """An error at /model/kind where rows are not images of the size that the network takes."""
-    taken = spec.model.image
-    if taken is None:
-        return []
-    features = federation.features
-    image = features.image if isinstance(features, ClientRows) else None
-    if image == taken:
-        return []
-    height, width, channels = taken
-    found = "no images" if image is None else f"images of {_size(*image)}"
-    message = (
-        f"`{spec.model.kind}` takes images of {_size(height, width, channels)}, and these rows are "
-        f"{found}; bring them to that size, or use `mlp` or `logistic`"
-    )
-    return [FieldError("/model/kind", message, of_spec=True)]
-
-
-def _size(height: int, width: int, channels: int) -> str:
-    return f"{height} by {width} with {channels} channel{'s' if channels != 1 else ''}"
-
-
 def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     """Refuse a cohort larger than the training clients, and groups that the data do not have.
 
@@ -326,43 +304,55 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     /training, /model, /decision, /fairness and /federation/labels.
     """
     raise_errors(
-        _cohort_faults(spec, federation)
-        + reference_faults(spec.fairness, federation)
-        + image_faults(spec, federation)
-        + _decision_faults(spec, federation)
-        + federation_label_faults(spec.federation.labels, federation)
+        [
+            *_cohort_faults(spec, federation),
+            *reference_faults(spec.fairness, federation),
+            *_model_faults(spec, federation),
+            *federation_label_faults(spec.federation.labels, federation),
+        ]
     )
     outcome_rules(federation, spec.fairness)
 
 
-def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
+def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> Iterator[FieldError]:
     asked = spec.training.asked_clients
     training = training_clients(federation.clients, spec.federation)
-    if asked is None or asked <= training:
-        return []
-    message = (
-        f"a cohort of {asked} clients is more than the {training} training clients "
-        f"({federation.clients} clients, {federation.clients - training} of them held out for "
-        f"validation); ask for at most {training}"
-    )
-    return [FieldError("/training/cohort/clients", message, of_spec=True)]
+    if asked is not None and asked > training:
+        message = (
+            f"a cohort of {asked} clients is more than the {training} training clients "
+            f"({federation.clients} clients, {federation.clients - training} of them held out for "
+            f"validation); ask for at most {training}"
+        )
+        yield FieldError("/training/cohort/clients", message, of_spec=True)
 
 
-def _decision_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
-    if spec.decision == Decision() or len(federation.classes) == 2:
-        return []
-    message = (
-        f"the target has {len(federation.classes)} classes, and a threshold decides between two; "
-        "leave it out"
-    )
-    return [FieldError("/decision/threshold", message, of_spec=True)]
-
-
-def reference_faults(fairness: Fairness, federation: Federation) -> list[FieldError]:
+def reference_faults(fairness: Fairness, federation: Federation) -> Iterator[FieldError]:
     """That there is the group that others are compared with, where one is named."""
     group = fairness.reference_group
     values = [value for attribute in federation.attributes for value in attribute.values]
-    if group is None or group in values:
-        return []
-    message = f"no sensitive attribute has a group {group!r}; there are {listed_values(values)}"
-    return [FieldError("/fairness/reference_group", message)]
+    if group is not None and group not in values:
+        message = f"no sensitive attribute has a group {group!r}; there are {listed_values(values)}"
+        yield FieldError("/fairness/reference_group", message)
+
+
+def _model_faults(spec: ExperimentSpec, federation: Federation) -> Iterator[FieldError]:
+    """That rows are images of the size that a network takes, and a threshold decides between two
+    classes."""
+    taken, features, classes = spec.model.image, federation.features, len(federation.classes)
+    image = features.image if isinstance(features, ClientRows) else None
+    if taken is not None and image != taken:
+        found = "no images" if image is None else f"images of {_size(*image)}"
+        message = (
+            f"`{spec.model.kind}` takes images of {_size(*taken)}, and these rows are {found}; "
+            "bring them to that size, or use `mlp` or `logistic`"
+        )
+        yield FieldError("/model/kind", message, of_spec=True)
+    if spec.decision != Decision() and classes != 2:
+        message = (
+            f"the target has {classes} classes, and a threshold decides between two; leave it out"
+        )
+        yield FieldError("/decision/threshold", message, of_spec=True)
+
+
+def _size(height: int, width: int, channels: int) -> str:
+    return f"{height} by {width} with {channels} channel{'s' if channels != 1 else ''}"

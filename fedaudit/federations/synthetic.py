@@ -144,7 +144,11 @@ class SyntheticGroupsKind(SourceKind[SyntheticGroups]):
         )
         component = np.repeat(np.arange(2), source.clients_per_group).astype(np.int16)
         canonical = source.model_dump(mode="json", exclude={"validation_fraction"})
-        attribute = _attribute(source, component, seed=asked.seed)
+        members = component
+        if source.independent_attribute:
+            order = permutation(len(component), seed=asked.seed, purpose=Purpose.ATTRIBUTE)
+            members = component[order]
+        attribute = Attribute(_ATTRIBUTE, GROUPS, np.repeat(members, source.rows_per_client))
         return linear_federation(
             seed=asked.seed,
             component=component,
@@ -154,10 +158,3 @@ class SyntheticGroupsKind(SourceKind[SyntheticGroups]):
             attributes=tuple(attribute for name in asked.fairness.sensitive if name == _ATTRIBUTE),
             canonical=canonical,
         )
-
-
-def _attribute(source: SyntheticGroups, component: NDArray[np.int16], *, seed: int) -> Attribute:
-    members = component
-    if source.independent_attribute:
-        members = component[permutation(len(component), seed=seed, purpose=Purpose.ATTRIBUTE)]
-    return Attribute(_ATTRIBUTE, GROUPS, np.repeat(members, source.rows_per_client))

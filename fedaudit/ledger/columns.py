@@ -4,7 +4,7 @@ An entry of a hundred subjects costs half as much among others as by itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -307,132 +307,96 @@ def ledger_columns(
     those of a release are their sums. Where a figure does not exist `reason` says why.
     """
     named = np.array(names, dtype=object)
-    parts = [_Part.of(some, named, subject) for some in entries]
-    columns = [part.columns() for part in parts]
+    parts = [one if subject is None else _of_subject(one, subject) for one in entries]
+    columns = [_columns(part, named) for part in parts]
+    counts = [part.sizes * len(_components(part.inputs)) for part in parts]
     every = columns[0] if columns else ()
     return LedgerColumns(
         {name: np.concatenate([one[name] for one in columns]) for name in every},
-        np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)]),
+        np.concatenate([np.zeros(0, np.int64), *counts]),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """The chosen subjects of entries of one mechanism and kind of subject, side by side."""
+def _of_subject(entries: EntryColumns, subject: int) -> EntryColumns:
+    """The entries with one subject alone; that one is none of the report's."""
+    chosen = (entries.subjects == subject) & (not entries.charge_report)
+    own = {name: getattr(entries, name)[chosen] for name in _COLUMNS}
+    if entries.epsilons is not None:
+        own["epsilons"] = entries.epsilons[chosen]
+    sizes = np.bincount(entries.places[chosen], minlength=len(entries))
+    return replace(entries, sizes=sizes, **own)
 
-    entries: EntryColumns
-    names: NDArray[np.object_]
-    chosen: Bools | slice
-    """[charged]."""
 
-    @classmethod
-    def of(cls, entries: EntryColumns, names: NDArray[np.object_], subject: int | None) -> "_Part":
-        """The part with all subjects, or with one alone; that one is none of the report's."""
-        chosen: Bools | slice = slice(None)
-        if subject is not None and entries.charge_report:
-            chosen = slice(0)
-        elif subject is not None:
-            chosen = entries.subjects == subject
-        of_report = names_of_subjects(entries.subject_kind, ())
-        return cls(entries, np.array(of_report, dtype=object) if of_report else names, chosen)
+def _columns(entries: EntryColumns, names: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
+    """The fields of the entries' lines, in their order."""
+    components, inputs = _components(entries.inputs), entries.inputs
+    parts, lines = len(components), len(entries.subjects) * len(components)
+    radii = entries.radii.reshape(-1, parts)
+    costs = _costs(entries, radii, np.array([part.n for part in components]))
+    epsilons, leakages, totals = (figures.ravel() for figures in costs)
+    rounds, releases, _, observers = zip(*entries.keys, strict=True)
+    if of_report := names_of_subjects(entries.subject_kind, ()):
+        names = np.array(of_report, dtype=object)
 
-    @cached_property
-    def places(self) -> Ints:
-        """[chosen], the entry of each."""
-        return self.entries.places[self.chosen]
+    def same(text: str | None) -> NDArray[np.object_]:
+        return np.full(lines, text, dtype=object)
 
-    @cached_property
-    def outcomes(self) -> Ints:
-        """[chosen]."""
-        return self.entries.outcomes[self.chosen].astype(np.int64)
+    def by_entry(values: Sequence[Any], kind: type) -> NDArray[Any]:
+        return np.repeat(np.array(values, dtype=kind)[entries.places], parts)
 
-    @cached_property
-    def radii(self) -> Floats:
-        """[chosen, components]."""
-        radii = self.entries.radii
-        return (radii if radii.ndim > 1 else radii[:, None])[self.chosen]
+    return {
+        "round": by_entry(rounds, np.int64),
+        "release": by_entry(releases, np.int64),
+        "subject_kind": same(entries.subject_kind),
+        "subject": np.repeat(names[entries.subjects], parts),
+        "observer": by_entry(observers, object),
+        "component": _texts(
+            [part.name for part in components], np.tile(np.arange(parts), len(entries.subjects))
+        ),
+        "outcome": _texts(OUTCOMES, np.repeat(entries.outcomes, parts)),
+        "epsilon": epsilons,
+        "delta": np.full(lines, np.nan if inputs.delta is None else inputs.delta),
+        "adjacency": same(inputs.adjacency),
+        "radius": radii.ravel(),
+        "leakage": leakages,
+        "leakage_total": totals,
+        "guarantee": same(inputs.guarantee),
+        "reason": _reasons(entries, (radii.ravel(), epsilons, leakages, totals), parts),
+    }
 
-    @property
-    def counts(self) -> Ints:
-        """[entries], lines of each."""
-        parts = len(_components(self.inputs))
-        return parts * np.bincount(self.places, minlength=len(self.entries))
 
-    @property
-    def inputs(self) -> MechanismParameters:
-        """Those of every entry."""
-        return self.entries.inputs
+def _costs(entries: EntryColumns, radii: Floats, sizes: Ints) -> tuple[Floats, Floats, Floats]:
+    """Epsilon, leakage and total leakage [charged, components]; NaN where there is none. `radii`
+    [charged, components]; `sizes` [components]."""
+    inputs, nothing = entries.inputs, np.full(radii.shape, np.nan)
+    if entries.epsilons is not None:
+        return entries.epsilons, nothing, nothing
+    if inputs.cost_kind != "leakage":
+        return nothing, nothing, nothing
+    with np.errstate(all="ignore"):
+        epsilons = inputs.release_epsilons(radii)
+        once = np.where(entries.released[:, None], inputs.leakages(1, sizes=sizes), np.nan)
+        totals = inputs.leakages(entries.releases.astype(np.int64)[:, None], sizes=sizes)
+    return epsilons, once, totals
 
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """The fields of a line, in their order."""
-        components, inputs = _components(self.inputs), self.inputs
-        parts, lines = len(components), len(self.places) * len(components)
-        costs = self._costs(np.array([part.n for part in components]))
-        epsilons, leakages, totals = (figures.ravel() for figures in costs)
-        radii = self.radii.ravel()
-        rounds, releases, _, observers = zip(*self.entries.keys, strict=True)
 
-        def same(text: str | None) -> NDArray[np.object_]:
-            return np.full(lines, text, dtype=object)
-
-        def by_entry(values: Sequence[Any], kind: type) -> NDArray[Any]:
-            return np.repeat(np.array(values, dtype=kind)[self.places], parts)
-
-        return {
-            "round": by_entry(rounds, np.int64),
-            "release": by_entry(releases, np.int64),
-            "subject_kind": same(self.entries.subject_kind),
-            "subject": np.repeat(self.names[self.entries.subjects[self.chosen]], parts),
-            "observer": by_entry(observers, object),
-            "component": _texts(
-                [part.name for part in components], np.tile(np.arange(parts), len(self.places))
-            ),
-            "outcome": _texts(OUTCOMES, np.repeat(self.outcomes, parts)),
-            "epsilon": epsilons,
-            "delta": np.full(lines, np.nan if inputs.delta is None else inputs.delta),
-            "adjacency": same(inputs.adjacency),
-            "radius": radii,
-            "leakage": leakages,
-            "leakage_total": totals,
-            "guarantee": same(inputs.guarantee),
-            "reason": self._reasons((radii, epsilons, leakages, totals), parts),
-        }
-
-    def _costs(self, sizes: Ints) -> tuple[Floats, Floats, Floats]:
-        """Epsilon, leakage and total leakage [subjects, components]; NaN where there is none.
-
-        `sizes` [components].
-        """
-        nothing = np.full(self.radii.shape, np.nan)
-        if self.entries.epsilons is not None:
-            return self.entries.epsilons[self.chosen], nothing, nothing
-        if self.inputs.cost_kind != "leakage":
-            return nothing, nothing, nothing
-        released = self.outcomes[:, None] == _RELEASED
-        with np.errstate(all="ignore"):
-            epsilons = self.inputs.release_epsilons(self.radii)
-            once = np.where(released, self.inputs.leakages(1, sizes=sizes), np.nan)
-            releases = self.entries.releases[self.chosen].astype(np.int64)
-            totals = self.inputs.leakages(releases[:, None], sizes=sizes)
-        return epsilons, once, totals
-
-    def _reasons(self, figures: Sequence[Floats], parts: int) -> NDArray[np.object_]:
-        """Why figures are missing: None where none is."""
-        missing = ~np.logical_and.reduce([np.isfinite(one) for one in figures])
-        if not missing.any():
-            return np.full(len(missing), None, dtype=object)
-        by_outcome = np.repeat(self.outcomes, parts)
-        if self.inputs.counts_epsilon:
-            happened = [_REASONS[name] for name in OUTCOMES]
-            texts = [f"{one}; {NO_LEAKAGE}" if one else NO_LEAKAGE for one in happened]
-            codes = np.where(np.isnan(figures[1]), len(OUTCOMES), by_outcome)
-            return _texts((*texts, _WITHOUT_NOISE), codes)
-        if self.inputs.cost_kind == "unbounded":
-            return _texts((None, why_unbounded(self.inputs)), missing.astype(np.int64))
-        lost = np.array(self.entries.interrupted)[self.places]
-        codes = np.where(np.repeat(lost, parts), len(OUTCOMES), by_outcome)
-        texts = [_REASONS[name] or _NOT_FINITE for name in OUTCOMES]
-        return _texts((*texts, _INTERRUPTED, None), np.where(missing, codes, len(OUTCOMES) + 1))
+def _reasons(entries: EntryColumns, figures: Sequence[Floats], parts: int) -> NDArray[np.object_]:
+    """Why figures [lines] are missing: None where none is."""
+    missing = ~np.logical_and.reduce([np.isfinite(one) for one in figures])
+    if not missing.any():
+        return np.full(len(missing), None, dtype=object)
+    by_outcome = np.repeat(entries.outcomes.astype(np.int64), parts)
+    if entries.inputs.counts_epsilon:
+        happened = [_REASONS[name] for name in OUTCOMES]
+        texts = [f"{one}; {NO_LEAKAGE}" if one else NO_LEAKAGE for one in happened]
+        codes = np.where(np.isnan(figures[1]), len(OUTCOMES), by_outcome)
+        return _texts((*texts, _WITHOUT_NOISE), codes)
+    if entries.inputs.cost_kind == "unbounded":
+        return _texts((None, why_unbounded(entries.inputs)), missing.astype(np.int64))
+    lost = np.array(entries.interrupted)[entries.places]
+    codes = np.where(np.repeat(lost, parts), len(OUTCOMES), by_outcome)
+    texts = [_REASONS[name] or _NOT_FINITE for name in OUTCOMES]
+    return _texts((*texts, _INTERRUPTED, None), np.where(missing, codes, len(OUTCOMES) + 1))
 
 
 def _components(inputs: MechanismParameters) -> Sequence[Component]:

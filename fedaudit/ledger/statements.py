@@ -458,14 +458,11 @@ class Chained(Statement):
         return self._signed(key, {"previous": previous, **self.fields()})
 
     @classmethod
-    def in_place(cls, envelope: Envelope) -> tuple[Self, str]:
-        """The statement in an envelope, and the hash of its predecessor; the signature is not
-        checked here. Raises ValueError as `of` does."""
-        value = cls._content(envelope)
-        previous = value.pop("previous", None)
-        if not isinstance(previous, str):
+    def _content(cls, envelope: Envelope) -> dict[str, Any]:
+        value = super()._content(envelope)
+        if not isinstance(value.pop("previous", None), str):
             raise ValueError(f"is no {cls._noun()}: previous has another type or value")
-        return cls.of_fields(value), previous
+        return value
 
     @classmethod
     def _noun(cls) -> str:
@@ -475,6 +472,12 @@ class Chained(Statement):
 def link_of(envelope: Envelope) -> str:
     """What the statement after this one names as its `previous`."""
     return hashlib.sha256(envelope.payload).hexdigest()
+
+
+def previous_of(envelope: Envelope) -> str:
+    """What a chained statement, which was read, names as the one before it."""
+    found: str = json.loads(envelope.payload)["previous"]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

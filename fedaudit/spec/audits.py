@@ -9,7 +9,13 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.canonical import canonical_json
-from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, floor_faults, spec_faults
+from fedaudit.spec.disclosure import (
+    DisclosureFloor,
+    DisclosurePolicy,
+    below,
+    floor_faults,
+    spec_faults,
+)
 from fedaudit.spec.errors import (
     FieldError,
     InvalidInputError,
@@ -178,7 +184,7 @@ def parse_audit(value: object) -> AuditSpec:
     """The audit in a decoded JSON value. Raises InvalidInputError naming the fields."""
     try:
         spec = validated(AuditSpec, value)
-        _ = spec.fairness
+        measuring_spec(spec)
     except InvalidInputError as error:
         raise InvalidInputError(in_audit(error.errors)) from None
     return spec
@@ -204,11 +210,12 @@ def _pointer(where: str) -> str:
 def measuring_spec(audit: AuditSpec) -> ExperimentSpec:
     """The spec for code that reads groups, favourable outcomes and disclosure. Only its columns,
     fairness and seed mean anything: it trains nothing, and its model, training and privacy are
-    never shown."""
+    never shown. Raises InvalidInputError where the audit contradicts itself."""
     clients: dict[str, Any] = {"client_key": audit.client_key}
     if audit.client_key is None:
         clients = {"partition": {"method": "iid", "clients": 2}}
-    return ExperimentSpec.model_validate(
+    return validated(
+        ExperimentSpec,
         {
             "name": audit.name,
             "seed": audit.seed,
@@ -232,7 +239,7 @@ def measuring_spec(audit: AuditSpec) -> ExperimentSpec:
             "privacy": {"mechanism": "none"},
             "fairness": audit.fairness,
             "gates": audit.gates,
-        }
+        },
     )
 
 
@@ -288,15 +295,8 @@ def clients_faults(least: int, audit: AuditSpec, *, who: str) -> list[FieldError
                 "column that names clients they cannot be counted",
             )
         ]
-    if audit.minimum_group_clients < least:
-        return [
-            _fault(
-                "/minimum_group_clients",
-                f"{audit.minimum_group_clients} is below {least}, the least that {who} allows; set "
-                f"it to {least} or more",
-            )
-        ]
-    return []
+    asked = audit.minimum_group_clients
+    return list(below("/minimum_group_clients", asked, least, who=f"{who} allows"))
 
 
 def registered_use_faults(audit: AuditSpec, registration: Registration) -> list[FieldError]:

@@ -128,24 +128,31 @@ def least_group_size(floor: DisclosureFloor, policies: Iterable[object]) -> int:
     return max(floor.minimum_group_size, *asked, 1)
 
 
-_SIZE, _CLIENTS = "minimum_group_size", "minimum_group_clients"
+_MINIMUMS = {
+    "minimum_group_size": "FEDAUDIT_MIN_GROUP_SIZE",
+    "minimum_group_clients": "FEDAUDIT_MIN_GROUP_CLIENTS",
+}
+"""The settings of a service's floor."""
 _POLICY = "the federation's disclosure policy"
+
+
+def below(where: str, asked: int, least: int | None, *, who: str) -> Iterator[FieldError]:
+    """A fault where a minimum is smaller than the least that is allowed. `who`: who allows it, as
+    the end of the sentence."""
+    if least is not None and asked < least:
+        yield _fault(
+            where, f"{asked} is below {least}, the least that {who}; set it to {least} or more"
+        )
 
 
 def floor_faults(floor: DisclosureFloor, groups: Groups) -> list[FieldError]:
     """Faults for each minimum of a spec or registration that is below the service's floor."""
-    return [
-        _fault(
-            pointer("fairness", name),
-            f"{getattr(groups, name)} is below {least}, the least that this service allows "
-            f"({setting}); set it to {least} or more",
-        )
-        for name, setting in (
-            (_SIZE, "FEDAUDIT_MIN_GROUP_SIZE"),
-            (_CLIENTS, "FEDAUDIT_MIN_GROUP_CLIENTS"),
-        )
-        if getattr(groups, name) < (least := getattr(floor, name))
-    ]
+    faults: list[FieldError] = []
+    for name, setting in _MINIMUMS.items():
+        asked, least = getattr(groups, name), getattr(floor, name)
+        who = f"this service allows ({setting})"
+        faults += below(pointer("fairness", name), asked, least, who=who)
+    return faults
 
 
 def spec_faults(
@@ -153,14 +160,30 @@ def spec_faults(
 ) -> list[FieldError]:
     """Every field in which a spec departs from a federation's policy. `registration`: that of the
     federation, None where it is not registered."""
-    demands = _demands_of_split(policy.split, spec)
-    return [
-        *_of_groups(policy, spec.fairness),
-        *(_differs(where, wanted) for where, asked, wanted in demands if asked != wanted),
-        *_of_intersections(policy, spec),
-        *_of_source(policy, spec.federation, registration),
-        *_of_start(policy, spec),
-    ]
+    faults = [*_of_groups(policy, spec.fairness)]
+    for name in () if policy.split is None else FixedSplit.model_fields:
+        part, above = (spec, ()) if name == "seed" else (spec.federation, ("federation",))
+        asked, wanted = getattr(part, name), getattr(policy.split, name)
+        faults += _differing(pointer(*above, name), asked, wanted)
+    if policy.intersections is not None:
+        allowed = {frozenset(parts) for parts in policy.intersections}
+        faults += [
+            _fault(
+                pointer("fairness", "intersections", place),
+                f"is no combination that {_POLICY} lets anyone look at "
+                f"({_json(policy.intersections)}); leave it out",
+            )
+            for place, parts in enumerate(spec.fairness.intersections)
+            if frozenset(parts) not in allowed
+        ]
+    faults += _of_source(policy, spec.federation, registration)
+    if policy.source is not None and isinstance(spec.model.start, ArtifactStart):
+        message = (
+            f"{CHOSEN_PARAMETERS}, and {_POLICY} admits no such questions; start from `zeros`, "
+            "`uniform` or `normal`"
+        )
+        faults.append(_fault("/model/start", message))
+    return faults
 
 
 def registration_faults(
@@ -176,14 +199,9 @@ def registration_faults(
 
 
 def _of_groups(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
-    for name in (_SIZE, _CLIENTS):
-        least, asked = getattr(policy, name), getattr(groups, name)
-        if least is not None and asked < least:
-            yield _fault(
-                pointer("fairness", name),
-                f"{asked} is below {least}, the least that {_POLICY} allows; set it to {least} or "
-                "more",
-            )
+    for name in _MINIMUMS:
+        asked, least = getattr(groups, name), getattr(policy, name)
+        yield from below(pointer("fairness", name), asked, least, who=f"{_POLICY} allows")
     for place, name in enumerate(groups.sensitive):
         if policy.sensitive is not None and name not in policy.sensitive:
             allowed = ", ".join(policy.sensitive) or "none"
@@ -192,51 +210,22 @@ def _of_groups(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]
                 f"{name!r} is no attribute that {_POLICY} lets anyone look at ({allowed}); leave "
                 "it out",
             )
-    for where, asked, wanted in _demands(policy, groups):
-        if asked != wanted:
-            yield _differs(where, wanted)
-
-
-_Demands = Iterator[tuple[str, Any, Any]]
-"""Fields for which a policy allows one value: the pointer, what is asked for, and that value."""
-
-
-def _demands(policy: DisclosurePolicy, groups: Groups) -> _Demands:
     for field in ("edges", "groups"):
         for name in groups.sensitive if getattr(policy, field) is not None else ():
             asked, wanted = (getattr(one, field).get(name) for one in (groups, policy))
-            yield pointer("fairness", field, name), asked, wanted
+            yield from _differing(pointer("fairness", field, name), asked, wanted)
     if policy.exclude is not None:
-        yield "/fairness/exclude", groups.exclude, policy.exclude
+        yield from _differing("/fairness/exclude", groups.exclude, policy.exclude)
     if groups.sensitive and policy.favourable is not None:
         asked, wanted = (without_label(one.favourable) for one in (groups, policy))
-        yield "/fairness/favourable", asked, wanted
+        yield from _differing("/fairness/favourable", asked, wanted)
 
 
-def _demands_of_split(split: FixedSplit | None, spec: ExperimentSpec) -> _Demands:
-    """Of who is held out and scored."""
-    for name in () if split is None else FixedSplit.model_fields:
-        asked = spec if name == "seed" else spec.federation
-        where = pointer(name) if name == "seed" else pointer("federation", name)
-        yield where, getattr(asked, name), getattr(split, name)
-
-
-def _differs(where: str, wanted: Any) -> FieldError:
-    remedy = "leave it out" if wanted is None else f"set it to {_json(wanted)}"
-    return _fault(where, f"differs from what {_POLICY} demands; {remedy}")
-
-
-def _of_intersections(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterator[FieldError]:
-    if policy.intersections is None:
-        return
-    allowed = {frozenset(parts) for parts in policy.intersections}
-    for place, parts in enumerate(spec.fairness.intersections):
-        if frozenset(parts) not in allowed:
-            yield _fault(
-                pointer("fairness", "intersections", place),
-                f"is no combination that {_POLICY} lets anyone look at "
-                f"({_json(policy.intersections)}); leave it out",
-            )
+def _differing(where: str, asked: Any, wanted: Any) -> Iterator[FieldError]:
+    """A fault where something else is asked for than the one value that a policy allows."""
+    if asked != wanted:
+        remedy = "leave it out" if wanted is None else f"set it to {_json(wanted)}"
+        yield _fault(where, f"differs from what {_POLICY} demands; {remedy}")
 
 
 def _of_source(
@@ -253,15 +242,6 @@ def _of_source(
         return
     for where, what in source_departures(asked, registration.federation):
         yield _fault(where, f"{what}, and {_POLICY} demands that; take what the registration has")
-
-
-def _of_start(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterator[FieldError]:
-    if policy.source is not None and isinstance(spec.model.start, ArtifactStart):
-        yield _fault(
-            "/model/start",
-            f"{CHOSEN_PARAMETERS}, and {_POLICY} admits no such questions; start from `zeros`, "
-            "`uniform` or `normal`",
-        )
 
 
 def _fault(where: str, message: str) -> FieldError:

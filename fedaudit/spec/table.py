@@ -62,16 +62,6 @@ class Feature(SpecPart):
         if self.kind == "numeric" and isinstance(self.fill, str):
             yield refuse("`fill` of a numeric feature must be a number")
 
-    @property
-    def drops_rows(self) -> bool:
-        """Whether a row is left out where this feature is empty."""
-        return drops_rows(self.missing)
-
-    @property
-    def fills_gaps(self) -> bool:
-        """Whether an empty cell takes the value of `fill`."""
-        return self.fill is not None
-
 
 class OneHot(SpecPart):
     """Columns of 0 and 1 that are one attribute: each the members of one group."""

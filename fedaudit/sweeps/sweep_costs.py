@@ -74,32 +74,28 @@ def sweep_costs(
     these data. Files count as the same people, since one more line makes another file. The cost of
     the report to held-out people is a separate entry."""
     reasons = _reasons(facts)
-    leakages, log_ratios, epsilons = (
-        [one for one in reserved if one.figure == figure]
-        for figure in ("leakage", "log_ratio", "epsilon")
-    )
-    leakage = log_ratio = None
-    if "leakage" not in reasons:
-        if len({one.adjacency for one in leakages}) > 1:
-            reasons["leakage"] = _OTHER_TERMS
-        elif not _covers(leakages, runs):
-            reasons["leakage"] = _UNPROTECTED
-        elif _has_other_clients(leakages):
-            reasons["leakage"] = _OTHER_CLIENTS
+    figures = {"leakage": "leakage", "log_ratio_max": "log_ratio"}
+    uncovered = {
+        "leakage": _UNPROTECTED,
+        "log_ratio_max": _NO_THEOREM if "heuristic" in facts["guarantees"] else _NO_CLIP,
+    }
+    sums: dict[str, float | None] = dict.fromkeys(figures)
+    for name, figure in figures.items():
+        costs = [one for one in reserved if one.figure == figure]
+        if name in reasons:
+            continue
+        if len({one.adjacency for one in costs}) > 1:
+            reasons[name] = _OTHER_TERMS
+        elif not _covers(costs, runs):
+            reasons[name] = uncovered[name]
+        elif _has_other_clients(costs):
+            reasons[name] = _OTHER_CLIENTS
         else:
-            leakage = _largest_sum(leakages)
-    if "log_ratio_max" not in reasons:
-        if not _covers(log_ratios, runs):
-            heuristic = "heuristic" in facts["guarantees"]
-            reasons["log_ratio_max"] = _NO_THEOREM if heuristic else _NO_CLIP
-        elif _has_other_clients(log_ratios):
-            reasons["log_ratio_max"] = _OTHER_CLIENTS
-        else:
-            log_ratio = _largest_sum(log_ratios)
+            sums[name] = _largest_sum(costs)
     return {
-        "leakage": leakage,
-        "log_ratio_max": log_ratio,
-        "epsilon": _epsilons(epsilons, runs, reasons),
+        "leakage": sums["leakage"],
+        "log_ratio_max": sums["log_ratio_max"],
+        "epsilon": _epsilons([one for one in reserved if one.figure == "epsilon"], runs, reasons),
         "reasons": reasons,
     }
 
@@ -156,29 +152,34 @@ def _epsilons(
     found = []
     for _, costs in sorted(grouped.items()):
         if _covers(costs, runs):
-            people = {_people(one) for one in costs}
-            of_each = [[one for one in costs if _people(one) == whose] for whose in people]
-            found.append(max(map(_entry, of_each), key=lambda entry: entry["value"]))
+            found.append(_entry(costs))
     if "epsilon" not in reasons and all(one["observer"] == REPORT for one in found):
         reasons["epsilon"] = _NOT_COMPOSED
     return found
 
 
 def _entry(costs: Sequence[ReservedCost]) -> SweepEpsilon:
-    """At the smallest delta of the cells, which makes the strongest statement."""
+    """Of those who pay most, at the smallest delta of all cells, which makes the strongest
+    statement and holds for all of them."""
     delta = min(one.delta for one in costs)
-    curves = [one.curve for one in costs if one.curve is not None]
-    value = _alone(costs[0])
-    if len(costs) > 1:
-        value = composed_epsilon(np.sum(curves, axis=0), delta)
+    people = {_people(one) for one in costs}
+    of_each = [[one for one in costs if _people(one) == whose] for whose in people]
     return {
         "observer": costs[0].observer,
         "delta": delta,
         "adjacency": costs[0].adjacency,
         "unit": costs[0].unit or "client",
-        "value": value,
+        "value": max(_together(mine, delta) for mine in of_each),
         "cell_max": max(map(_alone, costs)),
     }
+
+
+def _together(costs: Sequence[ReservedCost], delta: float) -> float:
+    """The epsilon at `delta` of runs on the same people."""
+    if len(costs) == 1 and costs[0].delta == delta:
+        return _alone(costs[0])
+    curves = [one.curve for one in costs if one.curve is not None]
+    return composed_epsilon(np.sum(curves, axis=0), delta)
 
 
 def _alone(one: ReservedCost) -> float:

@@ -11,11 +11,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from typing_extensions import TypedDict
 
-from fedaudit.number_text import UNBOUNDED, plain, table
+from fedaudit.number_text import UNBOUNDED, at_most, plain, table
 from fedaudit.reports.charts.chosen_chart import Measured, Point
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import dominated_by
@@ -342,16 +343,18 @@ def as_markdown(found: SweepTable) -> str:
 
 def figure_words(row: SweepRow, name: str) -> str:
     """A figure of a row with its interval over seeds, as 0.72 (0.70 to 0.74); a dash for what no
-    seed has, and `unbounded` for a cost that nothing bounds, which a dash would hide."""
+    seed has, and `unbounded` for a cost that nothing bounds, which a dash would hide. Costs are
+    rounded up."""
     figure = row["figures"][name]
     if row["unbounded"] and name in PRIVACY_COSTS:
         return UNBOUNDED
     if figure["mean"] is None:
         return "–"
-    mean = f"{figure['mean']:.{_DIGITS}g}"
+    is_cost = name in PRIVACY_COSTS
+    shown = partial(at_most, digits=_DIGITS) if is_cost else f"{{:.{_DIGITS}g}}".format
     if figure["low"] is None or figure["high"] is None:
-        return mean
-    return f"{mean} ({figure['low']:.{_DIGITS}g} to {figure['high']:.{_DIGITS}g})"
+        return shown(figure["mean"])
+    return f"{shown(figure['mean'])} ({shown(figure['low'])} to {shown(figure['high'])})"
 
 
 def _fields(found: SweepTable) -> dict[str, list[Any]]:

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Literal
 
 import rfc8785
@@ -12,17 +11,13 @@ from models.clock import utc_now
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.base import Repository, ScopedRepository, table_of
+from models.repositories.reports import Condition, filtered
 from models.tables.accounts import AuditEntry, AuditHead, SettingChange
 from models.values import Cursor, Page
 from models.vocabulary import AuditAction, AuditOrigin
 
 _GENESIS = b"fedaudit-audit-log-genesis-1\x00"
 _LINK = b"fedaudit-audit-log-link-1\x00"
-
-
-def first_link(project_id: str) -> str:
-    """The link before the first entry of a project, in hexadecimal."""
-    return hashlib.sha256(_GENESIS + project_id.encode()).hexdigest()
 
 
 def next_link(previous: str, entry: Mapping[str, Any]) -> str:
@@ -79,29 +74,11 @@ class AuditLogRepository(ScopedRepository):
         self.session.connection().execute(_LENGTHEN, end)
 
     def list(
-        self,
-        *,
-        actor: str | None = None,
-        action: str | None = None,
-        subject: str | None = None,
-        after: datetime | None = None,
-        before: datetime | None = None,
-        cursor: Cursor | None = None,
-        limit: int = 100,
+        self, filters: Mapping[str, Any], *, cursor: Cursor | None = None, limit: int = 100
     ) -> Page[AuditEntry]:
-        """Newest first; the cursor is (number,). `actor`: a key's id or name, or a person."""
-        statement = self._select(AuditEntry)
-        if actor is not None:
-            names = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
-            statement = statement.where(or_(*(name == actor for name in names)))
-        if action is not None:
-            statement = statement.where(AuditEntry.action == action)
-        if subject is not None:
-            statement = statement.where(AuditEntry.subject == subject)
-        if after is not None:
-            statement = statement.where(AuditEntry.at > after)
-        if before is not None:
-            statement = statement.where(AuditEntry.at < before)
+        """Newest first; the cursor is (number,). `filters`: of `FILTERS`, all of which must hold.
+        `actor`: a key's id or name, or a person."""
+        statement = filtered(self._select(AuditEntry), filters, _CONDITIONS)
         return self._page(statement, AuditEntry.number, cursor, limit)
 
     def block(self, number: int, *, limit: int) -> Sequence[AuditEntry]:
@@ -122,11 +99,23 @@ class AuditLogRepository(ScopedRepository):
         """The end of the log, locked until this transaction ends."""
         if known := self._rows(_HEAD, project_id=self.project_id):
             return known[0]
-        empty = {"entries": 0, "link": first_link(self.project_id), "signed_entries": 0}
+        first = hashlib.sha256(_GENESIS + self.project_id.encode()).hexdigest()
+        empty = {"entries": 0, "link": first, "signed_entries": 0}
         unsigned = {"project_id": self.project_id, "envelope": None, "signed_at": None}
         self._insert_absent(AuditHead, {**empty, **unsigned})
         [made] = self._rows(_HEAD, project_id=self.project_id)
         return made
+
+
+_ACTOR = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
+_CONDITIONS: dict[str, Condition] = {
+    "actor": lambda actor: or_(*(name == actor for name in _ACTOR)),
+    "action": lambda action: AuditEntry.action == action,
+    "subject": lambda subject: AuditEntry.subject == subject,
+    "created_after": lambda time: AuditEntry.at > time,
+    "created_before": lambda time: AuditEntry.at < time,
+}
+FILTERS = tuple(_CONDITIONS)
 
 
 class UnsignedAuditRepository(Repository):

@@ -43,16 +43,10 @@ class EventRepository(ExperimentPartRepository):
         for id_, own in events.items():
             if id_ not in last:
                 raise LookupError(f"experiment {id_}: this project has no such experiment")
-            self._append(id_, project_id, own, first=last[id_] - len(own) + 1)
+            self.insert(id_, project_id, own, first=last[id_] - len(own) + 1)
         return last
 
-    def begin(
-        self, experiment_id: str, project_id: str, event: tuple[str, Mapping[str, Any]]
-    ) -> None:
-        """The first event of an experiment that is being stored, as number 1."""
-        self._append(experiment_id, project_id, [event], first=1)
-
-    def _append(
+    def insert(
         self,
         experiment_id: str,
         project_id: str,
@@ -60,6 +54,7 @@ class EventRepository(ExperimentPartRepository):
         *,
         first: int,
     ) -> None:
+        """Stores events under numbers that no other has, `first` and those behind it."""
         owner = {"experiment_id": experiment_id, "project_id": project_id, "created_at": utc_now()}
         rows = [
             {**owner, "sequence": sequence, "type": type_, "data": dict(data)}

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from operator import eq
-from typing import Any, Literal
+from operator import eq, ge, le
+from typing import Any
 
-from sqlalchemy import Column, ColumnElement, bindparam, func, select, update
+from sqlalchemy import ColumnElement, bindparam, func, select, update
 
 from fedaudit.privacy.leakage import leakage
 from models.clock import utc_now
@@ -28,6 +28,7 @@ _BY_ID = select(Experiment).where(
 )
 
 _columns = table_of(Experiment).c
+_SIDES = {"lte": le, "gte": ge}
 _OF_SOME = ("noise_multiplier", "mechanism_inputs", "disclosure", "ledger_salt", "retry_of")
 _UNLESS_GIVEN: dict[str, Any] = {
     **dict.fromkeys((*_OF_SOME, "created_by")),
@@ -37,7 +38,7 @@ _UNLESS_GIVEN: dict[str, Any] = {
 
 
 class ExperimentRepository(RowRepository[Experiment]):
-    """A project's experiments. `start`, `request_cancel` and `conclude` append the event
+    """A project's experiments. `start_each`, `request_cancel` and `conclude` append the event
     `status.changed`."""
 
     _table = Experiment
@@ -55,7 +56,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in dict.fromkeys(tags)])
         if announced:
             queued = ("status.changed", {"status": "queued", "status_reason": None})
-            EventRepository(self.session).begin(experiment.id, self.project_id, queued)
+            events = EventRepository(self.session)
+            events.insert(experiment.id, self.project_id, [queued], first=1)
         return experiment
 
     def get(self, id: str) -> Experiment | None:
@@ -80,8 +82,13 @@ class ExperimentRepository(RowRepository[Experiment]):
         """One page; `filters`: of `FILTERS`, all of which must hold; `cursor`: the previous page's
         `next_cursor`, same sort. Raises ValueError for an unknown sort."""
         statement = filtered(self._select(Experiment), filters or {}, _CONDITIONS)
-        statement = statement.where(*(_within(*bound) for bound in bounds))
-        column, descending = _sort_column(sort)
+        within = (_SIDES[side](_columns[name], bound) for name, side, bound in bounds)
+        statement = statement.where(*within)
+        descending, key = sort.startswith("-"), sort.removeprefix("-")
+        if key not in SORT_KEYS:
+            raise ValueError(f"sort: {key!r} is unknown; use one of {', '.join(SORT_KEYS)}")
+        # Ids rise with the time of creation, and are unique and indexed.
+        column = _columns["id" if key == "created_at" else key]
         names = ("id",) if column is _columns.id else (column.key, "id")
         paged = ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
         items = self._all(paged.limit(limit + 1))
@@ -92,12 +99,9 @@ class ExperimentRepository(RowRepository[Experiment]):
         mine = self._select(Experiment).where(Experiment.unit_id == unit_id)
         return self._all(mine.order_by(Experiment.unit_position))
 
-    def start(self, id: str) -> bool:
-        """queued -> running; False where it is not queued. A run taken up again keeps its start."""
-        return bool(self.start_each([id]))
-
     def start_each(self, ids: Collection[str]) -> set[str]:
-        """The same of several by a few statements; returns those that were queued."""
+        """queued -> running, by a few statements; returns those that were queued. A run taken up
+        again keeps its start."""
         queued = (Experiment.id.in_(ids), self._own(Experiment), Experiment.status == "queued")
         started = update(Experiment).values(status="running", started_at=utc_now()).where(*queued)
         begun = set(self._returned(started, Experiment.id).scalars())
@@ -113,13 +117,10 @@ class ExperimentRepository(RowRepository[Experiment]):
         mine = (Experiment.id.in_(ids), self._own(Experiment))
         self._set(Experiment, *mine, withheld_attributes=list(attributes))
 
-    def progress(self, id: str, rounds_done: int) -> bool:
-        """Records the rounds done, in each flush; True if the caller has asked for cancellation."""
-        return bool(self.progress_each({id: rounds_done}))
-
     def progress_each(self, rounds_done: Mapping[str, int]) -> set[str]:
-        """The same for several experiments by id, one statement for all that have come as far;
-        returns those whose callers have asked for an end. Raises LookupError for an unknown id."""
+        """Records the rounds done by id, in each flush, one statement for all that have come as
+        far; returns those whose callers have asked for an end. Raises LookupError for an unknown
+        id."""
         found: dict[str, str] = {}
         for done in set(rounds_done.values()):
             ids = [id_ for id_, own in rounds_done.items() if own == done]
@@ -283,16 +284,3 @@ _CONDITIONS: dict[str, Condition] = {
 }
 FILTERS = tuple(_CONDITIONS)
 """What a list may be filtered by, beside bounds."""
-
-
-def _within(figure: str, side: Literal["lte", "gte"], bound: float) -> ColumnElement[bool]:
-    column: ColumnElement[float] = _columns[figure]
-    return column <= bound if side == "lte" else column >= bound
-
-
-def _sort_column(sort: str) -> tuple[Column[Any], bool]:
-    name = sort.removeprefix("-")
-    if name not in SORT_KEYS:
-        raise ValueError(f"sort: {name!r} is unknown; use one of {', '.join(SORT_KEYS)}")
-    # Ids rise with the time of creation, and are unique and indexed.
-    return _columns["id" if name == "created_at" else name], sort.startswith("-")

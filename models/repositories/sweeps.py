@@ -12,18 +12,19 @@ from sqlalchemy.orm import defer
 from fedaudit.stored import CellPlace, ReservedCost
 from models.clock import utc_now
 from models.person import Actor
-from models.repositories.base import RowRepository
+from models.repositories.base import RowRepository, table_of
 from models.repositories.budgets.counting import SETTLED
 from models.tables.experiments import Experiment, ReportSummary, Sweep, SweepCell
 from models.tables.ledger import Reservation
 from models.values import Cursor, Page
 
-_COLUMNS = (
-    *(Reservation.experiment_id, Reservation.federation_id, Reservation.figure),
-    *(Reservation.observer, Reservation.adjacency, Reservation.unit, Reservation.unit_key),
-    *(Reservation.delta, Reservation.amount, Reservation.spent, Reservation.state),
-    *(Reservation.curve, Reservation.step, Reservation.planned, Reservation.compositions),
+_SAME = (
+    *("experiment_id", "federation_id", "figure", "observer"),
+    *("adjacency", "unit", "unit_key", "delta"),
 )
+"""What a cost has as it was reserved."""
+_OTHERS = ("amount", "spent", "state", "curve", "step", "planned", "compositions")
+_COLUMNS = tuple(table_of(Reservation).c[name] for name in (*_SAME, *_OTHERS))
 
 
 @dataclass(frozen=True)
@@ -189,16 +190,6 @@ def _reserved_cost(row: Any) -> ReservedCost:
     if row.figure != "epsilon":
         # An epsilon is composed from its curve, which becomes what was spent when it is settled.
         amount = row.spent if row.state == SETTLED else max(row.amount, row.spent)
-    return ReservedCost(
-        experiment_id=row.experiment_id,
-        federation_id=row.federation_id,
-        figure=row.figure,
-        observer=row.observer,
-        adjacency=row.adjacency,
-        unit=row.unit,
-        unit_key=row.unit_key,
-        delta=row.delta,
-        amount=amount,
-        curve=curve,
-        enlarged=(row.compositions or 0) > (row.planned or 0),
-    )
+    enlarged = (row.compositions or 0) > (row.planned or 0)
+    same = {name: getattr(row, name) for name in _SAME}
+    return ReservedCost(**same, amount=amount, curve=curve, enlarged=enlarged)

@@ -217,7 +217,7 @@ def play(api: Api, experiment_id: str) -> None:
     with api.database.write() as session:
         owner = (experiment_id, api.project_id)
         names = SubjectSetRepository(session).names(row.subject_set_id)
-        ExperimentRepository(session, api.project_id).start(experiment_id)
+        ExperimentRepository(session, api.project_id).start_each([experiment_id])
         ledger = list(_ledger_rows(row, names))
         LedgerRepository(session).insert(*owner, ledger)
         totals = np.zeros(len(names), np.int32)
@@ -238,7 +238,7 @@ def play(api: Api, experiment_id: str) -> None:
         )
         events = [("round.completed", {"round": number}) for number in _numbers()]
         EventRepository(session).append(*owner, events)
-        ExperimentRepository(session, api.project_id).progress(experiment_id, ROUNDS)
+        ExperimentRepository(session, api.project_id).progress_each({experiment_id: ROUNDS})
 
 
 def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def fail(api: Api, experiment_id: str) -> None:
     """End an experiment as failed."""
     with api.database.write() as session:
         experiments = ExperimentRepository(session, api.project_id)
-        experiments.start(experiment_id)
+        experiments.start_each([experiment_id])
         experiments.conclude(experiment_id, status="failed", reason="worker-lost", detail="gone")
 
 

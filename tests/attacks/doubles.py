@@ -52,16 +52,16 @@ class Looks:
         self.between()
         progress(0.5)
         largest = float(abs(attacked.result.hypotheses).max())
-        weighed = None if self.e_value is None else attacked.weigh(self.e_value, "fresh")
-        alarm = weighed.alarm(**ALARM.model_dump()) if weighed is not None else self.alarm
+        found = {"alarm": self.alarm}
+        if self.e_value is not None:
+            found = attacked.weigh(self.e_value, "fresh", **ALARM.model_dump())
         section = LookSection(
             kind=spec.kind,
             status="done",
             reason=None,
             statement="The largest parameter was looked up, which shows nothing of anybody.",
             capabilities=["It sees the trained hypotheses."],
-            alarm=alarm,
-            **({} if weighed is None else weighed.fields()),
+            **found,
             largest_parameter=largest,
             rounds=attacked.run.rounds_done,
         )

@@ -18,6 +18,9 @@ def faults_of(folder: Path, **asked: Any) -> dict[str, str]:
     return {fault.pointer: fault.message for fault in refused_by(audited, folder, **asked)}
 
 
+GATE = {"figure": "accuracy_difference", "attribute": "town", "op": "le", "value": 0.1}
+
+
 @pytest.mark.parametrize(
     ("asked", "pointer", "said"),
     [
@@ -30,6 +33,7 @@ def faults_of(folder: Path, **asked: Any) -> dict[str, str]:
         ({"path": None}, "/path", "neither is given"),
         ({"labels": {"town": {"t1": "one"}}}, "/labels/town", "neither the target"),
         ({"intersections": [["sex", "age"]]}, "/intersections/0", "'age' is not in `sensitive`"),
+        ({"gates": [GATE]}, "/gates/0/attribute", "'town' is not in fairness.sensitive"),
         ({"threshhold": 1}, "/threshhold", "unknown field"),
     ],
 )

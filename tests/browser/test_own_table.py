@@ -64,6 +64,9 @@ def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
         page.get_by_label(re.compile("^Note")).fill("For the record.")
         page.get_by_role("button", name="Sign off").click()
         expect(page.get_by_text("by Ada Lovelace").first).to_be_visible()
+        expect(page.get_by_text("Concerns at that time")).to_be_visible()
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
         visit.check_accessibility()
 
 

@@ -2,13 +2,17 @@
 
 import json
 import os
+import subprocess
+from collections.abc import Iterator
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 
-from fedaudit.cli.output import whole_file
+from fedaudit.cli.output import CommandError, whole_file, write_below
 from fedaudit.number_text import bound_text, figure_text
 from fedaudit.reports.sections.part import PART_TITLES, answer_words_of
+from tests.cli.service import SCRIPT
 
 
 @pytest.fixture
@@ -168,3 +172,32 @@ def test_what_is_no_file_is_written_through(tmp_path: Path) -> None:
     os.close(reader)
     assert pipe.is_fifo()
     assert link.is_symlink()
+
+
+def test_a_file_that_cannot_be_written_again_keeps_its_content(tmp_path: Path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError(ENOSPC, "No space left on device")
+
+    assert write_below(tmp_path, "a/found.json", [b"who", b"le"]) == "a/found.json"
+    with pytest.raises(CommandError, match=r"found\.json: No space left"):
+        write_below(tmp_path, "a/found.json", pieces())
+    assert [(one.name, one.read_bytes()) for one in (tmp_path / "a").iterdir()] == [
+        ("found.json", b"whole")
+    ]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_said_and_loses_no_report(command, tmp_path, small_spec) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.json").symlink_to("/dev/full")
+    done = command("run", "-", "--json", "--out", "out", stdin=json.dumps(small_spec))
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "cannot write out/report.json: No space left on device" in done.stderr
+    assert json.loads(done.stdout)["experiment"]["status"] == "succeeded"
+    with Path("/dev/full").open("wb") as full:
+        lost = subprocess.run(
+            [SCRIPT, "version", "--json"], check=False, stdout=full, stderr=subprocess.PIPE
+        )
+    assert lost.returncode == 2
+    assert b"cannot use standard output: No space left on device" in lost.stderr

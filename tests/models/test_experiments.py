@@ -71,7 +71,7 @@ def lost(database: Database) -> tuple[Database, str, str, str]:
         )
     claim = _claim(database, unit_id, lease_seconds=-1)
     with database.write() as session:
-        ExperimentRepository(session, project_id).start(new.id)
+        ExperimentRepository(session, project_id).start_each([new.id])
         ledger = LedgerRepository(session)
         ledger.insert(new.id, project_id, [ledger_row(1)])
         releases = np.array([2, 0, 3, 1], np.int32)

@@ -41,6 +41,16 @@ def test_runs_on_other_people_cost_what_the_dearest_does() -> None:
     assert found["value"] == 0.3
 
 
+def test_the_smallest_delta_makes_the_statement_for_other_people_too() -> None:
+    """Else a cell with a large delta would hide beside one that costs more at its small one."""
+    one = replace(ONE, unit_key=MADE_UP, delta=1e-9)
+    other = replace(one, experiment_id="b", federation_id="g", amount=0.1, delta=0.02)
+    other = replace(other, curve=4 * CURVE)
+    [found] = sweep_costs([one, other], runs=["a", "b"], facts=FACTS)["epsilon"]
+    assert (found["delta"], found["cell_max"]) == (1e-9, 0.3)
+    assert found["value"] == composed_epsilon(4 * CURVE, 1e-9) > 0.3
+
+
 def test_copies_of_a_file_are_no_other_people() -> None:
     """A line more makes another file, and a sweep over both would seem to cost half."""
     copy = replace(ONE, experiment_id="b", federation_id="g")

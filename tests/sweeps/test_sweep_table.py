@@ -16,6 +16,7 @@ from fedaudit.sweeps.sweep_table import (
     CellFigures,
     as_csv,
     as_markdown,
+    figure_words,
     spread,
     sweep_table,
     value_words,
@@ -111,6 +112,12 @@ def test_survivors_are_not_best() -> None:
     assert not any(row["figures"]["validation_loss"]["best"] for row in table["rows"])
     assert [row["front"] for row in table["rows"]] == [False, True]
     assert SURVIVORS in table["notes"]
+
+
+def test_a_cost_is_never_shown_smaller_than_it_is() -> None:
+    [row] = sweep_table(cells({3: [2 / 3, 2 / 3]}))["rows"]
+    assert figure_words(row, "leakage_max") == "3.334 (3.334 to 3.334)"
+    assert figure_words(row, "validation_loss").startswith("0.6667 (")
 
 
 def test_directions() -> None:

@@ -19,6 +19,13 @@ TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "y"}
 IMAGES = {"source": "images", "path": "a.npz", "validation_fraction": 0.4}
 
 
+def padded(data: Federation, values: NDArray[Any], *, fill: float = 0) -> NDArray[Any]:
+    """Values [rows, ...] of all rows at their clients: [clients, longest, ...]."""
+    found = np.full((data.clients, data.longest, *values.shape[1:]), fill, dtype=values.dtype)
+    found[data.client_of, np.arange(data.rows) - data.first[data.client_of]] = values
+    return found
+
+
 def federation(
     features: Sequence[ArrayLike],
     target: Sequence[ArrayLike],

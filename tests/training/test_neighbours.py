@@ -18,7 +18,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.records import record_use_of, training_records, validation_rows
-from tests.training.federations import TABLE, federation, one_by_one
+from tests.training.federations import TABLE, federation, one_by_one, padded
 from tests.training.personalised import records_spec
 
 Record = tuple[Any, ...]
@@ -181,4 +181,4 @@ def test_a_table_and_its_partitions_are_read_alike(tmp_path: Path, silo: list[st
     short = "\n".join(["who,x,y", *lines[-400:]])
     (tmp_path / "a.csv").write_text(short)
     part = load_federation(a_spec(0), sources_dir=tmp_path)
-    assert part.record_keys.tolist() == data.padded(data.record_keys)[:, -200:].ravel().tolist()
+    assert part.record_keys.tolist() == padded(data, data.record_keys)[:, -200:].ravel().tolist()

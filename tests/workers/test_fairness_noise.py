@@ -106,6 +106,14 @@ def test_nothing_of_held_out_people_is_published_without_noise(database, finishe
             assert data["validation_loss"] is None
 
 
+def test_a_delta_that_hands_over_a_held_out_client_is_a_limit(database, context):
+    gaussian = {"mechanism": "gaussian", "delta": 0.1}
+    report = document_of(database, ran(database, context, noised(noise=gaussian)))
+    held_out = report["data"]["clients"] - report["data"]["training_clients"]
+    stated = f"delta = 0.1 is not below one in the {held_out} clients with held-out rows"
+    assert stated in " ".join(report["limits"])
+
+
 def evidence_of(database: Database, submitted: Submitted, *, without: str = "") -> Evidence:
     """What is stored, without the entries against one observer."""
     experiment = experiment_of(database, submitted)

@@ -227,7 +227,7 @@ def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(database, sweeper, q
     for submitted in (broken, sound):
         lose(database, submitted)
         with database.write() as session:
-            assert ExperimentRepository(session, submitted.project_id).start(submitted.id)
+            assert ExperimentRepository(session, submitted.project_id).start_each([submitted.id])
     sign, attempts = workers.sweeper.sign_as_stored, []
 
     def failing(session: Session, experiment_id: str, *arguments: Any, **options: Any) -> None:

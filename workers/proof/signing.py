@@ -399,7 +399,7 @@ class SignOffSigner(WaitingSigner):
             raise ValueError("the sign-off before it is missing, or has no signature")
         envelope = Envelope.from_dict(before.envelope)
         self._check_own(envelope, "the sign-off before it")
-        chained, _ = Statement.in_place(envelope)
+        chained = Statement.of(envelope)
         if (chained.experiment_id, chained.number) != (before.experiment_id, before.number):
             raise ValueError("the sign-off before it is not the one that was signed there")
         return envelope

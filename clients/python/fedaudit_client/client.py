@@ -9,7 +9,7 @@ import httpx
 from fedaudit_client.experiments import ExperimentCalls
 from fedaudit_client.projects import ProjectCalls
 from fedaudit_client.reports import ReportCalls
-from fedaudit_client.wire import Connection, Items, Request, Retries, Wire, json_value, path_of
+from fedaudit_client.wire import Items, Request, Retries, Wire, json_value, path_of
 from fedaudit_client.wire import content as bytes_of
 
 
@@ -34,13 +34,21 @@ class Client(ExperimentCalls, ReportCalls, ProjectCalls):
         """`api_key`: or a token of the service's identity provider, with `project` where that opens
         several. `timeout`: seconds for each step of a request. Raises NotConfiguredError for a
         missing address or key, and UnreachableError for an invalid address."""
-        connection = Connection.of(url, api_key, project=project, timeout=timeout, retries=retries)
-        super().__init__(Wire(connection, http_transport))
+        super().__init__(
+            Wire(
+                url,
+                api_key,
+                project=project,
+                timeout=timeout,
+                retries=retries,
+                transport=http_transport,
+            )
+        )
 
     @property
     def url(self) -> str:
         """The service's address; its pages are below it."""
-        return self._wire.connection.url
+        return self._wire.url
 
     def call(
         self, method: str, path: str, *, json: Any = None, content: bytes | None = None

@@ -139,7 +139,7 @@ def _one_stream(wire: Wire, experiment_id: str, after: int) -> Generator[Event, 
             try:
                 events = reader.read(chunk)
             except ValueError as error:
-                where = f"{wire.connection.url}/v1/{path}"
+                where = f"{wire.url}/v1/{path}"
                 raise UnreachableError(
                     f"{where} sends no events of this service: {error}", is_temporary=False
                 ) from None

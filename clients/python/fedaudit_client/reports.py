@@ -83,14 +83,6 @@ def _exported(response: httpx.Response) -> ExportedTable:
     return ExportedTable(response.content)
 
 
-def _evaluation(gates: Sequence[Mapping[str, Any]] | None, id_: str) -> Request[Json]:
-    body: Json = {"experiment_id": id_}
-    if gates is not None:
-        body["gates"] = list(gates)
-    evaluated = posted("gates/evaluations", json=body, repeatable=True)
-    return replace(evaluated, parse=lambda answer: json_object(answer, "outcome", "gates"))
-
-
 def _gate_line(gate: Json) -> str:
     of = f" ({gate['attribute']})" if gate["attribute"] else ""
     value = "no value" if gate["value"] is None else gate["value"]
@@ -144,7 +136,7 @@ class ReportCalls(Calls):
         """Every row of a table."""
         reader = LineReader()
         request = Request("GET", _table(experiment_id, table, "ndjson"), content)
-        address = f"{self._wire.connection.url}/v1/{request.path}"
+        address = f"{self._wire.url}/v1/{request.path}"
         with closing(self._wire.read(request)) as chunks:
             # An unfinished line counts, or a page of HTML would be a table without rows.
             for chunk in chain(chunks, [b"\n"]):
@@ -177,7 +169,11 @@ class ReportCalls(Calls):
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> Request[Json]:
         """Whether the experiment passes these gates, or otherwise its own."""
-        return _evaluation(gates, experiment_id)
+        body: Json = {"experiment_id": experiment_id}
+        if gates is not None:
+            body["gates"] = list(gates)
+        evaluated = posted("gates/evaluations", json=body, repeatable=True)
+        return replace(evaluated, parse=lambda answer: json_object(answer, "outcome", "gates"))
 
     def require_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
@@ -186,7 +182,7 @@ class ReportCalls(Calls):
 
         Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
         """
-        found = self._wire.send(_evaluation(gates, experiment_id))
+        found = self.evaluate_gates(experiment_id, gates)
         if found["outcome"] != "pass" or not found["gates"]:
             outcome = found["outcome"] if found["gates"] else None
             lines = [_gate_line(one) for one in found["gates"]]

@@ -70,52 +70,37 @@ class RecordedDraws:
         self._place += 1
         return self._kept[self._place - 1]
 
-    def state(self) -> int:
+    def get_state(self) -> int:
         """Where the next draw comes from."""
         return self._place
 
-    def restore(self, place: int) -> None:
+    def set_state(self, place: int) -> None:
         """Play from there again."""
         self._place = place
 
 
-class _Held:
-    """All generators that a step may draw from: Python's, numpy's, torch's and those named."""
-
-    def __init__(self, named: Sequence[Any]) -> None:
-        self._named = named
-
-    def state(self) -> list[Any]:
-        torch = sys.modules.get("torch")
-        own = [_state_of(one) for one in self._named]
-        of_torch = None if torch is None else torch.get_rng_state()
-        return [random.getstate(), np.random.get_state(), of_torch, own]
-
-    def restore(self, state: Sequence[Any]) -> None:
-        of_python, of_numpy, of_torch, own = state
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
-        if of_torch is not None:
-            sys.modules["torch"].set_rng_state(of_torch)
-        for one, kept in zip(self._named, own, strict=True):
-            _restore(one, kept)
+def _states(named: Sequence[Any]) -> list[Any]:
+    """Of all generators that a step may draw from: Python's, numpy's, torch's and those named."""
+    torch = sys.modules.get("torch")
+    of_torch = None if torch is None else torch.get_rng_state()
+    own = [
+        one.bit_generator.state if isinstance(one, np.random.Generator) else one.get_state()
+        for one in named
+    ]
+    return [random.getstate(), np.random.get_state(), of_torch, *own]
 
 
-def _state_of(generator: Any) -> Any:
-    if isinstance(generator, np.random.Generator):
-        return generator.bit_generator.state
-    if isinstance(generator, RecordedDraws):
-        return generator.state()
-    return generator.get_state()
-
-
-def _restore(generator: Any, state: Any) -> None:
-    if isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = state
-    elif isinstance(generator, RecordedDraws):
-        generator.restore(state)
-    else:
-        generator.set_state(state)
+def _restore(named: Sequence[Any], states: Sequence[Any]) -> None:
+    of_python, of_numpy, of_torch, *own = states
+    random.setstate(of_python)
+    np.random.set_state(of_numpy)
+    if of_torch is not None:
+        sys.modules["torch"].set_rng_state(of_torch)
+    for generator, state in zip(named, own, strict=True):
+        if isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = state
+        else:
+            generator.set_state(state)
 
 
 def replay(
@@ -140,30 +125,30 @@ def replay(
     `generators`: numpy's or torch's that only the step has, or `RecordedDraws`. Raises
     ValueError where the noise cannot be held.
     """
-    held, found = _Held(generators), StepReplay()
+    found = StepReplay()
     unit, reach = divisor / clip, 2.0 if adjacency == "replace-one" else 1.0
 
     def released(dataset: Any) -> Floats:
         return unit * np.asarray(step(dataset), dtype=np.float64).ravel()
 
-    start = held.state()
+    start = _states(generators)
     first = released(data)
-    behind = held.state()
-    held.restore(start)
+    behind = _states(generators)
+    _restore(generators, start)
     if not np.array_equal(first, released(data)):
         raise ValueError(
             "the same step with the same generators gives another release: name those that it has "
             "for itself in `generators`, let it draw from `RecordedDraws`, or start it from "
             "the same parameters each time"
         )
-    held.restore(start)
+    _restore(generators, start)
     apart = first - released(neighbour)
-    held.restore(behind)
+    _restore(generators, behind)
     again = released(data)
-    held.restore(behind)
+    _restore(generators, behind)
     _judge_distance(found, apart, again - released(neighbour), reach=reach)
     if louder is not None:
-        held.restore(start)
+        _restore(generators, start)
         _judge_loudness(found, apart, released(louder) - (first - apart), reach=reach)
     _judge_noise(found, [released(data) for _ in range(draws)], declared=noise_multiplier)
     order: list[Stage] = ["clip", "normaliser", "sum", "noise"]

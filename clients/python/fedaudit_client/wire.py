@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from json import loads
 from time import monotonic, sleep
-from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import IO, Any, Concatenate, Generic, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -228,77 +228,6 @@ def _retry_after(error: BaseException | None) -> float | None:
     return error.retry_after_seconds if isinstance(error, ProblemError) else None
 
 
-@dataclass(frozen=True)
-class Connection:
-    """A service and how it is called. Raises UnreachableError for an invalid address, and
-    NotConfiguredError for an invalid key, or a password in the address."""
-
-    url: str
-    api_key: str
-    timeout: float
-    """Seconds to connect, to send, and to wait for the next byte."""
-    retries: Retries
-    project: str = ""
-    """The one of the caller's projects that is meant; empty where there is only one."""
-
-    def __post_init__(self) -> None:
-        _host(self.url)
-        if not (self.api_key.isascii() and self.api_key.isprintable()):
-            raise NotConfiguredError("the API key has characters that no key has; copy it anew")
-        if not self.project.isprintable():
-            raise NotConfiguredError("FEDAUDIT_PROJECT: a project's name has no such characters")
-
-    @classmethod
-    def of(
-        cls,
-        url: str | None,
-        api_key: str | None,
-        *,
-        project: str | None,
-        timeout: float,
-        retries: Retries | None,
-    ) -> Self:
-        """The connection of the arguments, with FEDAUDIT_URL, FEDAUDIT_API_KEY and
-        FEDAUDIT_PROJECT as defaults."""
-        return cls(
-            _given("FEDAUDIT_URL", url).rstrip("/"),
-            _given("FEDAUDIT_API_KEY", api_key),
-            timeout,
-            Retries() if retries is None else retries,
-            (os.environ.get("FEDAUDIT_PROJECT", "") if project is None else project).strip(),
-        )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The parameters in the form that httpx takes."""
-        # The service reads names as UTF-8.
-        named = {"Fedaudit-Project": self.project.encode()} if self.project else {}
-        return {
-            "base_url": f"{self.url}/v1/",
-            "headers": {
-                "Authorization": f"Bearer {self.api_key}",
-                "Accept": "application/json",
-                "User-Agent": f"fedaudit-client/{__version__} httpx/{httpx.__version__}",
-                **named,
-            },
-            "timeout": self.timeout,
-            # A proxy cannot reach a service on this machine.
-            "trust_env": _host(self.url) not in _LOOPBACK,
-        }
-
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Failures of the network as UnreachableErrors."""
-        try:
-            yield
-        except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-            raise UnreachableError(f"the service at {self.url} does not answer: {reason}") from None
-        except httpx.InvalidURL as error:
-            message = f"{self.url} is not an address: {error}"
-            raise UnreachableError(message, is_temporary=False) from None
-
-
 def _given(name: str, value: str | None) -> str:
     found = os.environ.get(name, "").strip() if value is None else value
     if value is None and not found:
@@ -327,11 +256,62 @@ def _host(url: str) -> str:
 
 
 class Wire:
-    """Sends requests with the key. Raises UnreachableError and ProblemError."""
+    """A service, to which requests are sent with the key. Raises UnreachableError and
+    ProblemError."""
 
-    def __init__(self, connection: Connection, transport: httpx.BaseTransport | None) -> None:
-        self.connection = connection
-        self._http = httpx.Client(**connection.options, transport=transport)
+    def __init__(
+        self,
+        url: str | None,
+        api_key: str | None,
+        *,
+        project: str | None,
+        timeout: float,
+        retries: Retries | None,
+        transport: httpx.BaseTransport | None,
+    ) -> None:
+        """FEDAUDIT_URL, FEDAUDIT_API_KEY and FEDAUDIT_PROJECT are the defaults. `timeout`: seconds
+        to connect, to send, and to wait for the next byte.
+
+        Raises UnreachableError for an invalid address, and NotConfiguredError for an invalid key,
+        or a password in the address.
+        """
+        self.url = _given("FEDAUDIT_URL", url).rstrip("/")
+        key, host = _given("FEDAUDIT_API_KEY", api_key), _host(self.url)
+        # The one of the caller's projects that is meant; empty where there is only one.
+        named = (os.environ.get("FEDAUDIT_PROJECT", "") if project is None else project).strip()
+        if not (key.isascii() and key.isprintable()):
+            raise NotConfiguredError("the API key has characters that no key has; copy it anew")
+        if not named.isprintable():
+            raise NotConfiguredError("FEDAUDIT_PROJECT: a project's name has no such characters")
+        headers: dict[str, Any] = {
+            "Authorization": f"Bearer {key}",
+            "Accept": "application/json",
+            "User-Agent": f"fedaudit-client/{__version__} httpx/{httpx.__version__}",
+        }
+        if named:
+            # The service reads names as UTF-8.
+            headers["Fedaudit-Project"] = named.encode()
+        self._retries = Retries() if retries is None else retries
+        self._http = httpx.Client(
+            base_url=f"{self.url}/v1/",
+            headers=headers,
+            timeout=timeout,
+            # A proxy cannot reach a service on this machine.
+            trust_env=host not in _LOOPBACK,
+            transport=transport,
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Failures of the network as UnreachableErrors."""
+        try:
+            yield
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise UnreachableError(f"the service at {self.url} does not answer: {reason}") from None
+        except httpx.InvalidURL as error:
+            message = f"{self.url} is not an address: {error}"
+            raise UnreachableError(message, is_temporary=False) from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -341,21 +321,21 @@ class Wire:
         """The value of the answer; the request is repeated if it may be and that may help."""
 
         def attempt() -> T:
-            with self.connection.translated():
+            with self._translated():
                 response = self._http.request(request.method, request.path, **request.options)
             check(response)
             return request.parse(response)
 
         repeatable = request.repeatable
         if request.method in _REPEATABLE if repeatable is None else repeatable:
-            return self.connection.retries.of(attempt)
+            return self._retries.of(attempt)
         return attempt()
 
     @contextmanager
     def opened(self, request: Request[Any]) -> Iterator[Iterator[bytes]]:
         """The bytes of an answer, read while the block runs. Nothing is repeated."""
         with (
-            self.connection.translated(),
+            self._translated(),
             self._http.stream(request.method, request.path, **request.options) as response,
         ):
             if response.status_code >= 400:
@@ -369,7 +349,7 @@ class Wire:
         Raises UnreachableError if the connection breaks after that.
         """
         with ExitStack() as stack:
-            yield from self.connection.retries.of(lambda: stack.enter_context(self.opened(request)))
+            yield from self._retries.of(lambda: stack.enter_context(self.opened(request)))
 
     def save(self, path: str, file: IO[bytes]) -> None:
         """Write what is at a path into a file, as it arrives."""

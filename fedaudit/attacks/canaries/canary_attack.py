@@ -4,12 +4,13 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, Weighed, source_of
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.canaries.canary_bounds import (
     NOT_MEASURED,
     CanaryClaim,
@@ -26,17 +27,14 @@ from fedaudit.attacks.canaries.planted_canaries import (
     Companion,
     MetricClients,
     ReleaseEvidence,
-    capabilities,
     companion_of,
     draw_canaries,
-    no_epsilon,
 )
 from fedaudit.federations.split import training_clients
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.lower_bounds.e_values import (
     ENOUGH_ALONE,
     LARGEST_LEAKAGE,
-    EvidenceBasis,
     MetricTest,
     known_noise_e_value,
     least_leakage,
@@ -56,15 +54,18 @@ _NO_THEOREM = (
     "different sizes: n/nu is a convention, and no theorem that a bound could refute"
 )
 _ASSUMPTION = "the inputs' noise does not depend on which of them was sent, and coins are fair"
-_NO_EPSILON = "metric privacy claims a leakage within a radius, and no epsilon with a delta"
+_NO_EPSILON: Mapping[str, Any] = {
+    "claim": None,
+    "claim_reason": "metric privacy claims a leakage within a radius, and no epsilon with a delta",
+    "delta": None,
+    "adjacency": None,
+    "compositions": None,
+    "bounds": [],
+}
 
 
 def audit_metric(
-    companion: Companion,
-    privacy: LaplaceL2,
-    weigh: Callable[[float, EvidenceBasis], Weighed],
-    *,
-    progress: Progress,
+    companion: Companion, privacy: LaplaceL2, attacked: AttackedRun, *, progress: Progress
 ) -> AttackOutcome:
     """Trains the companion with two inputs, if they can test anything."""
     spec, canaries = companion.spec, companion.canaries
@@ -81,18 +82,19 @@ def audit_metric(
         reason=None if why is None else f"cannot be audited: {why}",
     )
     if privacy.radius == "adaptive" or test is None or why is not None:
-        return AttackOutcome(_not_done(companion, audit))
+        return AttackOutcome(_not_tried(companion, audit))
     half = test.share * privacy.radius / 2
     planted = MetricClients(companion.pool.clients, canaries, present=half, absent=-half)
     companion.train(planted, progress=progress)
     nearness = (planted.distances[:, 1] - planted.distances[:, 0]) / (2 * half)
-    toward = np.where(canaries.coins, nearness, -nearness)
-    right = int((toward > test.threshold).sum())
-    wrong = int((toward < -test.threshold).sum())
-    weighed = weigh(metric_e_value(right=right, wrong=wrong, leakage=test.leakage), "fresh")
+    seen = np.isfinite(nearness)
+    guesses = np.select([nearness > test.threshold, nearness < -test.threshold], [1, -1], 0)
+    hits = np.where(canaries.coins, guesses, -guesses)
+    right, wrong, uploads = int((hits > 0).sum()), int((hits < 0).sum()), int(seen.sum())
     found = least_leakage(right=right, wrong=wrong, significance=spec.significance)
-    uploads = int(np.isfinite(nearness).sum())
-    alarm = weighed.alarm(
+    weighed = attacked.weigh(
+        metric_e_value(right=right, wrong=wrong, leakage=test.leakage),
+        "fresh",
         claim=(
             f"leakage {test.leakage:.4g} between two updates of a client at {test.share:g} of the "
             "radius, against the server"
@@ -105,21 +107,32 @@ def audit_metric(
         f"radius. Measured from below, from the uploads of {uploads} canaries: {found:.3g} (power "
         f"{test.power:.0%})."
     )
-    seen = np.isfinite(nearness)
-    guesses = np.select([nearness > test.threshold, nearness < -test.threshold], [1, -1], 0)
     return companion.outcome(
         statement,
         "server",
         releases=seen.astype(np.int64),
         scores=nearness,
-        guesses=np.where(seen, guesses, 0).astype(np.int8),
+        guesses=guesses.astype(np.int8),
         fields={
-            **no_epsilon(_NO_EPSILON),
+            **_NO_EPSILON,
             "correlation": 0.0,
             "metric": audit.model_copy(update=measured),
-            "alarm": alarm,
-            **weighed.fields(),
+            **weighed,
         },
+    )
+
+
+def _not_tried(companion: Companion, audit: MetricAudit) -> CanariesSection:
+    return companion.section(
+        f"Not tried, for the answer would say nothing: it {audit.reason}. That is no all-clear. "
+        "What tests the noise here are the tests of its distribution.",
+        "server",
+        status="not-done",
+        reason=audit.reason,
+        included=None,
+        correlation=None,
+        metric=audit,
+        **_NO_EPSILON,
     )
 
 
@@ -151,26 +164,6 @@ def _plan_test(companion: Companion, privacy: LaplaceL2) -> tuple[MetricTest | N
     return test, None
 
 
-def _not_done(companion: Companion, audit: MetricAudit) -> CanariesSection:
-    spec = companion.spec
-    return CanariesSection(
-        status="not-done",
-        reason=audit.reason,
-        statement=(
-            f"Not tried, for the answer would say nothing: it {audit.reason}. That is no "
-            "all-clear. What tests the noise here are the tests of its distribution."
-        ),
-        capabilities=capabilities("server", by_record=False),
-        unit=spec.unit,
-        count=spec.count,
-        included=None,
-        observer="server",
-        correlation=None,
-        metric=audit,
-        **no_epsilon(_NO_EPSILON),
-    )
-
-
 _HALVED_ALONE = (
     "The power is for noise of the claimed kind and half its size alone; of any other fault, such "
     "as noise that cancels over rounds, it says nothing."
@@ -189,9 +182,7 @@ def attack_by_canaries(
     companion, claim = draw_companion(spec, attacked.run.cell, device=attacked.device)
     privacy = companion.cell.spec.privacy
     if isinstance(privacy, LaplaceL2):
-        return audit_metric(companion, privacy, attacked.weigh, progress=progress)
-    if claim is None:
-        raise ValueError("nothing is claimed, and canaries have nothing to test")
+        return audit_metric(companion, privacy, attacked, progress=progress)
     followed = audit if spec.stop else None
     playing = followed or begin_audit(companion, claim)
     progress(0.0)
@@ -259,9 +250,10 @@ class CanaryAudit:
     def _evidence(self) -> float:
         return known_noise_e_value(self._found.fit, claimed=self._planned.claimed_ratio)
 
-    def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
+    def outcome(self, weigh: Callable[..., dict[str, Any]]) -> AttackOutcome:
         """What the canaries show, of a companion that has been trained to its end: bounds hold for
-        all of its rounds, and not for a number of them that depends on what was seen."""
+        all of its rounds, and not for a number of them that depends on what was seen. `weigh`: as
+        of `attack`."""
         spec, claim, found = self._companion.spec, self._planned.claim, self._found
         canaries = self._companion.canaries
         releases = self._releases()
@@ -276,10 +268,10 @@ class CanaryAudit:
             # A martingale that was stopped at a level, and cut there (`known_noise_e_value`).
             e_value = ENOUGH_ALONE if self.crossed is not None else self._evidence()
             bounds = [bound.model_copy(update={"e_value": None}) for bound in bounds]
-        weighed = weigh(e_value, "fresh")
-        alarm = weighed.alarm(claim=claimed, evidence=_measured(bounds))
+        weighed = weigh(e_value, "fresh", claim=claimed, evidence=_measured(bounds))
+        alarmed = weighed["alarm"] is not None
         figures = ", ".join(map(_figure, bounds))
-        verdict = _verdict(epsilon, bounds, alarm=alarm is not None, stopped_in=self.crossed)
+        verdict = _verdict(epsilon, bounds, alarm=alarmed, stopped_in=self.crossed)
         return self._companion.outcome(
             f"Claimed: {claimed}. Measured from below: {figures}. {_HALVED_ALONE} {verdict}",
             claim.observer,
@@ -287,8 +279,7 @@ class CanaryAudit:
             scores=found.scores,
             guesses=self._planned.f_dp.guessed(found.scores),
             fields={
-                **weighed.fields(),
-                "alarm": alarm,
+                **weighed,
                 "claim": epsilon,
                 "claim_reason": None,
                 "delta": claim.delta,
@@ -312,21 +303,18 @@ class CanaryAudit:
 
 
 def audit_beside(cell: Cell, *, device: str) -> CanaryAudit | None:
-    """The audit that may end a run of this cell; None if its spec asks for none.
-
-    Raises ValueError if nothing is claimed (`CanariesSpec.disagreements` refuses that before).
-    """
+    """The audit that may end a run of this cell; None if its spec asks for none."""
     asked = cell.spec.attacks[0] if cell.spec.attacks else None
     if not isinstance(asked, CanariesSpec) or not asked.stop:
         return None
-    companion, claim = draw_companion(asked, cell, device=device)
+    return begin_audit(*draw_companion(asked, cell, device=device))
+
+
+def begin_audit(companion: Companion, claim: CanaryClaim | None) -> CanaryAudit:
+    """The audit of a claim, before the first round of the companion. Raises ValueError without a
+    claim (`CanariesSpec.disagreements` refuses that before)."""
     if claim is None:
-        raise ValueError("nothing is claimed")
-    return begin_audit(companion, claim)
-
-
-def begin_audit(companion: Companion, claim: CanaryClaim) -> CanaryAudit:
-    """The audit of a claim, before the first round of the companion."""
+        raise ValueError("nothing is claimed, and canaries have nothing to test")
     spec = companion.spec
     planned = plan_bounds(
         claim, canaries=spec.count, significance=spec.significance, stop=spec.stop

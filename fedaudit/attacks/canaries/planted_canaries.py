@@ -436,6 +436,9 @@ _SEEN: dict[Observer, str] = {
 }
 
 
+_WHITE_BOX = "Sees every local step of the canaries' clients (white box)."
+
+
 def companion_of(cell: Cell) -> Cell:
     """The cell with all of its rounds and a single validation at the end.
 
@@ -487,17 +490,7 @@ class Companion:
         for none.
         """
         pool, coins = self.pool, self.canaries.coins
-        section = CanariesSection(
-            status="done",
-            reason=None,
-            statement=f"{statement} {COMPANION}",
-            capabilities=capabilities(observer, by_record=pool.rows is not None),
-            unit=self.spec.unit,
-            count=self.spec.count,
-            included=int(coins.sum()),
-            observer=observer,
-            **fields,
-        )
+        section = self.section(f"{statement} {COMPANION}", observer, **fields)
         lines = (
             {
                 "canary": number,
@@ -512,18 +505,20 @@ class Companion:
         )
         return AttackOutcome(section, {"scores.csv": csv_table(lines)})
 
-
-def capabilities(observer: Observer, *, by_record: bool) -> list[str]:
-    """What this attacker knows and may do."""
-    return [
-        "Knows everything but the coins of the canaries, as the adversary of the definition does.",
-        "Chooses what a canary sends before it is clipped.",
-        _SEEN[observer],
-        *["Sees every local step of the canaries' clients (white box)."] * by_record,
-    ]
-
-
-def no_epsilon(reason: str) -> dict[str, Any]:
-    """Fields of a section if no epsilon is claimed."""
-    nothing = dict.fromkeys(("claim", "delta", "adjacency", "compositions"))
-    return {**nothing, "claim_reason": reason, "bounds": []}
+    def section(self, statement: str, observer: Observer, **fields: Any) -> CanariesSection:
+        """A section of an attack that was carried out, unless the fields say otherwise."""
+        done = {"status": "done", "reason": None, "included": int(self.canaries.coins.sum())}
+        return CanariesSection(
+            statement=statement,
+            capabilities=[
+                "Knows everything but the coins of the canaries, as the adversary of the "
+                "definition does.",
+                "Chooses what a canary sends before it is clipped.",
+                _SEEN[observer],
+                *[_WHITE_BOX] * (self.pool.rows is not None),
+            ],
+            unit=self.spec.unit,
+            count=self.spec.count,
+            observer=observer,
+            **done | fields,
+        )

@@ -13,7 +13,8 @@ from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.gradient_leakage.reconstruction import Reconstruction
 from fedaudit.attacks.gradient_leakage.update_match import (
     RECOVERED_BELOW,
-    Baselines,
+    Quality,
+    baselines,
     contact_sheet,
     peak_signal_to_noise,
     png,
@@ -290,14 +291,15 @@ def _section(
     images: AttackedImages,
     found: Sequence[Reconstructed],
 ) -> GradientLeakageSection:
-    baselines = Baselines(images.pixels) if len(images.rows) > 1 else None
-    results = [_result(one, images, baselines) for one in found if one.finite.any()]
+    known = baselines(images.pixels) if len(images.rows) > 1 else ()
+    results = [_result(one, images, known) for one in found if one.finite.any()]
     done = bool(results)
     by_noise = sorted(results, key=lambda result: result.noise_multiplier)
     nu, nu_reason, nu_interval = _protecting(by_noise) if done else (None, _ALL_WITHHELD, None)
     least = by_noise[0].recovered_share if done else None
-    mean = None if baselines is None else baselines.mean_image
-    other = None if baselines is None else baselines.nearest_other
+    of_images = [values for one in known for values in (one.mse, one.ssim)]
+    medians: list[float | None] = [float(np.median(values)) for values in of_images]
+    mean_mse, mean_ssim, other_mse, other_ssim = medians or [None] * 4
     return GradientLeakageSection(
         status="done" if done else "not-done",
         reason=None if done else _ALL_WITHHELD,
@@ -311,11 +313,11 @@ def _section(
         restarts=spec.restarts,
         recovered_below=RECOVERED_BELOW,
         baseline=LeakageBaseline(
-            mean_image_mse=None if mean is None else float(np.median(mean.mse)),
-            nearest_other_mse=None if other is None else float(np.median(other.mse)),
-            mean_image_ssim=None if mean is None else float(np.median(mean.ssim)),
-            nearest_other_ssim=None if other is None else float(np.median(other.ssim)),
-            reason=_ONE_IMAGE if baselines is None else None,
+            mean_image_mse=mean_mse,
+            nearest_other_mse=other_mse,
+            mean_image_ssim=mean_ssim,
+            nearest_other_ssim=other_ssim,
+            reason=None if known else _ONE_IMAGE,
         ),
         results=results,
         recovered_share=least,
@@ -326,15 +328,14 @@ def _section(
     )
 
 
-def _result(
-    one: Reconstructed, images: AttackedImages, baselines: Baselines | None
-) -> LeakageResult:
+def _result(one: Reconstructed, images: AttackedImages, known: Sequence[Quality]) -> LeakageResult:
+    """`known`: the baselines; empty for one image."""
     measured = quality(one.images[one.finite], images.pixels[one.finite])
     error = float(np.median(measured.mse))
     ratio = peak_signal_to_noise(error)
     recovered = better = None
-    if baselines is not None:
-        least = baselines.errors[one.finite]
+    if known:
+        least = np.min([baseline.mse for baseline in known], axis=0)[one.finite]
         recovered, better = measured.mse <= RECOVERED_BELOW * least, measured.mse < least
     guessed, true = one.labels[one.finite], images.labels[one.finite]
     return LeakageResult(

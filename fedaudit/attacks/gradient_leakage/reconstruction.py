@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedaudit.attacks.gradient_leakage.update_match import (
-    Distance,
     UpdateMatch,
     cosine_distance,
     squared_distance,
@@ -111,12 +110,11 @@ class Reconstruction:
 
     def _search(self, theta: Tensor, targets: Tensor) -> "_UpdateSearch":
         spec, labels = self.spec, None
-        match = UpdateMatch(self.shape, theta, targets)
         if spec.label != "optimised":
             own = _infer_labels(self.shape, targets)
             labels = functional.one_hot(own, self.classes).to(targets)
-        measure = squared_distance if spec.method == "lbfgs" else cosine_distance
-        return _UpdateSearch(match, measure, labels, self.size, self._pixels, spec)
+        match = UpdateMatch(self.shape, theta, targets)
+        return _UpdateSearch(match, labels, self.size, self._pixels, spec)
 
     def _search_features(
         self, theta: Tensor, targets: Tensor, start: Tensor, *, progress: Share
@@ -128,7 +126,7 @@ class Reconstruction:
         smoothness = (_SMOOTHNESS_OF_NOISE * noise).clamp_min(_LEAST_SMOOTHNESS)
         search = _FeatureSearch(self.shape, theta, features, self.size, smoothness)
         points, values = minimise(
-            search.values_and_slopes,
+            search.values,
             0.5 + _SPREAD * start[:, : self._pixels],
             iterations=self.spec.searched_for,
             progress=progress,
@@ -141,7 +139,6 @@ class _UpdateSearch:
     """Minimises a distance between updates, and roughness for Adam."""
 
     match: UpdateMatch
-    measure: Distance
     labels: Tensor | None
     """One-hot [updates, classes]; None if they are searched for."""
     size: tuple[int, int, int]
@@ -150,36 +147,23 @@ class _UpdateSearch:
 
     def run(self, start: Tensor, *, progress: Share) -> Guess:
         """The guess from one starting point for each update: `start` [updates, numbers]."""
-        sent, steps = self.match.sent, self.spec.searched_for
-        every = torch.arange(len(sent), device=sent.device)
         if self.labels is not None:
             start = start[:, : self.pixels]
-        if self.spec.method == "lbfgs":
-            points, values = minimise(
-                self._values_and_slopes, start, iterations=steps, progress=progress
-            )
-        else:
-            points = minimise_signed(
-                lambda points: self._values_and_slopes(points, every)[1],
-                start,
-                boxed=self.pixels,
-                iterations=steps,
-                progress=progress,
-            )
-            values, _ = self._values_and_slopes(points, every)
-        images, labels = self._taken_apart(points, every)
+        minimised: Callable[..., tuple[Tensor, Tensor]] = minimise
+        if self.spec.method == "adam-cosine":
+            minimised = partial(minimise_signed, boxed=self.pixels)
+        points, values = minimised(
+            self._values, start, iterations=self.spec.searched_for, progress=progress
+        )
+        images, labels = self._taken_apart(points, _every(points))
         return Guess(images.clamp(0, 1), labels.argmax(-1), values)
-
-    def _values_and_slopes(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        """Values [some] and slopes [some, d] at points of the updates `which`."""
-        return _with_slopes(lambda varied: self._values(varied, which), points)
 
     def _values(self, points: Tensor, which: Tensor) -> Tensor:
         images, labels = self._taken_apart(points, which)
-        values = self.measure(self.match.products(images, labels, which))
-        if self.measure is not cosine_distance:
-            return values
-        return values + SMOOTHNESS * _variation(images, self.size, Tensor.abs)
+        products = self.match.products(images, labels, which)
+        if self.spec.method == "lbfgs":
+            return squared_distance(products)
+        return cosine_distance(products) + SMOOTHNESS * _variation(images, self.size, Tensor.abs)
 
     def _taken_apart(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """Images [some, pixels] and their labels [some, classes], as shares."""
@@ -202,11 +186,8 @@ class _FeatureSearch:
     smoothness: Tensor
     """[updates]: weight of the mean difference of neighbouring pixels."""
 
-    def values_and_slopes(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared distances over squared lengths, and slopes, of images [some, pixels]."""
-        return _with_slopes(lambda varied: self._values(varied, which), points)
-
-    def _values(self, images: Tensor, which: Tensor) -> Tensor:
+    def values(self, images: Tensor, which: Tensor) -> Tensor:
+        """Squared distances over squared lengths of images [some, pixels]."""
         wanted = self.features[which]
         apart = (self._features_of(images) - wanted).square().sum(-1)
         rough = _variation(images, self.size, lambda part: (part.square() + _ROUNDNESS).sqrt())
@@ -221,15 +202,6 @@ class _FeatureSearch:
             own = next(parameters) if isinstance(operation, Convolution) else None
             values = operation_outputs(operation, values, own)
         return values
-
-
-def _with_slopes(values_of: Callable[[Tensor], Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
-    """Values [some] and slopes [some, d] at points [some, d]."""
-    points = points.detach().requires_grad_()
-    with torch.enable_grad():
-        values = values_of(points)
-        (slopes,) = torch.autograd.grad(values.sum(), points)
-    return values.detach(), slopes
 
 
 def _variation(
@@ -316,8 +288,8 @@ def _leading_product(layer: Layer, targets: Tensor) -> tuple[Tensor, Tensor, Ten
     return slopes * sign, inputs * sign, lengths[:, :-1].sum(-1) / lengths[:, -1]
 
 
-Function = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Values [some] and slopes [some, d] at points [some, d] of the functions `which` [some]."""
+Function = Callable[[Tensor, Tensor], Tensor]
+"""Values [some] at points [some, d] of the functions `which` [some], differentiable by points."""
 
 _HISTORY = 20
 _DECREASE, _CURVATURE = 1e-4, 0.9
@@ -369,6 +341,20 @@ class _State:
             pair.weight[stuck] = 0
 
 
+def _with_slopes(function: Function, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+    """Values [some] and slopes [some, d] at points [some, d]."""
+    points = points.detach().requires_grad_()
+    with torch.enable_grad():
+        values = function(points, which)
+        (slopes,) = torch.autograd.grad(values.sum(), points)
+    return values.detach(), slopes
+
+
+def _every(points: Tensor) -> Tensor:
+    """The numbers of all functions, of which there are points."""
+    return torch.arange(len(points), device=points.device)
+
+
 def minimise(
     function: Function,
     start: Tensor,
@@ -381,8 +367,8 @@ def minimise(
     A function rests where its slope is 0 or no step along its direction makes it smaller, including
     that of steepest descent. `progress` is given the share of iterations done.
     """
-    points, which = start.clone(), torch.arange(len(start), device=start.device)
-    found, slopes = function(points, which)
+    points, which = start.clone(), _every(start)
+    found, slopes = _with_slopes(function, points, which)
     values, none = found.clone(), torch.zeros_like(found)
     state = _State(which, points.clone(), found, slopes, none, deque(maxlen=_HISTORY))
     for iteration in range(iterations):
@@ -426,7 +412,7 @@ def _search_line(function: Function, state: _State, direction: Tensor) -> Tensor
         if not len(open_):
             break
         tried = state.points[open_] + step[open_, None] * direction[open_]
-        values, slopes = function(tried, state.which[open_])
+        values, slopes = _with_slopes(function, tried, state.which[open_])
         bound = state.values[open_] + _DECREASE * step[open_] * descent[open_]
         lower = values <= bound  # False where a value is no number
         flat = (slopes * direction[open_]).sum(-1) >= _CURVATURE * descent[open_]
@@ -456,23 +442,23 @@ def _remember(state: _State, points: Tensor, values: Tensor, slopes: Tensor) -> 
 
 
 def minimise_signed(
-    slopes_of: Callable[[Tensor], Tensor],
+    function: Function,
     start: Tensor,
     *,
     boxed: int,
     iterations: int,
     progress: Callable[[float], None],
-) -> Tensor:
-    """The last points [functions, d] of signed Adam from `start`.
+) -> tuple[Tensor, Tensor]:
+    """The last points [functions, d] and values [functions] of signed Adam from `start`.
 
     The first `boxed` components of each are kept within 0 and 1. Step sizes shrink to a tenth after
     three, five and seven eighths of the iterations. `progress` is given the share of them done.
     """
-    points = start.clone()
+    points, which = start.clone(), _every(start)
     mean, square = torch.zeros_like(points), torch.zeros_like(points)
     for iteration in range(iterations):
         progress(iteration / iterations)
-        signs = slopes_of(points).sign()
+        signs = _with_slopes(function, points, which)[1].sign()
         mean = _MEAN * mean + (1 - _MEAN) * signs
         square = _SQUARE * square + (1 - _SQUARE) * signs.square()
         taken = iteration + 1
@@ -480,4 +466,4 @@ def minimise_signed(
         root = (square / (1 - _SQUARE**taken)).sqrt() + _LEAST
         points = points - step * (mean / (1 - _MEAN**taken)) / root
         points[:, :boxed] = points[:, :boxed].clamp(0, 1)
-    return points
+    return points, _with_slopes(function, points, which)[0]

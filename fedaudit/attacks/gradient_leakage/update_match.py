@@ -8,9 +8,9 @@ are numbers from 0 to 1. A picture is a PNG file (ISO/IEC 15948).
 import math
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import assert_never
 
 import numpy as np
@@ -96,35 +96,18 @@ def quality(images: Images, originals: Images) -> Quality:
     )
 
 
-@dataclass(frozen=True)
-class Baselines:
-    """What the attacked images show of each other: each one beside the others, of which there must
-    be some.
+def baselines(originals: Images) -> tuple[Quality, Quality]:
+    """What several attacked images show of each other: the quality of the mean of the others, and
+    of that with the smallest error, which is chosen by comparing it with the original.
 
     Without any update, "the mean of such images" or "an image like this one" is no nearer, on
-    average; the nearest of the others is chosen by comparing it with the original.
+    average.
     """
-
-    originals: Images
-
-    @cached_property
-    def mean_image(self) -> Quality:
-        """Quality of the mean of the other images."""
-        others = len(self.originals) - 1
-        return quality((self.originals.sum(0) - self.originals) / others, self.originals)
-
-    @cached_property
-    def nearest_other(self) -> Quality:
-        """Quality of the other image with the smallest error."""
-        flat = self.originals.reshape(len(self.originals), -1)
-        errors = cdist(flat, flat, "sqeuclidean")
-        np.fill_diagonal(errors, np.inf)
-        return quality(self.originals[errors.argmin(1)], self.originals)
-
-    @property
-    def errors(self) -> Floats:
-        """The smaller mean squared error of the two: [images]."""
-        return np.minimum(self.mean_image.mse, self.nearest_other.mse)
+    means = (originals.sum(0) - originals) / (len(originals) - 1)
+    flat = originals.reshape(len(originals), -1)
+    errors = cdist(flat, flat, "sqeuclidean")
+    np.fill_diagonal(errors, np.inf)
+    return quality(means, originals), quality(originals[errors.argmin(1)], originals)
 
 
 def share_interval(hits: Bools) -> ShareInterval:
@@ -170,9 +153,6 @@ class Products:
     """Squared lengths of the guesses' updates."""
     target_squared: Tensor
     """Squared lengths of those that were sent."""
-
-
-Distance = Callable[[Products], Tensor]
 
 
 def squared_distance(products: Products) -> Tensor:

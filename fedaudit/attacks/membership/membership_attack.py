@@ -260,9 +260,20 @@ def beside_claim(
     if isinstance(claim, str):
         return {"alarm": None, "claim": None}
     against = contradiction_of(claim, scores, rows)
-    weighed = attacked.weigh(against.e_value, "run")
-    alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
-    return {"alarm": alarm, "claim": _claim_section(claim), **weighed.fields()}
+    weighed = attacked.weigh(against.e_value, "run", claim=against.claim, evidence=against.evidence)
+    one = claim.claimed
+    section = ClaimSection(
+        epsilon=claim.epsilon,
+        delta=claim.delta,
+        claimed_epsilon=one.value,
+        claimed_delta=one.delta,
+        unit=claim.unit,
+        adjacency=one.adjacency,
+        observer=one.observer,
+        steps=claim.steps,
+        rates=[ClaimedRate(fpr=rate, tpr_max=claim.tpr_max(rate)) for rate in FALSE_POSITIVE_RATES],
+    )
+    return {"claim": section, **weighed}
 
 
 def _section(
@@ -306,21 +317,6 @@ def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> di
     if isinstance(claim, str):
         reasons["claim"] = claim
     return reasons
-
-
-def _claim_section(claim: Claim) -> ClaimSection:
-    one = claim.claimed
-    return ClaimSection(
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        claimed_epsilon=one.value,
-        claimed_delta=one.delta,
-        unit=claim.unit,
-        adjacency=one.adjacency,
-        observer=one.observer,
-        steps=claim.steps,
-        rates=[ClaimedRate(fpr=rate, tpr_max=claim.tpr_max(rate)) for rate in FALSE_POSITIVE_RATES],
-    )
 
 
 def _files(

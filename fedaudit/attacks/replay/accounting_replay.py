@@ -48,14 +48,12 @@ def check_accounting(replayed: Replayed, findings: Findings) -> None:
             radius = None if privacy.radius == "adaptive" else float(privacy.radius)
             noise = float(privacy.noise_multiplier)
             expected |= {"noise_multiplier": noise, "radius": radius, "clip": privacy.clip}
-        case GaussianLocal():
-            noise = float(privacy.noise_multiplier)
-            expected |= {"noise_multiplier": noise, "clip": privacy.clip, "delta": privacy.delta}
-            _check_local(replayed, privacy, findings)
-        case GaussianCentral():
+        case GaussianCentral() | GaussianLocal():
             noise = float(privacy.noise_multiplier)
             expected |= {"noise_multiplier": noise, "delta": privacy.delta}
-            _check_central(replayed, privacy, findings)
+            if isinstance(privacy, GaussianLocal):
+                expected["clip"] = privacy.clip
+            _check_gaussian(replayed, privacy, findings)
         case GaussianDistance():
             expected |= {"noise_multiplier": None, "clip": privacy.clip, "guarantee": "heuristic"}
         case RecordPersonalised():
@@ -129,65 +127,52 @@ def _released(replayed: Replayed, round_: int) -> Ints:
     return np.sort(np.concatenate([none, *found]))
 
 
-def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findings) -> None:
-    population = split_cells([replayed.base.cell]).training.shape[1]
-    noised, cohort = Gaussian(float(privacy.noise_multiplier)), replayed.spec.training.drawn_cohort
-    event: Event
-    adjacency: Adjacency = "add-or-remove-one"
-    match cohort:
-        case FixedCohort():
-            event = FixedSizeSampled(population, min(cohort.clients, population), noised)
-            adjacency = "replace-one"
-        case PoissonCohort():
-            event = PoissonSampled(cohort.rate, noised)
-        case AllocationCohort():
-            event = RandomAllocated(cohort.every, noised)
-        case _:
-            assert_never(cohort)
-    _check_event(replayed, findings, event, adjacency)
-    for entry in replayed.base.entries:
-        round_ = count = entry.keys[0].round
-        if entry.epsilons is None or round_ not in {1, replayed.base.rounds}:
-            continue
-        if isinstance(event, RandomAllocated):
-            count = -(-count // event.rounds)  # blocks
-        least = _epsilon(privacy, event, count, adjacency)
-        _check_epsilon(findings.at("accounting", round_), float(entry.epsilons[0]), least)
-
-
-def _check_local(replayed: Replayed, privacy: GaussianLocal, findings: Findings) -> None:
-    event = Gaussian(float(privacy.noise_multiplier))
-    _check_event(replayed, findings, event, "replace-one")
-    sent = np.zeros(len(replayed.base.ledger_context.subjects), dtype=np.int64)
+def _check_gaussian(
+    replayed: Replayed, privacy: GaussianCentral | GaussianLocal, findings: Findings
+) -> None:
+    """The ledger names the event that took place, between the neighbours that it protects, and its
+    epsilons are at least what the events cost, accounted for again."""
+    base, charged, at = replayed.base, replayed.charged, findings.at("accounting")
+    event, adjacency = _event(replayed, privacy)
+    found = event_from_dict(json.loads(charged.event or "null") or {})
+    at.equal("event of the ledger", found, event)
+    at.equal("adjacency of the ledger", charged.adjacency, adjacency)
+    sent = np.zeros(len(base.ledger_context.subjects), dtype=np.int64)
     known = {0: 0.0}
-    for entry in replayed.base.entries:
+    for entry in base.entries:
         if entry.epsilons is None:
             continue
         round_ = entry.keys[0].round
         sent[_released(replayed, round_)] += 1
+        if isinstance(privacy, GaussianCentral) and round_ not in {1, base.rounds}:
+            continue
         for subject, epsilon in zip(entry.subjects, entry.epsilons.tolist(), strict=True):
             count = int(sent[subject])
+            if isinstance(event, RandomAllocated):
+                count = -(-count // event.rounds)  # blocks
             if count not in known:
-                known[count] = _epsilon(privacy, event, count, "replace-one")
+                known[count] = epsilon_of_events(
+                    ((event, count),), privacy.accountant, adjacency=adjacency, delta=privacy.delta
+                )
             _check_epsilon(findings.at("accounting", round_), epsilon, known[count])
 
 
-def _check_event(
-    replayed: Replayed, findings: Findings, event: Event, adjacency: Adjacency
-) -> None:
-    """The ledger names the event that took place, between the neighbours that it protects."""
-    at, charged = findings.at("accounting"), replayed.charged
-    found = event_from_dict(json.loads(charged.event or "null") or {})
-    at.equal("event of the ledger", found, event)
-    at.equal("adjacency of the ledger", charged.adjacency, adjacency)
-
-
-def _epsilon(
-    privacy: GaussianCentral | GaussianLocal, event: Event, count: int, adjacency: Adjacency
-) -> float:
-    """What so many of these events cost, accounted for again."""
-    name, delta = privacy.accountant, privacy.delta
-    return epsilon_of_events(((event, count),), name, adjacency=adjacency, delta=delta)
+def _event(replayed: Replayed, privacy: GaussianCentral | GaussianLocal) -> tuple[Event, Adjacency]:
+    """What a round releases, and of which neighbours it is private."""
+    noised, cohort = Gaussian(float(privacy.noise_multiplier)), replayed.spec.training.drawn_cohort
+    if isinstance(privacy, GaussianLocal):
+        return noised, "replace-one"
+    match cohort:
+        case FixedCohort():
+            population = split_cells([replayed.base.cell]).training.shape[1]
+            clients = min(cohort.clients, population)
+            return FixedSizeSampled(population, clients, noised), "replace-one"
+        case PoissonCohort():
+            return PoissonSampled(cohort.rate, noised), "add-or-remove-one"
+        case AllocationCohort():
+            return RandomAllocated(cohort.every, noised), "add-or-remove-one"
+        case _:
+            assert_never(cohort)
 
 
 def _check_epsilon(at: Checks, epsilon: float, least: float) -> None:

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.attacks.replay.replay_finding import Findings
-from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
+from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, same, wide
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import CHARGES, known_columns
 from fedaudit.federations.load import load_federation
@@ -270,7 +270,7 @@ class Replayed:
     def clip(self, round_: int) -> float | None:
         """What updates of a round may be clipped to: the ledger's number, or the clip that was
         released the round before."""
-        released = self.base.clips[round_ - 1]
+        released = self.base.states[round_ - 1].clip
         return self.charged.clip if self.charged.clip is not None else released
 
     def charged_clients(self, round_: int) -> Ints:
@@ -400,36 +400,28 @@ def _differences(base: Federation, other: Federation, unit: ChangedUnit) -> list
     theirs = mine[~mine] if unit.change == "gone" else mine
     if other.rows != len(theirs):
         return ["which rows there are"]
-    named: list[dict[str, Any]] = []
-    arrays: list[dict[str, Any]] = []
-    for one in (base, other):
-        features = one.features
-        named.append(
-            {
-                "clients": one.client_names,
-                "columns": one.feature_names,
-                "classes": one.classes,
-                "groups": [(attribute.name, attribute.values) for attribute in one.attributes],
-            }
-        )
-        arrays.append(
-            {
-                "features": features.values if isinstance(features, ClientRows) else features,
-                "targets": one.target,
-                "whose rows they are": one.client_of,
-                "budgets": one.record_budgets,
-                "coins of records": one.record_keys,
-                "groups of rows": np.array([attribute.codes for attribute in one.attributes]).T,
-            }
-        )
-    found = [name for name, before in named[0].items() if before != named[1][name]]
-    for name, before in arrays[0].items():
-        after = arrays[1][name]
-        if before is None or after is None or not len(before) or not len(after):
-            continue
-        if not np.array_equal(before[~mine], after[~theirs]):
-            found.append(name)
-    return found
+    before, after = _loaded(base, ~mine), _loaded(other, ~theirs)
+    return [name for name, value in before.items() if not same(value, after.get(name))]
+
+
+def _loaded(federation: Federation, others: Bools) -> dict[str, Any]:
+    """What is loaded, keyed by its name; of rows, that of the `others`."""
+    features, attributes = federation.features, federation.attributes
+    of_rows = {
+        "features": features.values if isinstance(features, ClientRows) else features,
+        "targets": federation.target,
+        "whose rows they are": federation.client_of,
+        "budgets": federation.record_budgets,
+        "coins of records": federation.record_keys,
+        "groups of rows": np.array([one.codes for one in attributes]).T,
+    }
+    return {
+        "clients": federation.client_names,
+        "columns": federation.feature_names,
+        "classes": federation.classes,
+        "groups": [(one.name, one.values) for one in attributes],
+        **{name: rows[others] for name, rows in of_rows.items() if rows is not None and len(rows)},
+    }
 
 
 def _copy(

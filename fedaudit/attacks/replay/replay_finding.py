@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    from fedaudit.arrays import Floats
 
 Stage = Literal["loading", "sampling", "clip", "sum", "noise", "release", "accounting"]
 """The stages in the order of a round; what breaks one often shows in later ones, too."""
@@ -135,9 +138,18 @@ class Checks:
         """Expects two values to be equal."""
         self.expect(check, measured == allowed, allowed=allowed, measured=measured)
 
-    def at_most(self, check: str, measured: float, allowed: float, *, slack: float = 0.0) -> None:
-        """Expects a number to exceed another by no more than rounding does."""
-        self.expect(check, measured <= allowed + slack, allowed=allowed, measured=measured)
+    def at_most(self, check: str, measured: float, allowed: float) -> None:
+        """Expects a number not to exceed another."""
+        self.expect(check, measured <= allowed, allowed=allowed, measured=measured)
+
+    def none_above(
+        self, check: str, measured: "Floats", allowed: float, *, slack: float = 0.0
+    ) -> None:
+        """Expects each of some numbers [numbers] to exceed another by no more than rounding does;
+        the largest is the finding."""
+        self.findings.looked(check, len(measured))
+        if not (measured <= allowed + slack).all():
+            self.add(check, allowed=allowed, measured=float(measured.max()))
 
     def at_least(self, check: str, measured: float, allowed: float, *, close: float = 0.0) -> None:
         """Expects a number to be no smaller than another, but for this share of it."""

@@ -2,7 +2,6 @@
 release."""
 
 import math
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -14,7 +13,7 @@ from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
 from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
 from fedaudit.attacks.replay.replay_finding import Findings
-from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
+from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, same, wide
 from fedaudit.federations.federation import Federation
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.spec.privacy import GaussianDistance, RecordPersonalised
@@ -59,9 +58,12 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
             )
             earlier.update(cohort.tolist())
         if not by_record or round_ in replayed.together:
-            same = np.array_equal(cohort, other)
-            why = "the same clients, since coins do not depend on data"
-            at.expect("the neighbour's cohort", same, allowed=why, measured="other clients")
+            at.expect(
+                "the neighbour's cohort",
+                np.array_equal(cohort, other),
+                allowed="the same clients, since coins do not depend on data",
+                measured="other clients",
+            )
     if not by_record:
         _check_cohort_law(replayed, findings)
         return
@@ -256,28 +258,22 @@ def _check_uploads(replayed: Replayed, findings: Findings) -> None:
         for part in replayed.base.passed.uploads[round_]:
             if clip is not None:
                 norms = np.linalg.norm(replayed.bare(part) - wide(part.start), axis=-1)
-                over = (norms > clip + upload_slack(replayed, part)) & part.finite.numpy()
-                findings.looked("norm of an update", len(norms))
-                for norm in norms[over]:
-                    at.add("norm of an update", allowed=clip, measured=norm)
+                norms = np.where(part.finite.numpy(), norms, 0.0)
+                slack = upload_slack(replayed, part)
+                at.none_above("norm of an update", norms, clip, slack=slack)
     for round_ in replayed.together:
         at, others = findings.at("sum", round_), replayed.neighbour.passed.uploads[round_]
         for (clients, own), other in zip(replayed.uploads(round_), others, strict=True):
             unit = clients == replayed.pair.client
             sent, again = wide(own.uploads), wide(other.uploads)
-            same = ((sent == again) | (np.isnan(sent) & np.isnan(again))).all(-1)
-            findings.looked("uploads of the others", int((~unit).sum()))
-            for moved in np.linalg.norm(sent - again, axis=-1)[~unit & ~same]:
-                at.add("uploads of the others", allowed=0.0, measured=float(moved))
+            alike = ((sent == again) | (np.isnan(sent) & np.isnan(again))).all(-1)
+            moved = np.where(alike, 0.0, np.linalg.norm(sent - again, axis=-1))
+            at.none_above("uploads of the others", moved[~unit], 0.0)
             if clip is not None and unit.any():
                 left, right = (replayed.bare(one) - wide(one.start) for one in (own, other))
-                apart = np.linalg.norm(left - right, axis=-1)[unit].max()
-                at.at_most(
-                    "distance of the unit's updates",
-                    float(apart),
-                    replayed.sensitivity * clip,
-                    slack=2 * upload_slack(replayed, own),
-                )
+                apart = np.linalg.norm(left - right, axis=-1)[unit]
+                most, slack = replayed.sensitivity * clip, 2 * upload_slack(replayed, own)
+                at.none_above("distance of the unit's updates", apart, most, slack=slack)
 
 
 def upload_slack(replayed: Replayed, part: UploadsPassed) -> float:
@@ -305,10 +301,7 @@ def _check_server(replayed: Replayed, findings: Findings) -> None:
         assert allowed is not None
         for used, clipped in zip(own.clips, own.clipped, strict=True):
             norms = np.linalg.norm(wide(clipped), axis=-1)
-            findings.looked("norm of a clipped update", len(norms))
-            if norms.max(initial=0.0) > allowed:
-                largest = float(norms.max())
-                at.add("norm of a clipped update", allowed=allowed, measured=largest)
+            at.none_above("norm of a clipped update", norms, allowed)
             clips = wide(used)
             holds, most = bool((clips == allowed).all()), float(clips.max(initial=0.0))
             at.expect("the clip of the round", holds, allowed=allowed, measured=most)
@@ -332,10 +325,8 @@ def _check_steps(replayed: Replayed, findings: Findings) -> None:
     for round_ in replayed.rounds:
         at = findings.at("clip", round_)
         for part in replayed.base.passed.steps[round_]:
-            largest = max((float(norms.max(initial=0.0)) for norms in part.single_norms), default=0)
-            findings.looked("norm of a record's gradient", sum(map(len, part.single_norms)))
-            if largest > allowed:
-                at.add("norm of a record's gradient", allowed=allowed, measured=largest)
+            norms = np.concatenate([np.zeros(0), *part.single_norms])
+            at.none_above("norm of a record's gradient", norms, allowed)
             holds, most = set(part.clips) <= {allowed}, max(part.clips, default=allowed)
             at.expect("the clip of a step", holds, allowed=allowed, measured=most)
     for round_ in replayed.together:
@@ -344,12 +335,8 @@ def _check_steps(replayed: Replayed, findings: Findings) -> None:
             unit = own.silos == replayed.pair.client
             for left, right in zip(own.sums, other.sums, strict=True):
                 apart = np.linalg.norm(wide(left) - wide(right), axis=-1)
-                most, others = (float(one.max(initial=0.0)) for one in (apart, apart[~unit]))
-                findings.looked("distance of neighbouring sums", len(apart))
-                if most > allowed:
-                    at.add("distance of neighbouring sums", allowed=allowed, measured=most)
-                if others > 0:
-                    at.add("sums of the other clients", allowed=0.0, measured=others)
+                at.none_above("distance of neighbouring sums", apart, allowed)
+                at.none_above("sums of the other clients", apart[~unit], 0.0)
 
 
 # -- release --------------------------------------------------------------------------------------
@@ -364,9 +351,10 @@ def check_release(replayed: Replayed, findings: Findings) -> tuple[str, ...]:
         known += [_SCALE] * isinstance(replayed.spec.privacy, GaussianDistance)
     if replayed.role == "local-steps":
         _check_divisor_of_gradients(replayed, findings)
-    findings.at("release", base.best_round).expect(
+    result = base.result
+    findings.at("release", result.best_round).expect(
         "kept hypotheses",
-        np.array_equal(base.kept, base.hypotheses[base.best_round], equal_nan=True),
+        same(result.hypotheses, base.states[result.best_round].hypotheses),
         allowed="the hypotheses after the round that is named the best",
         measured="other hypotheses",
     )
@@ -404,8 +392,8 @@ def _check_divisor_of_sums(replayed: Replayed, findings: Findings) -> None:
             continue
         expected, moves = own.released, server_moves(base.cell.spec.training)
         if moves is not None and own.theta is not None:
-            moments, every = base.moments[round_ - 1], torch.ones(len(expected), dtype=torch.bool)
-            expected, _ = moves(own.theta, expected, torch.from_numpy(moments), moved=every)
+            moments, every = base.states[round_ - 1].moments, torch.ones(len(expected)).bool()
+            expected, _ = moves(own.theta, expected, torch.as_tensor(moments), moved=every)
         at.expect(
             "hypotheses of the next round",
             np.array_equal(wide(expected), base.hypotheses[round_], equal_nan=True),
@@ -446,20 +434,19 @@ def _check_transcript(replayed: Replayed, findings: Findings) -> None:
     change nothing.
     """
     base, other = replayed.base, replayed.neighbour
-    same = "the same from the same releases"
+    allowed = "the same from the same releases"
     for round_ in replayed.together:
         at = findings.at("release", round_)
+        left, right = (vars(run.states[round_]) for run in (base, other))
         silent = bool(base.passed.silent.get(round_, np.zeros(0, dtype=np.bool_)).any())
         at.expect(
             "uploads of clients that are not charged" if silent else "hypotheses of the next round",
-            np.array_equal(base.hypotheses[round_], other.hypotheses[round_], equal_nan=True)
-            and base.clips[round_] == other.clips[round_]
-            and np.array_equal(base.moments[round_], other.moments[round_], equal_nan=True),
-            allowed=same,
+            all(same(left[name], right[name]) for name in ("hypotheses", "clip", "moments")),
+            allowed=allowed,
             measured="other hypotheses, or another clip",
         )
         for name in _differing(base, other, round_):
-            at.add(name, allowed=same, measured="follows the neighbour without noise")
+            at.add(name, allowed=allowed, measured="follows the neighbour without noise")
         findings.looked("published figures", len(base.published[round_ - 1]))
     findings.at("release").equal("the end of the run", other.rounds, base.rounds)
 
@@ -472,18 +459,20 @@ def _check_held_out(replayed: Replayed, findings: Findings) -> list[str]:
     protected = replayed.spec.fairness.noise is not None
     if replayed.spec.scores_training_clients and replayed.spec.privacy.protects:
         last = max(one.round for one in base.records if one.validation_loss is not None)
+        own, again = base.result, other.result
         findings.at("release").expect(
             "released hypotheses without those held out",
-            base.best_round == other.best_round == last and np.array_equal(base.kept, other.kept),
+            own.best_round == again.best_round == last
+            and np.array_equal(own.hypotheses, again.hypotheses),
             allowed=f"those of round {last}, whatever is held out",
-            measured=f"those of rounds {base.best_round} and {other.best_round}",
+            measured=f"those of rounds {own.best_round} and {again.best_round}",
         )
         findings.at("release").equal("rounds without those held out", other.rounds, base.rounds)
     for round_ in range(1, min(base.rounds, other.rounds) + 1):
         at = findings.at("release", round_)
         at.expect(
             "training without those held out",
-            _trained_alike(base, other, round_),
+            same(_trained(base, round_), _trained(other, round_)),
             allowed="the same updates, whoever is held out",
             measured="other updates",
         )
@@ -499,46 +488,25 @@ def _check_held_out(replayed: Replayed, findings: Findings) -> list[str]:
     return list(named)
 
 
-def _trained_alike(base: WatchedRun, other: WatchedRun, round_: int) -> bool:
-    for own, again in zip(base.passed.uploads[round_], other.passed.uploads[round_], strict=True):
-        if not np.array_equal(wide(own.updated), wide(again.updated), equal_nan=True):
-            return False
-    sums = base.passed.sums[round_].sums, other.passed.sums[round_].sums
-    if sums[0] is not None and sums[1] is not None:
-        return np.array_equal(wide(sums[0]), wide(sums[1]))
-    steps = zip(base.passed.steps[round_], other.passed.steps[round_], strict=True)
-    return all(
-        np.array_equal(wide(left), wide(right))
-        for own, again in steps
-        for left, right in zip(own.sums, again.sums, strict=True)
-    )
-
-
-def _differing(base: WatchedRun, other: WatchedRun, round_: int) -> Iterator[str]:
-    """The names of what is published of a round, or is in its ledger, and differs."""
-    own, again = base.published[round_ - 1], other.published[round_ - 1]
-    for name, value in own.items():
-        if not _same(value, again.get(name)):
-            yield name
-    lines = [
-        [line for line in run.ledger_lines if line["round"] == round_] for run in (base, other)
+def _trained(run: WatchedRun, round_: int) -> list[Any]:
+    """What training made of those who train in a round."""
+    passed = run.passed
+    return [
+        [part.updated for part in passed.uploads[round_]],
+        passed.sums[round_].sums,
+        [part.sums for part in passed.steps[round_]],
     ]
-    if len(lines[0]) != len(lines[1]):
-        yield "lines of the ledger"
-        return
-    for left, right in zip(*lines, strict=True):
-        for name, value in left.items():
-            if not _same(value, right.get(name)):
-                yield f"{name} of the ledger"
 
 
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        return left == right or (math.isnan(left) and math.isnan(right))
-    if isinstance(left, np.ndarray):
-        return np.array_equal(left, right)
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return bool(left == right)
+def _observed(run: WatchedRun, round_: int) -> dict[str, Any]:
+    """What is published of a round, and is in its ledger, keyed by its name."""
+    lines = [line for line in run.ledger_lines if line["round"] == round_]
+    names = lines[0] if lines else ()
+    columns = {f"{name} of the ledger": [line[name] for line in lines] for name in names}
+    return {**run.published[round_ - 1], **columns}
+
+
+def _differing(base: WatchedRun, other: WatchedRun, round_: int) -> list[str]:
+    """The names of what is observed of a round and differs."""
+    own, again = _observed(base, round_), _observed(other, round_)
+    return [name for name in own | again if not same(own.get(name), again.get(name))]

@@ -1,6 +1,7 @@
 """A run on the path that every run takes, whose mechanism is observed round by round."""
 
 import copy
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from fedaudit.runs.run import new_run
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.record_steps import Memory, RecordSteps, SiloRecords
-from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
@@ -48,10 +49,26 @@ def wide(values: Tensor) -> Floats:
     return values.detach().cpu().double().numpy()
 
 
-def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
+def same(left: Any, right: Any) -> bool:
+    """Whether two runs left the same, down to what it consists of; NaN is the same as NaN."""
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        left, right = wide(left), wide(right)
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (math.isnan(left) and math.isnan(right))
+    if isinstance(left, np.ndarray):
+        return np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+def _overridden(instance: T, *methods: Callable[..., Any]) -> T:
+    """A copy that has these in the place of its methods of the same names."""
     found = copy.copy(instance)
-    for name, method in methods.items():
-        object.__setattr__(found, name, method)
+    for method in methods:
+        object.__setattr__(found, method.__name__, method)
     return found
 
 
@@ -142,20 +159,6 @@ class PassedThrough:
     protection: Protection | None = None
     """The one that was observed, to draw from again."""
 
-    def draw_noise(self, inner: Protection, draws: Draws, block: Block) -> None:
-        """Lets the mechanism draw the noise of a block of one cell, and keeps it."""
-        new = block.noise is None
-        inner.draw_noise(draws, block)
-        if not new:
-            return
-        self.draws = draws
-        for place, round_ in enumerate(block.rounds[:, 0].tolist()):
-            cohort = block.cohort[place, 0]
-            drawn = cohort if block.drawn is None else cohort[block.drawn[place, 0]]
-            self.cohorts.setdefault(round_, drawn.copy())
-            if block.noise is not None:
-                self.drawn.setdefault(round_, block.noise[place, 0].copy())
-
 
 # -- clients that protect their uploads -----------------------------------------------------------
 
@@ -169,7 +172,18 @@ class _Watched(Generic[Applied]):
         passed.protection = inner
 
     def draw_noise(self, draws: Draws, block: Block) -> None:
-        self._passed.draw_noise(self._inner, draws, block)
+        """Lets the mechanism draw the noise of a block of one cell, and keeps it."""
+        new, passed = block.noise is None, self._passed
+        self._inner.draw_noise(draws, block)
+        if not new:
+            return
+        passed.draws = draws
+        for place, round_ in enumerate(block.rounds[:, 0].tolist()):
+            cohort = block.cohort[place, 0]
+            drawn = cohort if block.drawn is None else cohort[block.drawn[place, 0]]
+            passed.cohorts.setdefault(round_, drawn.copy())
+            if block.noise is not None:
+                passed.drawn.setdefault(round_, block.noise[place, 0].copy())
 
 
 class _WatchedClients(_Watched[ClientProtection]):
@@ -193,23 +207,17 @@ class _WatchedClients(_Watched[ClientProtection]):
             finite=found.finite[0].clone(),
             noise=None if noise is None else noise[0].copy(),
         )
-        other = self._kept(own)
-        if other is None:
-            return found
-        radii = None if other.radii is None else other.radii[None].clone()
-        sent = other.uploads[None].clone()
-        silent = self._follow.silent.get(self._passed.round) if self._follow else None
-        if silent is not None:
-            sent[0, torch.from_numpy(silent)] += _SOMETHING_ELSE
-        return ProtectedUploads(sent, radii, other.finite[None].clone())
-
-    def _kept(self, own: UploadsPassed) -> UploadsPassed | None:
-        """Keeps what passed; returns what the run that is followed sent at this place."""
         kept = self._passed.uploads[self._passed.round]
         kept.append(own)
         if self._follow is None:
-            return None
-        return self._follow.uploads[self._passed.round][len(kept) - 1]
+            return found
+        other = self._follow.uploads[self._passed.round][len(kept) - 1]
+        radii = None if other.radii is None else other.radii[None].clone()
+        sent = other.uploads[None].clone()
+        silent = self._follow.silent.get(self._passed.round)
+        if silent is not None:
+            sent[0, torch.from_numpy(silent)] += _SOMETHING_ELSE
+        return ProtectedUploads(sent, radii, other.finite[None].clone())
 
 
 # -- a trusted server -----------------------------------------------------------------------------
@@ -303,15 +311,15 @@ class _WatchedSteps(RecordSteps):
 
         watched = RecordSteps(
             _WatchedGradients(self.gradients, own, other),
-            _overridden(self.optimiser, step=step),
+            _overridden(self.optimiser, step),
             self.steps,
             self.clip,
             self.normaliser,
         )
         return watched(
             theta,
-            _overridden(records, batches=batches),
-            source=_overridden(source, wide_words=wide_words),
+            _overridden(records, batches),
+            source=_overridden(source, wide_words),
             round_=round_,
         )
 
@@ -348,27 +356,26 @@ class WatchedRun:
     cell: Cell
     passed: PassedThrough
     records: list[RoundRecord]
-    hypotheses: list[Floats32]
-    """[k, n] before the first round and after each."""
-    clips: list[float | None]
-    """Clips of a trusted server, likewise."""
-    moments: list[Floats32]
-    """[moments, k, n]: what the server remembers of averages, likewise; empty for nothing."""
+    states: list[CellState]
+    """What the run remembers before the first round and after each."""
     ledger_context: LedgerContext
     entries: list[EntryColumns]
     """Each by itself."""
     published: Sequence[Mapping[str, Any]]
     """What is published of each round: the figures of rounds and of groups."""
     ledger_lines: Sequence[Mapping[str, Any]]
-    kept: Floats32
-    """[k, n]: the hypotheses that a result would hold now."""
-    best_round: int
-    """The round that it names for them; 0 is before the first."""
+    result: FinalResult
+    """The result that it would have now."""
 
     @property
     def rounds(self) -> int:
         """Rounds that were played."""
         return len(self.records)
+
+    @property
+    def hypotheses(self) -> list[Floats32]:
+        """[k, n] before the first round and after each."""
+        return [state.hypotheses for state in self.states]
 
     def silos(self, round_: int) -> Ints:
         """The clients that took local steps in a round."""
@@ -384,20 +391,19 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     passed = PassedThrough()
 
     def watch(applied: Protection | RecordProtection) -> Any:
-        methods: tuple[Any, ...]
         match applied:
             case ClientProtection():
                 clients = _WatchedClients(applied, passed, follow)
-                methods = clients.draw_noise, clients.draw_cell, clients.protect
+                return _overridden(applied, clients.draw_noise, clients.draw_cell, clients.protect)
             case TrustedServer():
                 server = _WatchedServer(applied, passed, follow)
                 methods = server.draw_noise, server.clip, server.average, server.next_clips
+                return _overridden(applied, *methods)
             case RecordProtection():
                 steps = _WatchedSteps(**vars(applied.steps), passed=passed, follow=follow)
                 return replace(applied, steps=steps)
             case _:
                 assert_never(applied)
-        return _overridden(applied, **{one.__name__: one for one in methods})
 
     run = new_run(cell, experiment_id="replay", started_at=datetime.now(UTC))
     run.rounding_key = _ROUNDING_KEY
@@ -405,7 +411,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     records: list[RoundRecord] = []
     with watching(watch):
         trainer = Stack([cell])
-        states = [_state(trainer)]
+        states = [CellState.decode(trainer.checkpoint(0))]
         while trainer.active and len(records) < rounds:
             passed.round = len(records) + 1
             if draws_in_secret(cell):
@@ -413,29 +419,18 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
             new = trainer.advance(1)[0]
             records += new
             sink.write(record_block(run, new, last=False))
-            states.append(_state(trainer))
-    result = trainer.result(0)
+            states.append(CellState.decode(trainer.checkpoint(0)))
     return WatchedRun(
         cell=cell,
         passed=passed,
         records=records,
-        hypotheses=[state[0] for state in states],
-        clips=[state[1] for state in states],
-        moments=[state[2] for state in states],
+        states=states,
         ledger_context=run.ledger.ledger_context,
         entries=sink.entries,
         published=_published(sink, len(records)),
         ledger_lines=list(sink.lines()),
-        kept=result.hypotheses,
-        best_round=result.best_round,
+        result=trainer.result(0),
     )
-
-
-def _state(trainer: Stack) -> tuple[Floats32, float | None, Floats32]:
-    """The hypotheses [k, n], the clip of a trusted server, and what a server remembers."""
-    state = CellState.decode(trainer.checkpoint(0))
-    nothing = np.zeros(0, dtype=np.float32)
-    return state.hypotheses, state.clip, nothing if state.moments is None else state.moments
 
 
 def _published(sink: MemorySink, rounds: int) -> Sequence[Mapping[str, Any]]:

@@ -236,16 +236,6 @@ def _warnings(
     return [{"pointer": where, "message": f"{of}: {listed(small)}; {so}"}] if small else []
 
 
-def _so(figures: Mapping[str, Any]) -> str:
-    """What follows from small groups of an attribute, and what helps."""
-    protecting = figures.get("protecting", [])
-    with_them = f", nor those of {listed(protecting)} that protect them" if protecting else ""
-    return (
-        f"reports will not show their figures{with_them}; join them with others under "
-        "`fairness.groups`, or leave them out under `fairness.exclude`"
-    )
-
-
 def _with_gaps(
     names: Sequence[str], figures: NDArray[np.generic], shown: NDArray[np.bool_]
 ) -> dict[str, Any]:
@@ -276,7 +266,13 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
     for place, one in enumerate(federation.attributes):
         attributes[one.name], rows = _attribute_figures(federation, one, outcomes, rule)
         where, has = pointer("fairness", "sensitive", place), f"{one.name!r} has groups"
-        warnings += _warnings(where, has, one.values, rows, rule, so=_so(attributes[one.name]))
+        protecting = attributes[one.name].get("protecting", [])
+        with_them = f", nor those of {listed(protecting)} that protect them" if protecting else ""
+        so = (
+            f"reports will not show their figures{with_them}; join them with others under "
+            "`fairness.groups`, or leave them out under `fairness.exclude`"
+        )
+        warnings += _warnings(where, has, one.values, rows, rule, so=so)
     classes, balance, found, reasons = _classes(federation, rule)
     warnings += found
     if federation.classes and fairness.sensitive and outcomes.no_rule is not None:
@@ -367,19 +363,14 @@ def beside_earlier(
 ) -> tuple[dict[str, Any], Cuts]:
     """The profile without attributes that were cut otherwise before, and all cuts shown by now."""
     other = {name for name, cut in cuts.items() if earlier.get(name, cut) != cut}
-    attributes = {
-        name: _withheld(found) if name in other else found
-        for name, found in profile["attributes"].items()
-    }
+    attributes = dict(profile["attributes"])
+    for name in other & attributes.keys():
+        found = attributes[name]
+        attributes[name] = {  # names alone
+            "of": found["of"],
+            "groups": dict.fromkeys(found["groups"]),
+            "missing": None,
+            "base_rates": dict.fromkeys(found["base_rates"]),
+            "reasons": dict.fromkeys(("groups", "missing", "base_rates"), _OTHER_CUT),
+        }
     return {**profile, "attributes": attributes}, {**cuts, **earlier}
-
-
-def _withheld(attribute: Mapping[str, Any]) -> dict[str, Any]:
-    """The attribute's names alone."""
-    return {
-        **{name: given for name, given in attribute.items() if name != "protecting"},
-        "groups": dict.fromkeys(attribute["groups"]),
-        "missing": None,
-        "base_rates": dict.fromkeys(attribute["base_rates"]),
-        "reasons": dict.fromkeys(("groups", "missing", "base_rates"), _OTHER_CUT),
-    }

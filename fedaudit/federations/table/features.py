@@ -17,7 +17,6 @@ from fedaudit.federations.mapped import (
     FEATURES,
     Scales,
     as_float32,
-    check_scales,
     client_order,
     new_array,
     scaled,
@@ -27,7 +26,6 @@ from fedaudit.federations.split import held_out_rows, share_of_rows, split_clien
 from fedaudit.federations.table.columns import Columns, FeatureColumn
 from fedaudit.spec.labels import find_classes
 from fedaudit.spec.sources import Source
-from fedaudit.spec.table import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,17 +107,6 @@ _RULE = (
 )
 
 
-def check_table_scales(source: Table, columns: Columns, *, classes: bool) -> None:
-    """See `check_scales`; `classes`: whether the target is one."""
-    check_scales(
-        source.scale,
-        features=[column.name for column in columns.features if not column.one_hot],
-        one_hot=[column.name for column in columns.features if column.one_hot],
-        target=columns.target,
-        classes=classes,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Features:
     """The features of the rows, ready for training."""
@@ -159,46 +146,6 @@ def refuse_gaps(rows: TableRows, name: str, where: str, *, remedy: str) -> None:
     rows.refuse(rows.empty(name, where), name, where, GAP, remedy)
 
 
-def encoded_features(
-    rows: TableRows,
-    columns: Sequence[FeatureColumn],
-    counts: Sequence["CellCounts"],
-    *,
-    scales: Scales,
-    whole: bool,
-    standardise: Standardiser | None = None,
-    progress: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[int, int, NDArray[np.int64] | NDArray[np.float32]]]:
-    """The place of the first of some rows, that of a column, and its cells: scaled, standardised if
-    the spec asks for it, or positions among the categories of a one-hot feature.
-
-    `counts`: of each column, added to. `whole`: whether each column comes from its first row to its
-    last before the next one, as its mean needs it. Raises InvalidInputError naming column and row
-    of a cell that is not a declared category, not a number, or empty without a rule for it.
-    """
-    width = sum(len(column.names) for column in columns)
-    step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, width))
-    for start in range(0, len(rows), step):
-        part = rows.part(start, step)
-        for place, (column, count) in enumerate(zip(columns, counts, strict=True)):
-            if column.feature.fills_gaps:
-                count.filled += int(np.count_nonzero(part.empty(column.name, column.where)))
-            if column.one_hot:
-                yield start, place, _categories(part, column)
-            else:
-                numbers, outside = _number_column(part, column, scales, standardise)
-                count.outside += outside
-                yield start, place, numbers
-        progress()
-
-
-def check_features(rows: TableRows, columns: Sequence[FeatureColumn], *, scales: Scales) -> None:
-    """Raise what `encoded_features` raises, and keep no value."""
-    counts = [CellCounts() for _ in columns]
-    for _ in encoded_features(rows, columns, counts, scales=scales, whole=True):
-        pass
-
-
 @dataclass
 class CellCounts:
     """Cells of a feature that are not as they were."""
@@ -217,25 +164,39 @@ class CellCounts:
             yield f"some values of {name!r} outside its range were brought to its ends"
 
 
-def _number_column(
-    rows: TableRows, column: FeatureColumn, scales: Scales, standardise: Standardiser | None
-) -> tuple[NDArray[np.float32], int]:
-    """A numeric or ordinal feature, scaled, and how many values lay outside its range."""
+def encoded_cells(
+    rows: TableRows,
+    column: FeatureColumn,
+    counts: CellCounts,
+    *,
+    scales: Scales,
+    standardise: Standardiser | None = None,
+) -> NDArray[np.int64] | NDArray[np.float32]:
+    """The cells of a feature, [rows]: scaled numbers, standardised if the spec asks for it, or
+    positions among the categories of a one-hot feature.
+
+    `counts` are added to. Raises InvalidInputError naming column and row of a cell that is not a
+    declared category, not a number, or empty without a rule for it.
+    """
+    name, fill = column.name, column.feature.fill
+    if fill is not None:
+        counts.filled += int(np.count_nonzero(rows.empty(name, column.where)))
     if column.categories:
-        numbers, scale = _categories(rows, column).astype(np.float64), scales.get(column.name, 1.0)
+        places = _categories(rows, column)
+        if column.one_hot:
+            return places
+        numbers, scale = places.astype(np.float64), scales.get(name, 1.0)
     else:
-        fill = column.feature.fill
-        numbers = rows.numbers(
-            column.name, column.where, missing_allowed=fill is not None, remedy=_RULE
-        )
+        numbers = rows.numbers(name, column.where, missing_allowed=fill is not None, remedy=_RULE)
         if fill is not None:
             numbers = np.where(np.isnan(numbers), float(fill), numbers)
-        scale = scales.get(column.name, scales.get(EVERY_NUMBER, 1.0))
+        scale = scales.get(name, scales.get(EVERY_NUMBER, 1.0))
     numbers, outside = scaled(numbers, scale)
-    narrow = as_float32(numbers, column.name)
-    if standardise is not None and not column.categories:
-        narrow = standardise(numbers).astype(np.float32)
-    return narrow, outside
+    counts.outside += outside
+    narrow = as_float32(numbers, name)
+    if standardise is None or column.categories:
+        return narrow
+    return standardise(numbers).astype(np.float32)
 
 
 def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
@@ -276,26 +237,24 @@ def read_features(
     else:
         shape = (len(rows), columns.width)
         values = new_array(folder, FEATURES, shape) if large else np.empty(shape, np.float32)
-    first = np.cumsum([0, *(len(column.names) for column in columns.features)]).tolist()
+    # A mean needs all rows of a column.
+    whole = not large or standardise is not None
+    step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, columns.width))
     counts = [CellCounts() for _ in columns.features]
-    for start, at, cells in encoded_features(
-        rows,
-        columns.features,
-        counts,
-        scales=scales,
-        whole=not large or standardise is not None,
-        standardise=None if folder is None else standardise,
-        progress=progress,
-    ):
-        if folder is None:
-            continue
-        own = slice(start, start + len(cells))
-        to = own if place is None else place[own]
-        if columns.features[at].one_hot:
-            width = first[at + 1] - first[at]
-            values[to, first[at] : first[at + 1]] = cells[:, None] == np.arange(width)
-        else:
-            values[to, first[at]] = cells
+    for start in range(0, len(rows), step):
+        part = rows.part(start, step)
+        own = slice(start, start + len(part))
+        to, at = own if place is None else place[own], 0
+        for column, count in zip(columns.features, counts, strict=True):
+            brought = None if folder is None else standardise
+            cells = encoded_cells(part, column, count, scales=scales, standardise=brought)
+            width = len(column.names)
+            if folder is not None and column.one_hot:
+                values[to, at : at + width] = cells[:, None] == np.arange(width)
+            elif folder is not None:
+                values[to, at] = cells
+            at += width
+        progress()
     named = [(column.name, count) for column, count in zip(columns.features, counts, strict=True)]
     notes = [note for name, count in named for note in count.notes(name)]
     if standardise is not None:

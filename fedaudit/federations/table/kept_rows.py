@@ -1,7 +1,7 @@
 """The rows of a table that an experiment uses, and why others are left out."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -9,20 +9,12 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.table.columns import Columns, FeatureColumn
+from fedaudit.federations.table.columns import Columns
 from fedaudit.federations.table.features import GAP, with_gaps
 from fedaudit.spec.errors import Faults, error_at, listed, pointer
 from fedaudit.spec.table import OneHot, Table, drops_rows
 
 _TARGET = "/federation/target"
-
-
-def _needed(source: Table, columns: Columns) -> Iterator[tuple[str, str, str, bool]]:
-    """The columns that a row needs: name, field of the spec, what the cell says, and whether rows
-    without it are left out."""
-    yield columns.target, _TARGET, "target", drops_rows(source.missing_target)
-    if (key := columns.client_key) is not None:
-        yield key.name, key.where, "client", drops_rows(source.missing_client)
 
 
 _NEITHER = -2
@@ -87,23 +79,6 @@ def _cells(rows: TableRows, name: str, column: str) -> NDArray[np.int8]:
     return meanings
 
 
-def complete_rows(
-    rows: TableRows, features: Sequence[FeatureColumn]
-) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Where no feature is empty whose rule omits such rows, [rows], and how many cells are empty
-    of each feature that has a rule for it."""
-    kept, found = np.ones(len(rows), dtype=np.bool_), {}
-    for column in features:
-        if not (column.feature.drops_rows or column.feature.fills_gaps):
-            continue  # an empty cell is an error, raised where the column is read
-        empty = rows.empty(column.name, column.where)
-        if count := int(np.count_nonzero(empty)):
-            found[column.name] = count
-        if column.feature.drops_rows:
-            kept &= ~empty
-    return kept, found
-
-
 class KeptRows:
     """Leaves out rows part by part: those without a client or target, and those with a gap in a
     feature whose rule is `drop-row`. Notes the faults of cells that are needed."""
@@ -112,10 +87,14 @@ class KeptRows:
         self._source = source
         self._faults = faults
         self._columns = columns
-        self._needed = list(_needed(source, columns))
+        # Name, field of the spec, what the cell says, and whether rows without it are left out.
+        self._needed = [(columns.target, _TARGET, "target", drops_rows(source.missing_target))]
+        if (key := columns.client_key) is not None:
+            self._needed.append((key.name, key.where, "client", drops_rows(source.missing_client)))
         self._without: Counter[str] = Counter()
-        self._dropping = [column for column in columns.features if column.feature.drops_rows]
-        self._clients: set[str] = set()
+        self._dropping = [one for one in columns.features if drops_rows(one.feature.missing)]
+        self.clients: set[str] = set()
+        """Those before rows are left out for gaps, where any may be."""
         self.rows = 0
         """Rows with a client and a target."""
         self.left_out = 0
@@ -159,10 +138,6 @@ class KeptRows:
             found.append(f"rows with an empty cell in {names}, left out: {self.left_out}")
         return tuple(found)
 
-    def clients_seen(self, kept: int) -> int:
-        """How many clients there were before rows were dropped, where so many are left."""
-        return max(kept, len(self._clients))
-
     @property
     def _names(self) -> list[str]:
         return [column.name for column in self._dropping if column.name in self.missing]
@@ -188,8 +163,11 @@ class KeptRows:
             return rows
         if key is not None:
             with self._faults.noting("names of clients"):
-                self._clients.update(rows.encoded(key.name, key.where)[0])
-        kept, empty = complete_rows(rows, self._dropping)
-        self.missing.update(empty)
+                self.clients.update(rows.encoded(key.name, key.where)[0])
+        kept = np.ones(len(rows), dtype=np.bool_)
+        for column in self._dropping:
+            empty = rows.empty(column.name, column.where)
+            self.missing += Counter({column.name: int(np.count_nonzero(empty))})
+            kept &= ~empty
         self.left_out += int(np.count_nonzero(~kept))
         return rows if kept.all() else rows.where(kept)

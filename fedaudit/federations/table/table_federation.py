@@ -23,17 +23,17 @@ from fedaudit.arrays import Floats, Ints
 from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels
-from fedaudit.federations.mapped import Rows, check_clients, loading_folder, pack
+from fedaudit.federations.mapped import Rows, check_clients, check_scales, loading_folder, pack
 from fedaudit.federations.profiles.profile import RowSample, giveaways, profile
 from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, class_levels, gathered_rows
-from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
+from fedaudit.federations.record_keys import joined_cells, keys_of_contents, smallest_row_hashes
 from fedaudit.federations.source_kind import LoadRequest, SourceKind, check_fingerprint
 from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
 from fedaudit.federations.table.features import (
-    check_features,
-    check_table_scales,
+    CellCounts,
+    encoded_cells,
     read_features,
     standardiser,
     with_gaps,
@@ -66,7 +66,10 @@ def deal_rows(
     _check_enough_rows(partition, len(target))
     match partition:
         case Iid():
-            dealt = _evenly(len(target), partition.clients, seed=seed)
+            # In random order, dealt in turn: client sizes differ by at most one row.
+            dealt = np.empty(len(target), dtype=np.int64)
+            order = permutation(len(target), seed=seed, purpose=Purpose.PARTITION)
+            dealt[order] = np.arange(len(target)) % partition.clients
         case Shards():
             dealt = _by_shards(target, partition, seed=seed)
         case Dirichlet():
@@ -97,13 +100,6 @@ def _check_enough_rows(partition: Dealt, rows: int) -> None:
         raise error_at(
             f"{_PARTITION}/clients", f"{parts} {what} are more than the {rows} rows; ask for fewer"
         )
-
-
-def _evenly(rows: int, clients: int, *, seed: int) -> Ints:
-    """Rows in random order, dealt in turn, so that client sizes differ by at most one row."""
-    dealt = np.empty(rows, dtype=np.int64)
-    dealt[permutation(rows, seed=seed, purpose=Purpose.PARTITION)] = np.arange(rows) % clients
-    return dealt
 
 
 def _by_shards(target: Floats, partition: Shards, *, seed: int) -> Ints:
@@ -309,7 +305,13 @@ def _read_table(
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     with faults.noting():
-        check_table_scales(source, columns, classes=asked.classification)
+        check_scales(
+            source.scale,
+            features=[one.name for one in columns.features],
+            one_hot=[one.name for one in columns.features if one.one_hot],
+            target=source.target,
+            classes=asked.classification,
+        )
     if source.positive is not None and not asked.classification:
         message = (
             "a target that is a number has no positive class; leave it out, or train with "
@@ -328,7 +330,10 @@ def _read_table(
         *([] if asked.classification else [numbers]),
         partial(_attributes, rows, asked),
         partial(_budgets, rows, asked.budgets),
-        *(partial(check_features, rows, [one], scales=source.scale) for one in columns.features),
+        *(
+            partial(encoded_cells, rows, one, CellCounts(), scales=source.scale)
+            for one in columns.features
+        ),
     ]
     for check in checks:
         with faults.noting():
@@ -354,7 +359,10 @@ def _grouped(
         clients, dealt = deal_rows(source.dealt, target, classes=len(classes), seed=asked.seed)
     where = _PARTITION if columns.client_key is None else columns.client_key.where
     check_clients(clients, where=where)
-    row_keys = table_record_keys(rows, columns.trained_on, clients) if asked.keyed else None
+    row_keys = None
+    if asked.keyed:
+        cells = joined_cells(rows, columns.trained_on)
+        row_keys = keys_of_contents(cells, clients.codes, clients.values)
     attributes, missing = _attributes(rows, asked)
     standardise = (
         None
@@ -424,7 +432,7 @@ def _named_clients(
     if key is None:
         raise ValueError("a table without a client key is partitioned")
     clients = rows.levels(key.name, key.where)
-    seen = used.clients_seen(len(clients.values))
+    seen = max(len(clients.values), len(used.clients))
     if seen == used.rows > 1:
         raise error_at(
             key.where,

@@ -18,9 +18,10 @@ from fedaudit.privacy.declared.figures import Drawn, contradictions
 from fedaudit.privacy.declared.histories import Histories
 from fedaudit.reports.sections.fairness import (
     FairnessSection,
-    GroupSection,
     MetricSection,
+    absent,
     group_sections,
+    rate_columns,
 )
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.metrics import COUNTS, SCORE_METRICS
@@ -65,6 +66,11 @@ def _section(
         )
         for one in gaps(counts, disclosure)[0]
     }
+    columns = {
+        **rate_columns(counts, has_favourable_outcome=True),
+        **absent(("accuracy",), len(counts), _NO_ACCURACY),
+        **absent(("loss", "auc"), len(counts), _NO_SCORES),
+    }
     for name in SCORE_METRICS:
         metrics[name] = MetricSection(
             value=None, reason=_NO_SCORES, interval=None, interval_reason=_NO_SCORES
@@ -73,18 +79,13 @@ def _section(
         attribute=attribute,
         favourable=_AS_DECLARED,
         reference_group=None,
-        groups=[_explained(one) for one in group_sections(sorted(groups), counts, disclosure)],
+        groups=[
+            one.model_copy(update={"reasons": {**one.reasons, "rows": _SIZES_CONFIDENTIAL}})
+            for one in group_sections(sorted(groups), columns, disclosure)
+        ],
         metrics=metrics,
         cross_check_reason="the rows are elsewhere, so nothing was computed twice",
     )
-
-
-def _explained(group: GroupSection) -> GroupSection:
-    """The group with reasons that hold of declared counts: no run of this service made them."""
-    reasons = {**group.reasons, "rows": _SIZES_CONFIDENTIAL}
-    if not group.suppressed:
-        reasons |= {"accuracy": _NO_ACCURACY, "loss": _NO_SCORES, "auc": _NO_SCORES}
-    return group.model_copy(update={"reasons": reasons})
 
 
 def _counts(groups: Mapping[str, Mapping[str, int]]) -> Ints:

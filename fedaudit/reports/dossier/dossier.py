@@ -76,9 +76,9 @@ def dossier(found: Evidence) -> dict[str, Any]:
     the sections of a report."""
     # As the folder's file gives it back: in the order of its names, whole floats as integers.
     report = read_canonical(canonical_json(found.report))
-    later = [LaterStatement.in_place(Envelope.from_dict(one))[0] for one in found.later_attacks]
+    later = [LaterStatement.of(Envelope.from_dict(one)) for one in found.later_attacks]
     judged = judged_later(report, [attack for one in later for attack in one.attacks])
-    people = [SignOff.in_place(Envelope.from_dict(one))[0] for one in found.sign_offs]
+    people = [SignOff.of(Envelope.from_dict(one)) for one in found.sign_offs]
     evidence = list(_evidence(report, found))
     criteria = _criteria(report, judged)
     answer = answer_of(judged)

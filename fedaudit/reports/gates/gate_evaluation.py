@@ -4,8 +4,7 @@ This is the only place that decides gates: for reports, for the service's evalua
 bundle is verified.
 """
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from fedaudit.reports.gates.gate_evidence import (
@@ -17,6 +16,7 @@ from fedaudit.reports.gates.gate_evidence import (
     declared_words,
     delta_doubt,
     doubt,
+    is_met,
     model_doubt,
     personal_doubt,
     planned_doubt,
@@ -30,7 +30,6 @@ from fedaudit.spec.gates import AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
 SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
-_MEETS: dict[GateOp, Callable[[float, float], bool]] = {"le": operator.le, "ge": operator.ge}
 _EARLY_END = (
     ", for the rounds that ran; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement gives"
@@ -92,17 +91,17 @@ def _judge(
 ) -> tuple[str, str]:
     if value is None:
         return INSUFFICIENT, reason or NOT_IN_REPORT
-    figure, met = gate.plain_figure, _is_met(value, gate)
+    figure, met = gate.plain_figure, is_met(value, gate)
     why_not = (
         declared_doubt(gate, report)
         or tested_doubt(gate, report)
         or sweep_doubt(gate, report)
         or alarm_doubt(gate, report, met=met)
-        or attack_doubt(gate, report, meets=_is_met)
+        or attack_doubt(gate, report)
         or (None if figure is None else doubt(gate, figure, report))
         or delta_doubt(gate, report)
         or (planned_doubt(gate.figure, gate.op, gate.value, report) if met else None)
-        or noise_doubt(gate, report, meets=_is_met)
+        or noise_doubt(gate, report)
         or model_doubt(gate, report)
         or personal_doubt(gate, report)
     )
@@ -113,7 +112,7 @@ def _judge(
     if value == gate.value:
         shown = bound
     # Few digits would hide the difference, or a cost rounded up pass the bound that it meets.
-    elif bound in (shown, f"{value:.4g}") or _is_met(float(shown), gate) is not met:
+    elif bound in (shown, f"{value:.4g}") or is_met(float(shown), gate) is not met:
         shown, bound = str(value), str(gate.value)
     sentence = f"{shown} {relation} {SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:
@@ -129,10 +128,6 @@ def _judge(
             "of the common one"
         )
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
-
-
-def _is_met(value: float, gate: Gate) -> bool:
-    return _MEETS[gate.op](value, gate.value)
 
 
 def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:
@@ -158,13 +153,11 @@ def sections_of(gate: Gate, sections: Sequence[Mapping[str, Any]]) -> list[Mappi
     return [one for one in sections if gate.attribute in (None, one["attribute"])]
 
 
-def noise_doubt(
-    gate: Gate, report: Mapping[str, Any], *, meets: Callable[[float, Gate], bool]
-) -> str | None:
+def noise_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
     """Why a figure from counts with noise decides nothing; None where it decides, or has no noise.
 
     A bound is met where every value in the interval meets it, and missed where none does; where the
-    interval reaches across the bound nothing is decided. `meets`: whether a value meets the bound.
+    interval reaches across the bound nothing is decided.
     """
     figure = gate.plain_figure
     if report.get("fairness_privacy") is None:
@@ -185,7 +178,7 @@ def noise_doubt(
             f"the counts have noise, and an interval of {level * 100:g}% decides nothing; set "
             f"fairness.intervals.level to {LEAST_LEVEL:g} or more"
         )
-    if meets(low, gate) == meets(high, gate):
+    if is_met(low, gate) == is_met(high, gate):
         return None
     return (
         f"the {level * 100:g}% interval from counts with noise, {low:.6g} to {high:.6g}, "

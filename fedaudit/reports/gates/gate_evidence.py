@@ -1,5 +1,6 @@
 """What makes a report's figure evidence for a gate, and why one is none."""
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from fedaudit.reports.sections.guarantee import (
 )
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
 from fedaudit.spec.attacks import AttackKind, GradientLeakageSpec
-from fedaudit.spec.gates import AttackFigure, Gate, GateFigure, Proof
+from fedaudit.spec.gates import AttackFigure, Gate, GateFigure, GateOp, Proof
 
 _PROVEN: dict[Proof, str] = {
     "fixed radius": "use a fixed radius",
@@ -24,6 +25,14 @@ _PROVEN: dict[Proof, str] = {
 }
 Section = Mapping[str, Any]
 Report = Mapping[str, Any]
+
+_MEETS: Mapping[GateOp, Callable[[float, float], bool]] = {"le": operator.le, "ge": operator.ge}
+
+
+def is_met(value: float, gate: Gate) -> bool:
+    """Whether a value meets the bound of a gate."""
+    return _MEETS[gate.op](value, gate.value)
+
 
 # Each `..._doubt` gives the reason why a figure is no evidence for a gate, and None where it is, or
 # where the question does not concern it.
@@ -292,20 +301,20 @@ def attack_evidence(figure: AttackFigure, report: Report) -> Evidence:
     )
 
 
-def attack_doubt(gate: Gate, report: Report, *, meets: Callable[[float, Gate], bool]) -> str | None:
+def attack_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of an attack that meets the bound decides nothing. The party under judgement
     chooses the attack, and an attack that never finds anything would pass every gate. So a figure
     that meets an upper bound must come from an attack with proven power; one that misses the bound
-    decides by itself. `meets`: whether a value meets the bound."""
+    decides by itself."""
     figure = gate.plain_figure
     if figure is None or figure.section != "attacks":
         return None
     found = attack_evidence(cast(AttackFigure, gate.figure), report)
-    if found.value is None or (gate.op == "le" and not meets(found.value, gate)):
+    if found.value is None or (gate.op == "le" and not is_met(found.value, gate)):
         return None
     if found.weakness is not None:
         return found.weakness
-    if gate.op == "le" and found.upper is not None and not meets(found.upper, gate):
+    if gate.op == "le" and found.upper is not None and not is_met(found.upper, gate):
         return (
             f"{found.value:.4g} was found, and by its interval it may be {found.upper:.4g}, which "
             f"is over {gate.value:.6g}; attack more images or records, or set a larger bound"

@@ -4,7 +4,7 @@ A table omits columns that are empty.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,10 +34,7 @@ def fairness_tables(
     """The tables of a report's fairness sections. `said_of`: the section whose gap the verdict
     states."""
 
-    def gaps(section: Section) -> FigureTable:
-        return _gaps(section, said=section is said_of)
-
-    found = [[gaps(one), _rates(one)] for one in sections]
+    found = [[_gaps(one, said=one is said_of), _rates(one)] for one in sections]
     often = Counter(
         row[-1]
         for tables in found
@@ -64,69 +61,49 @@ def _marked(table: FigureTable, marks: Mapping[str, str]) -> FigureTable:
 
 
 def _gaps(section: Section, *, said: bool) -> FigureTable:
-    levels = [one["interval"]["level"] for one in section["metrics"].values() if one["interval"]]
+    """The gaps by name. `said`: whether the verdict states already how large the largest is."""
+    metrics, attribute = section["metrics"], section["attribute"]
+    levels = [one["interval"]["level"] for one in metrics.values() if one["interval"]]
     head = ["Metric", "Value"]
     head += [f"{figure_text(100 * levels[0])} % interval"] if levels else []
     rows = []
-    for name, metric in section["metrics"].items():
+    for name, metric in metrics.items():
         row = [name.replace("_", " "), figure_text(metric["value"])]
         row += [interval_text(metric["interval"])] if levels else []
         reasons = [metric["reason"]]
         if metric["value"] is not None:
             reasons.append(metric["interval_reason"])
         rows.append((*row, _joined(reasons)))
-    return FigureTable(
-        caption=f"Gaps between groups of {section['attribute']}, pooled over records",
-        head=(*head, "Note"),
-        rows=rows,
-        remark="" if said else " ".join(filter(None, _remarks(section))),
-    )
-
-
-def _remarks(section: Section) -> list[str]:
-    headline = headline_metric(section)
-    size = gap_sentence(section, headline)
-    return [
-        f"{headline.replace('_', ' ').capitalize()}: {size[0].lower()}{size[1:]}" if size else "",
-        gap_sentence(section, OF_SELECTION),
-    ]
+    caption, remarks = f"Gaps between groups of {attribute}, pooled over records", []
+    if not said:
+        headline = headline_metric(section)
+        if size := gap_sentence(section, headline):
+            words = headline.replace("_", " ").capitalize()
+            remarks.append(f"{words}: {size[0].lower()}{size[1:]}")
+        remarks.append(gap_sentence(section, OF_SELECTION))
+    return FigureTable((*head, "Note"), rows, caption, " ".join(filter(None, remarks)))
 
 
 def _rates(section: Section) -> FigureTable:
-    scores = [
-        name for name in _SCORES if any(one.get(name) is not None for one in section["groups"])
-    ]
-    head = ["Group", *(rate.label for rate in RATES.values())]
-    head += [_SCORES[name] for name in scores]
-    sized = any(group.get("rows") is not None for group in section["groups"])
-    head += ["Rows, with noise"] if sized else []
-    rows = []
-    for group in section["groups"]:
-        row = [group["value"], *(_with_interval(group, name) for name in RATES)]
+    groups, levels, rows = section["groups"], dict[float, None](), []
+    scores = [name for name in _SCORES if any(one.get(name) is not None for one in groups)]
+    sized = any(group.get("rows") is not None for group in groups)
+    for group in groups:
+        row, intervals = [group["value"]], group.get("rate_intervals") or {}
+        for name in RATES:
+            beside = "" if name not in intervals else f" ({interval_text(intervals[name])})"
+            row.append(f"{figure_text(group[name])}{beside}")
         row += [figure_text(group[name]) for name in scores]
         row += [figure_text(group["rows"])] if sized else []
-        reasons = [group["reasons"].get(name) for name in RATES]
-        reasons += [group["reasons"].get(name) for name in scores]
-        rows.append((*row, _joined(reasons)))
-    levels = {
-        one["level"]
-        for group in section["groups"]
-        for one in (group.get("rate_intervals") or {}).values()
-    }
-    return FigureTable(
-        caption=f"Rates of the groups of {section['attribute']}",
-        head=(*head, "Note"),
-        rows=rows,
-        remark=" ".join(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
-    )
+        rows.append((*row, _joined(group["reasons"].get(name) for name in (*RATES, *scores))))
+        levels |= dict.fromkeys(one["level"] for one in intervals.values())
+    head = ["Group", *(rate.label for rate in RATES.values())]
+    head += [*(_SCORES[name] for name in scores), *(["Rows, with noise"] if sized else []), "Note"]
+    remarks = [f"In brackets: {level:.0%} intervals, each by itself." for level in levels]
+    caption = f"Rates of the groups of {section['attribute']}"
+    return FigureTable(head, rows, caption, " ".join(remarks))
 
 
-def _with_interval(group: Mapping[str, Any], rate: str) -> str:
-    interval = (group.get("rate_intervals") or {}).get(rate)
-    shown = figure_text(group[rate])
-    return shown if interval is None else f"{shown} ({interval_text(interval)})"
-
-
-def _joined(reasons: Any) -> str:
+def _joined(reasons: Iterable[str | None]) -> str:
     """Each reason once."""
     return "; ".join(dict.fromkeys(reason for reason in reasons if reason))

@@ -84,17 +84,13 @@ class Rates:
     """[releases, parts]; one release represents all where the radius is public."""
     public: bool
 
-    def median(self, exponents_: Floats) -> float:
-        """Summary of a figure over the releases."""
-        return self._disclosed(float(np.median(exponents_)))
-
-    def largest(self, exponents_: Floats) -> float:
-        """Summary of a figure over the releases."""
-        return self._disclosed(float(exponents_.max()))
-
-    def _disclosed(self, value: float) -> float:
-        # A secret rate is rounded to two digits: the exact one would reveal the norm of an update.
-        return value if self.public else float(at_most(value, digits=2))
+    def over(self, figures: Floats) -> tuple[float, float]:
+        """Median and largest of a figure over the releases."""
+        median, largest = float(np.median(figures)), float(figures.max())
+        if self.public:
+            return median, largest
+        # Exact ones would reveal the norm of an update.
+        return float(at_most(median, digits=2)), float(at_most(largest, digits=2))
 
 
 def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
@@ -107,16 +103,16 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
         return _UNKNOWN
     if not np.isfinite(facts.hypotheses).all():
         return _NOT_FINITE
-    run = _Run(
-        inputs=material.inputs,
-        rates=rates_of(material.inputs, radii=facts.radii),
-        missing=_NO_ROUND if material.result.best_round == 0 else _FEW,
-    )
-    by_part = part_distances(facts.hypotheses, parts=material.inputs.noised_sizes)
+    inputs, missing = material.inputs, _NO_ROUND if material.result.best_round == 0 else _FEW
+    rates = rates_of(inputs, radii=facts.radii)
+    by_part = part_distances(facts.hypotheses, parts=inputs.noised_sizes)
     distances = np.linalg.norm(by_part, axis=-1)
-    pairs = [_pair(run, pair, by_part[pair]) for pair in listed_pairs(distances)]
+    pairs = [
+        _pair(inputs, rates, pair, by_part[pair], missing=missing)
+        for pair in listed_pairs(distances)
+    ]
     k = len(distances)
-    adaptive = run.inputs.radius is None
+    adaptive = inputs.radius is None
     layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
     sentences = [
         "The hypothesis that a client chose has no separate noise. Where the same update starts "
@@ -132,9 +128,9 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
         *_figures_words(pairs[0], adaptive=adaptive),
         "An exponent of several units hides next to nothing, and the exponents of a client's "
         "releases add up.",
-        _bound_any_two(run, by_part),
+        _bound_any_two(inputs, rates, by_part),
     ]
-    if run.inputs.noise == "simulation":
+    if inputs.noise == "simulation":
         sentences.append(
             "This is what secret noise gives; the noise of this run can be drawn again from its "
             "seed and hides nothing."
@@ -164,19 +160,16 @@ def rates_of(inputs: MechanismParameters, *, radii: Floats | None) -> Rates | No
     return Rates(inputs.release_epsilons(radii), public=False)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What all pairs of a run have in common."""
-
-    inputs: MechanismParameters
-    rates: Rates | None
-    missing: str
-
-
-def _pair(run: _Run, pair: tuple[int, int], by_part: Floats) -> HypothesisPair:
-    inputs, rates, distance = run.inputs, run.rates, float(np.linalg.norm(by_part))
+def _pair(
+    inputs: MechanismParameters,
+    rates: Rates | None,
+    pair: tuple[int, int],
+    by_part: Floats,
+    *,
+    missing: str,
+) -> HypothesisPair:
     figures = pair_figures(by_part, rates, clip=inputs.clip)
-    reasons = dict.fromkeys((name for name, value in figures.items() if value is None), run.missing)
+    reasons = dict.fromkeys((name for name, value in figures.items() if value is None), missing)
     if inputs.radius is None:
         reasons["worst_case"] = _SECRET_RATE
     elif inputs.clip is None:
@@ -188,7 +181,7 @@ def _pair(run: _Run, pair: tuple[int, int], by_part: Floats) -> HypothesisPair:
     return HypothesisPair(
         first=pair[0],
         second=pair[1],
-        distance=distance,
+        distance=float(np.linalg.norm(by_part)),
         guarantee=inputs.guarantee,
         reasons=reasons,
         **figures,
@@ -204,16 +197,14 @@ def pair_figures(
     if rates is None:
         return found
     if len(by_part) > 1:
-        of_releases = exponents(rates.values, by_part)
-        found["indistinguishability_median"] = rates.median(of_releases)
-        found["indistinguishability"] = rates.largest(of_releases)
+        summary = rates.over(exponents(rates.values, by_part))
     else:
         # The reported epsilon is rounded, and the exponents follow from it.
-        median, largest = rates.median(rates.values[:, 0]), rates.largest(rates.values[:, 0])
+        median, largest = rates.over(rates.values[:, 0])
         found |= {"epsilon_median": median, "epsilon_max": largest}
         found["epsilon"] = largest if rates.public else None
-        found["indistinguishability_median"] = median * float(by_part[0])
-        found["indistinguishability"] = largest * float(by_part[0])
+        summary = median * float(by_part[0]), largest * float(by_part[0])
+    found |= zip(_EXPONENTS, summary, strict=True)
     if rates.public and clip is not None:
         reach = exponents(rates.values, by_part) + clipped_reach(rates.values, clip=clip)
         found["worst_case"] = float(reach[0])
@@ -231,10 +222,10 @@ def _figures_words(pair: HypothesisPair, *, adaptive: bool) -> Iterator[str]:
         )
 
 
-def _bound_any_two(run: _Run, by_part: Floats) -> str:
+def _bound_any_two(inputs: MechanismParameters, rates: Rates | None, by_part: Floats) -> str:
     """Over all pairs, listed or not: with layers the farthest pair need not have the largest
     exponent."""
-    rates, clip = run.rates, run.inputs.clip
+    clip = inputs.clip
     if rates is None or not rates.public or clip is None:
         return "No figure bounds datasets whose updates differ as well."
     apart = float((by_part @ rates.values[0]).max())
@@ -306,8 +297,8 @@ def _within_reach(pair: Any, distance: float, rates: Rates | None, *, clip: floa
         return False
     least = rates.values.min(axis=1) * distance
     most = np.linalg.norm(rates.values, axis=1) * distance
-    for name, stated in zip(_EXPONENTS, (rates.median, rates.largest), strict=True):
-        if not stated(least) * (1 - _ROUNDING) <= said[name] <= stated(most) * (1 + _ROUNDING):
+    for name, low, high in zip(_EXPONENTS, rates.over(least), rates.over(most), strict=True):
+        if not low * (1 - _ROUNDING) <= said[name] <= high * (1 + _ROUNDING):
             return False
     worst = None
     if rates.public and clip is not None:

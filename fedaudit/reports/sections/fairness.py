@@ -1,7 +1,8 @@
 """The fields of the section `fairness`, and its figures from counts as they are."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Literal
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -116,39 +117,55 @@ ENDS = 0.001
 can be solved from them."""
 SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
 _NOT_FINITE = "the loss is not finite"
-_SCORES = ("accuracy", "loss")
-_NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
-Shown = tuple[dict[str, Any], dict[str, str]]
-"""Figures by name, and the reasons for those that are None."""
 NO_GAINS = dict.fromkeys(
     ("baseline_accuracy", "accuracy_over_baseline", "accuracy_over_baseline_interval"),
     "a model is compared with a constant over all rows: see utility",
 )
 
 
+class Column(NamedTuple):
+    """A figure of each group."""
+
+    values: Floats
+    """[groups]: not finite where a group has none."""
+    why: str
+    """Why."""
+
+
+Columns = Mapping[str, Column]
+"""Figures by name."""
+
+
+def absent(names: Iterable[str], groups: int, why: str) -> dict[str, Column]:
+    """Figures that no group has."""
+    return dict.fromkeys(names, Column(np.full(groups, np.nan), why))
+
+
+def group_figures(
+    columns: Columns, place: int, *, hidden: str | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The figures of the group at a place, and the reasons for those that are None; `hidden`: the
+    reason for all of them."""
+    values = {name: float(one.values[place]) for name, one in columns.items()}
+    figures = {
+        name: value if hidden is None and math.isfinite(value) else None
+        for name, value in values.items()
+    }
+    missing = (name for name, value in figures.items() if value is None)
+    return figures, {name: hidden or columns[name].why for name in missing}
+
+
 def group_sections(
-    values: Sequence[str],
-    pooled: Ints,
-    disclosure: Disclosure,
-    *,
-    measured: Sequence[Shown] | None = None,
-    rankings: Sequence[Shown] | None = None,
+    values: Sequence[str], columns: Columns, disclosure: Disclosure
 ) -> list[GroupSection]:
-    """Rates from counts [groups, 4] of the disclosed groups. `measured` and `rankings`: of each
-    group, what `measured_scores` and `group_rankings` give; None where the run has none."""
-    rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
+    """The groups with their figures, of those that are disclosed; their sizes are not."""
     sections = []
     for place, value in enumerate(values):
         shown = bool(disclosure.shown[place])
-        scored = _missing(_SCORES, NOT_HANDED_OVER) if measured is None else measured[place]
-        ranked = _missing(("auc",), NOT_HANDED_OVER) if rankings is None else rankings[place]
-        figures, reasons = (
-            {**rates[place][part], **scored[part], **ranked[part]} for part in (0, 1)
-        )
-        if not shown:
-            figures, reasons = _missing(figures, disclosure.reason(place))
+        hidden = None if shown else disclosure.reason(place)
+        figures, reasons = group_figures(columns, place, hidden=hidden)
         reasons |= {**NO_GAINS, "rows": SIZES_CONFIDENTIAL}
-        reasons["rate_intervals"] = NO_GROUP_INTERVALS if shown else disclosure.reason(place)
+        reasons["rate_intervals"] = hidden or NO_GROUP_INTERVALS
         sections.append(
             GroupSection(
                 value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **figures
@@ -183,70 +200,55 @@ def with_rate_intervals(
     return found
 
 
-def _missing(names: Collection[str], reason: str) -> Shown:
-    return dict.fromkeys(names), dict.fromkeys(names, reason)
-
-
-def shown_rates(counts: Ints, *, has_favourable_outcome: bool) -> list[Shown]:
-    """The RATES of each group of counts [groups, 4]."""
+def rate_columns(counts: Ints, *, has_favourable_outcome: bool) -> dict[str, Column]:
+    """The RATES of groups, from counts [groups, 4]."""
     if not has_favourable_outcome:
-        return [_missing(RATES, NO_OUTCOME)] * len(counts)
-    return [_explained(RATES, of_group, _NO_DENOMINATOR) for of_group in group_rates(counts).T]
+        return absent(RATES, len(counts), NO_OUTCOME)
+    rates = zip(RATES.items(), group_rates(counts), strict=True)
+    return {name: Column(values, rate.why_undefined) for (name, rate), values in rates}
 
 
-def measured_scores(
+def score_columns(
     scores: GroupScores | None, *, root_mean: bool, right: Ints | None, rows: Ints, coarse: bool
-) -> list[Shown] | None:
-    """Accuracy and loss of each group; `root_mean` as in `group_scores`. `right` of `rows`
-    [groups]: what accuracies are made of; None for regression. `coarse`: losses to two digits."""
+) -> dict[str, Column]:
+    """Accuracy and loss of groups; `root_mean` as in `group_scores`. `right` of `rows` [groups]:
+    what accuracies are made of; None for regression. `coarse`: losses to two digits."""
     if scores is None:
-        return None
-    found = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
+        return absent(("accuracy", "loss"), len(rows), NOT_HANDED_OVER)
+    accuracies, losses = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
     if coarse:
-        found[1] = [
-            nearest(loss, digit_step(loss)) if np.isfinite(loss) else loss
-            for loss in found[1].tolist()
-        ]
+        steps = [(loss, digit_step(loss)) for loss in losses.tolist()]
+        losses = np.array([nearest(*one) if np.isfinite(one[0]) else one[0] for one in steps])
     no_accuracy = NO_ACCURACY
     if right is not None:
-        found[0] = np.where(rows > 0, np.minimum(1.0, right / np.maximum(rows, 1)), np.nan)
+        accuracies = np.where(rows > 0, np.minimum(1.0, right / np.maximum(rows, 1)), np.nan)
         no_accuracy = RATES["selection_rate"].why_undefined
-    reasons = {"accuracy": no_accuracy, "loss": _NOT_FINITE}
-    return [_explained(_SCORES, of_group, reasons) for of_group in found.T]
+    return {"accuracy": Column(accuracies, no_accuracy), "loss": Column(losses, _NOT_FINITE)}
 
 
-def _explained(names: Collection[str], values: Floats, reasons: Mapping[str, str]) -> Shown:
-    """The finite values; the others are None for the given reason."""
-    figures = {
-        name: value if np.isfinite(value) else None
-        for name, value in zip(names, values.tolist(), strict=True)
-    }
-    return figures, {name: reasons[name] for name, value in figures.items() if value is None}
-
-
-def group_rankings(
+def ranking_columns(
     material: ScoredMaterial, attribute: str, *, base: int | None
-) -> Sequence[Shown] | None:
-    """The AUC of each group of an attribute; None where the run has none. `base`: that of rounded
-    counts. An AUC is then in steps of the rows of the rarer outcome, one of which moves it by so
-    much. Raises ValueError where the disclosure was not decided from the rows that it covers."""
-    found = material.result.against_constant
+) -> dict[str, Column]:
+    """The AUC of groups of an attribute. `base`: that of rounded counts. An AUC is then in steps of
+    the rows of the rarer outcome, one of which moves it by so much. Raises ValueError where the
+    disclosure was not decided from the rows that it covers."""
+    found, disclosure = material.result.against_constant, material.disclosures[attribute]
+    groups = disclosure.rows.size
     if found is None or attribute not in found.rows_by_group:
-        return None
-    rows = found.rows_by_group[attribute]
-    material.disclosures[attribute].check(rows)
+        return absent(("auc",), groups, NOT_HANDED_OVER)
+    disclosure.check(found.rows_by_group[attribute])
     if found.ranking is None:
-        return [_missing(("auc",), no_scores(material))] * len(rows)
-    why, aucs = TOO_FEW, found.ranking.by_group[attribute].tolist()
-    if base is not None:
-        fewer = found.ranking.fewer_by_group[attribute].tolist()
-        steps = [step_of(rows, base=base) for rows in fewer]
-        why = ROUNDED_AWAY
-        aucs = [
-            np.nan if step == 1 or np.isnan(auc) else min(1.0, nearest(auc, step))
-            for auc, step in zip(aucs, steps, strict=True)
-        ]
-    return [_explained(("auc",), np.array([auc]), {"auc": why}) for auc in aucs]
+        return absent(("auc",), groups, no_scores(material))
+    aucs = found.ranking.by_group[attribute]
+    if base is None:
+        return {"auc": Column(aucs, TOO_FEW)}
+    fewer = found.ranking.fewer_by_group[attribute].tolist()
+    steps = [step_of(rows, base=base) for rows in fewer]
+    rounded = [
+        np.nan if step == 1 or np.isnan(auc) else min(1.0, nearest(auc, step))
+        for auc, step in zip(aucs.tolist(), steps, strict=True)
+    ]
+    return {"auc": Column(np.array(rounded), ROUNDED_AWAY)}
 
 
 _MANY_CLASSES = "the target has more than two classes"

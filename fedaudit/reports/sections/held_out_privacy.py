@@ -20,8 +20,9 @@ from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import Check, agrees, check, failed, same, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.guarantee import delta_limits
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import Part, Section, no_limits
+from fedaudit.reports.sections.part import Part, Section
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import COUNTS
@@ -300,10 +301,20 @@ def _limit_unit(release: CountRelease) -> list[str]:
             assert_never(release.unit)
 
 
-# Limits, `noised_limits`, are among those of fairness.
+def _limit_delta(material: ReportMaterial) -> list[str]:
+    release, data = count_release(material.spec), material.federation
+    if release is None:
+        return []
+    if release.unit == "record":
+        return delta_limits(release.delta, data.rows, "rows")
+    held_out = data.clients - data.training_clients or data.clients
+    return delta_limits(release.delta, held_out, "clients with held-out rows")
+
+
+# Other limits, `noised_limits`, are among those of fairness.
 FAIRNESS_PRIVACY = Section[ReportMaterial, RunEvidence](
     "fairness_privacy",
     lambda material: fairness_privacy(material.spec, releases=material.report_charges) or NO_NOISE,
     "`ReportCharges` checks it with the ledger's entries, which a failed run has as well",
-    no_limits,
+    _limit_delta,
 )

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,8 +24,9 @@ from fedaudit.reports.sections.fairness import (
     NO_GROUP_INTERVALS,
     FairnessSection,
     GroupSection,
+    group_figures,
     metric_section,
-    shown_rates,
+    rate_columns,
     with_rate_intervals,
 )
 from fedaudit.reports.sections.material import ScoredMaterial
@@ -97,14 +97,11 @@ def noised_gaps(noised: Counts, rule: DisclosureRule) -> tuple[Counts, Bools, li
 def _groups(
     values: tuple[str, ...], counts: Ints, shown: Bools, *, too_few: str
 ) -> list[GroupSection]:
-    rates = shown_rates(counts, has_favourable_outcome=True)
+    rates = rate_columns(counts, has_favourable_outcome=True)
     found = []
     for place, value in enumerate(values):
-        figures: dict[str, Any]
-        figures, reasons = rates[place]
-        if not shown[place]:
-            figures = dict.fromkeys(RATES)
-            reasons = dict.fromkeys(RATES, f"left out: {too_few}, so noise would outweigh people")
+        hidden = None if shown[place] else f"left out: {too_few}, so noise would outweigh people"
+        figures, reasons = group_figures(rates, place, hidden=hidden)
         found.append(
             GroupSection(
                 value=value,

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from fedaudit.privacy.guarantees.guarantee import start_limit
 from fedaudit.reports.ledger_totals import RunEvidence
-from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Section, handed_over, no_limits
+from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Section, no_limits
 from fedaudit.spec.experiment import ExperimentSpec
 
 
@@ -145,12 +145,15 @@ def _run_limits(material: Any) -> list[str]:
 
 _ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"
 SWEEP = Section[Any, RunEvidence](
-    "sweep", handed_over("sweep", missing="the run is a cell of no sweep"), _ELSEWHERE, _run_limits
+    "sweep",
+    lambda material: material.sweep or "the run is a cell of no sweep",
+    _ELSEWHERE,
+    _run_limits,
 )
 REPEATS = Section[Any, RunEvidence](
     "repeats",
-    handed_over(
-        "repeats", missing="the run has one seed; give `repeats` for the spread over several"
+    lambda material: (
+        material.repeats or "the run has one seed; give `repeats` for the spread over several"
     ),
     _ELSEWHERE,
     no_limits,

@@ -91,11 +91,8 @@ _UNNAMED_POSITIVE = "the positive class"
 
 def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str:
     """A group in a sentence: `male`, or `SEX 1` for a code without a label."""
-    labels = labels_of_spec(value_at(report, "spec"))
-    combined = _combinations(report, attribute).get(value)
-    if combined is None:
-        return group_in_words(attribute, value, labels=labels)
-    return _BETWEEN.join(group_in_words(part, one, labels=labels) for part, one in combined)
+    parts = _parts(report, attribute).get(value, [(attribute, value)])
+    return _parts_in_words(parts, labels_of_spec(value_at(report, "spec")))
 
 
 def with_words(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -158,7 +155,7 @@ def outcome_of_profile(profile: Mapping[str, Any], registration: Any) -> str | N
     return outcome_of_spec(registration, positive_class=positive)
 
 
-def labels_of_spec(spec: Any) -> Mapping[str, Mapping[str, str]]:
+def labels_of_spec(spec: Any) -> Labels:
     """The labels of a spec or registration of any version; none where it has none."""
     found = value_at(spec, "federation", "labels")
     return found if isinstance(found, Mapping) else {}
@@ -192,43 +189,36 @@ def _section_of(report: Mapping[str, Any], attribute: str) -> Mapping[str, Any]:
     return {}
 
 
-def _combinations(report: Mapping[str, Any], attribute: str) -> dict[str, list[tuple[str, str]]]:
-    parts = _section_of(report, attribute).get("intersection_of") or []
+def _parts(report: Mapping[str, Any], attribute: str) -> dict[str, list[tuple[str, str]]]:
+    """The attributes and values that each group combines: of a plain attribute itself alone."""
+    parts = _section_of(report, attribute).get("intersection_of") or [attribute]
     values = [
         [group["value"] for group in _section_of(report, part).get("groups", [])] for part in parts
     ]
-    if not parts:
-        return {}
     return {_BETWEEN.join(one): list(zip(parts, one, strict=True)) for one in product(*values)}
+
+
+def _parts_in_words(parts: Sequence[tuple[str, str]], labels: Labels) -> str:
+    return _BETWEEN.join(group_in_words(part, one, labels=labels) for part, one in parts)
 
 
 def _group_labels(report: Mapping[str, Any], attribute: str) -> dict[str, str]:
     """The label of each group that has one; in a combination the parts without have their codes."""
     labels = labels_of_spec(value_at(report, "spec"))
-    found = {}
-    for group in _section_of(report, attribute).get("groups", []):
-        label = label_of(labels.get(attribute, {}), group["value"])
-        if label is not None:
-            found[group["value"]] = label
-    for value, parts in _combinations(report, attribute).items():
-        if any(label_of(labels.get(part, {}), one) is not None for part, one in parts):
-            found[value] = _BETWEEN.join(
-                group_in_words(part, one, labels=labels) for part, one in parts
-            )
-    return found
+    return {
+        value: _parts_in_words(parts, labels)
+        for value, parts in _parts(report, attribute).items()
+        if any(label_of(labels.get(part, {}), one) is not None for part, one in parts)
+    }
 
 
 def _with_labels(section: Mapping[str, Any]) -> dict[str, Any]:
-    labels = {group["value"]: group.get("label") for group in section["groups"]}
-
-    def named(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [{**one, "value": labels.get(one["value"]) or one["value"]} for one in groups]
-
+    labels = {group["value"]: group.get("label") or group["value"] for group in section["groups"]}
     reference = section["reference_group"]
     return {
         **section,
-        "reference_group": labels.get(reference) or reference,
-        "groups": named(section["groups"]),
+        "reference_group": labels.get(reference, reference),
+        "groups": [{**group, "value": labels[group["value"]]} for group in section["groups"]],
     }
 
 

@@ -152,17 +152,6 @@ def no_limits(_material: object) -> Iterable[str]:
     return ()
 
 
-def handed_over(name: str, *, missing: str = "") -> Callable[[Any], Part | Sequence[Part] | str]:
-    """Read a section that the run makes itself: the field of the material with this name, or
-    `missing` where that is None."""
-
-    def made(material: Any) -> Part | Sequence[Part] | str:
-        found: Part | Sequence[Part] | str | None = getattr(material, name)
-        return missing if found is None else found
-
-    return made
-
-
 def assembled(
     document: type[Part],
     sections: Sequence[Section[Material, Any]],

@@ -27,15 +27,7 @@ from fedaudit.reports.checks import (
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.outcome_words import words_checks
-from fedaudit.reports.sections.part import (
-    IntervalSection,
-    Part,
-    Reasons,
-    Section,
-    Share,
-    handed_over,
-    no_limits,
-)
+from fedaudit.reports.sections.part import IntervalSection, Part, Reasons, Section, Share, no_limits
 from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.reports.sections.provenance import (
     RECORDED,
@@ -508,7 +500,7 @@ AUDIT: tuple[_Audited, ...] = (
     _Audited("provenance", _provenance, _provenance_checks, no_limits),
     _Audited("predictions", _predictions, _prediction_checks, _prediction_limits),
     _Audited("utility", _utility, _STATED, no_limits),
-    _Audited("fairness", handed_over("fairness"), _words_checks, _fairness_limits),
+    _Audited("fairness", lambda material: material.fairness, _words_checks, _fairness_limits),
     _Audited("privacy", lambda _: _NO_FIGURES, _nothing_known(_NO_FIGURES, "privacy"), no_limits),
     _Audited("fairness_privacy", lambda _: "an audit adds no noise to counts", _STATED, no_limits),
     _Audited("model", lambda _: UNKNOWN, UNKNOWN, no_limits),

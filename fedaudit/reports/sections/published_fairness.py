@@ -6,7 +6,7 @@ from typing import assert_never
 import numpy as np
 
 from fedaudit.arrays import Ints
-from fedaudit.fairness.gaps import NO_OUTCOME, Figure, gaps_between, score_gaps, scored_rows, spread
+from fedaudit.fairness.gaps import Figure, gaps, score_gaps, scored_rows, spread
 from fedaudit.fairness.intervals import (
     METHOD,
     Interval,
@@ -30,10 +30,11 @@ from fedaudit.reports.sections.fairness import (
     FairnessSection,
     GroupSection,
     MetricSection,
-    group_rankings,
     group_sections,
-    measured_scores,
     metric_section,
+    ranking_columns,
+    rate_columns,
+    score_columns,
     with_rate_intervals,
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
@@ -109,21 +110,19 @@ class AttributeFigures:
         values = material.federation.attributes[self._name]
         combined = material.spec.fairness.combinations.get(self._name)
         exact = self._rounder is None
-        groups = group_sections(
-            values,
-            self._counts,
-            disclosure,
-            measured=measured_scores(
-                self._scores,
-                root_mean=material.spec.training.root_mean,
-                right=self._right,
-                rows=self._rows,
-                coarse=not exact,
-            ),
-            rankings=group_rankings(
-                material, self._name, base=None if self._rounder is None else self._rounder.base
-            ),
+        rates = rate_columns(
+            self._counts, has_favourable_outcome=disclosure.rule.has_favourable_outcome
         )
+        scores = score_columns(
+            self._scores,
+            root_mean=material.spec.training.root_mean,
+            right=self._right,
+            rows=self._rows,
+            coarse=not exact,
+        )
+        base = None if self._rounder is None else self._rounder.base
+        rankings = ranking_columns(material, self._name, base=base)
+        groups = group_sections(values, {**rates, **scores, **rankings}, disclosure)
         material.progressed()
         if asked is not None:
             ends = intervals_by_group(
@@ -143,28 +142,14 @@ class AttributeFigures:
 
     def _metrics(self, groups: Sequence[GroupSection]) -> dict[str, MetricSection]:
         intervals = self._intervals()
+        [of_rates] = gaps(self._own.sum(axis=0), self._disclosure, published=self._counts)
         found = {
             one.metric: metric_section(one, intervals.get(one.metric), self._asked, method=METHOD)
-            for one in (*self._rate_gaps(), *self._score_gaps(groups))
+            for one in (*of_rates, *self._score_gaps(groups))
         }
         if self._rounder is None:
             return found
         return {name: self._widened(name, one) for name, one in found.items()}
-
-    def _rate_gaps(self) -> list[Figure]:
-        disclosure = self._disclosure
-        if not disclosure.rule.has_favourable_outcome:
-            return [Figure(metric, None, NO_OUTCOME) for metric in METRICS]
-        rows = scored_rows(self._own.sum(axis=0))
-        disclosure.check(rows)
-        [found] = gaps_between(
-            self._counts[np.newaxis],
-            disclosure.shown[np.newaxis],
-            reference=disclosure.reference,
-            rows=rows[np.newaxis],
-            because=disclosure.because,
-        )
-        return found
 
     def _score_gaps(self, groups: Sequence[GroupSection]) -> list[Figure]:
         """Of rounded counts those between the figures that the groups show."""

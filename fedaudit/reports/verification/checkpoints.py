@@ -19,6 +19,7 @@ from fedaudit.ledger.statements import (
     SignOff,
     growing_hashes,
     link_of,
+    previous_of,
     subjects_hash,
 )
 from fedaudit.privacy.lower_bounds.e_values import e_values_of, is_alarm, run_evidence
@@ -107,19 +108,12 @@ class Signed(Generic[T]):
         )
 
 
-ReadLater = Signed[tuple[LaterStatement, str]]
-"""Each with what it names as the one before it."""
-ReadSignOffs = Signed[tuple[SignOff, str]]
+ReadLater = Signed[LaterStatement]
 C = TypeVar("C", bound=Chained)
 
 
-def read_chained(values: Sequence[object], kind: type[C]) -> Signed[tuple[C, str]]:
-    """The statements in these envelopes."""
-    return Signed.read(values, kind.in_place, what=kind.CALLED)
-
-
 def _chained_checks(
-    found: Signed[tuple[C, str]],
+    found: Signed[C],
     keyring: Keyring,
     *,
     name: str,
@@ -129,12 +123,12 @@ def _chained_checks(
 ) -> Iterator[Check]:
     """Checks of signatures and chain. `faults`: what else is wrong with the chain; `gaps`: numbers
     may be left out."""
-    yield found.signatures(keyring, name, nouns, lambda one: one[0].called)
+    yield found.signatures(keyring, name, nouns, lambda one: one.called)
     faults = list(faults)
     expected, number = None, 0
-    for (one, before), envelope in zip(found.items, found.envelopes, strict=True):
+    for one, envelope in zip(found.items, found.envelopes, strict=True):
         placed = one.number > number if gaps else one.number == number + 1
-        if not placed or before != (expected or one.report_hash):
+        if not placed or previous_of(envelope) != (expected or one.report_hash):
             faults.append(
                 f"{one.called} does not follow from the one before it: one was removed, added, "
                 "moved or altered there"
@@ -155,7 +149,7 @@ def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
     of_report = value_at(report, "attacks")
     listed = of_report if isinstance(of_report, list) else []
     sections = [one for one in listed if isinstance(one, Mapping)]
-    sections += [attack for one, _ in later.items for attack in one.attacks]
+    sections += [attack for one in later.items for attack in one.attacks]
     if all(one.get("e_value") is None for one in sections):
         return
     wrong = []
@@ -189,7 +183,7 @@ def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iter
     own = (evidence.experiment_id, hashed, value_at(report, "integrity", "ledger_hash"))
     wrong = [
         str(one.number)
-        for one, _ in found.items
+        for one in found.items
         if (one.experiment_id, one.report_hash, one.ledger_hash) != own
     ]
     yield check(
@@ -201,21 +195,20 @@ def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iter
 
 
 def sign_off_checks(
-    evidence: Evidence, found: ReadSignOffs, keyring: Keyring, *, later: ReadLater
+    evidence: Evidence, found: Signed[SignOff], keyring: Keyring, *, later: ReadLater
 ) -> Iterator[Check]:
     """The checks, in the order of the report; none without a sign-off. `later`: findings of attacks
     after the report, which a later sign-off must state too."""
     if not evidence.sign_offs:
         return
-    sign_offs = [one for one, _ in found.items]
     others = [
         f"{one.called} is about another experiment"
-        for one in sign_offs
+        for one in found.items
         if one.experiment_id != evidence.experiment_id
     ]
     yield from _chained_checks(found, keyring, name="sign_offs", nouns="sign-offs", faults=others)
     hashed = None if evidence.report is None else canonical_hash(evidence.report)
-    wrong = [one.number for one in sign_offs if one.report_hash != hashed]
+    wrong = [one.number for one in found.items if one.report_hash != hashed]
     yield check(
         "sign_offs.report",
         hashed is not None and not wrong,
@@ -224,7 +217,7 @@ def sign_off_checks(
         if hashed is None
         else f"another report was signed off: {', '.join(map(str, wrong[:_SHOWN]))}",
     )
-    yield _concerns(evidence, sign_offs, later)
+    yield _concerns(evidence, found.items, later)
 
 
 def _concerns(evidence: Evidence, sign_offs: Sequence[SignOff], later: ReadLater) -> Check:
@@ -249,7 +242,7 @@ def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[li
     if report is None:
         return
     for known in range(len(later.items) + 1):
-        sections = [attack for one, _ in later.items[:known] for attack in one.attacks]
+        sections = [attack for one in later.items[:known] for attack in one.attacks]
         try:
             yield list(concerns_of(judged_later(report, sections)))
         except MALFORMED:
@@ -258,16 +251,21 @@ def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[li
 
 _ERASED = "the statement on the erased names"
 ReadErasure = Signed[ErasedNames]
-"""The statement in place of the names; empty where it cannot be read."""
+"""The statement in place of the names; empty where there is none, or it cannot be read."""
 
 
-def read_erasure(value: object) -> ReadErasure | None:
-    """The statement in an envelope; None where there is none."""
-    return None if value is None else ReadErasure.read([value], ErasedNames.of, what=_ERASED)
+def read_erasure(evidence: Evidence) -> ReadErasure:
+    """The statement that came with the evidence."""
+    values = [] if evidence.erased is None else [evidence.erased]
+    return ReadErasure.read(values, ErasedNames.of, what=_ERASED)
 
 
-def erasure_checks(found: ReadErasure, audit: LedgerAudit, keyring: Keyring) -> Iterator[Check]:
+def erasure_checks(
+    evidence: Evidence, found: ReadErasure, audit: LedgerAudit, keyring: Keyring
+) -> Iterator[Check]:
     """The checks, in the order in which they are reported; they replace that of the digests."""
+    if evidence.erased is None:
+        return
     faults = found.signature_faults(keyring, lambda _: _ERASED)
     yield check(
         "erasure.signature",
@@ -329,7 +327,12 @@ class ReadCheckpoints(Signed[Checkpoint]):
 
 
 def checkpoint_checks(
-    evidence: Evidence, found: ReadCheckpoints, audit: LedgerAudit, keyring: Keyring
+    evidence: Evidence,
+    found: ReadCheckpoints,
+    audit: LedgerAudit,
+    keyring: Keyring,
+    *,
+    erasure: ReadErasure,
 ) -> Iterator[Check]:
     """The checks, in the order in which they are reported."""
     yield from _salt(evidence, found)
@@ -339,12 +342,11 @@ def checkpoint_checks(
     yield found.signatures(
         keyring, "checkpoints", "checkpoints", lambda one: f"the checkpoint of entry {one.entries}"
     )
-    erasure = read_erasure(evidence.erased)
     newest = found.newest
     expected: dict[str, Collection[str | None]] = {
         "experiment_id": {evidence.experiment_id},
         "spec_hash": {canonical_hash(evidence.spec)},
-        "subjects_hash": _hashes_of(evidence),
+        "subjects_hash": _hashes_of(evidence, erasure),
     }
     wrong = [
         f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
@@ -352,7 +354,7 @@ def checkpoint_checks(
         for name, values in expected.items()
         if getattr(one, name) not in values
         # Of erased names the statement has the hash of the last list; older lists were shorter.
-        and (name != "subjects_hash" or erasure is None or one == newest)
+        and (name != "subjects_hash" or evidence.erased is None or one == newest)
     ]
     yield check(
         "checkpoints.subject",
@@ -396,10 +398,9 @@ def _absent(evidence: Evidence) -> Check:
     )
 
 
-def _hashes_of(evidence: Evidence) -> Collection[str | None]:
+def _hashes_of(evidence: Evidence, erasure: ReadErasure) -> Collection[str | None]:
     """Those that a checkpoint may have: the names of a declared ledger grow with its rounds."""
-    erasure = read_erasure(evidence.erased)
-    if erasure is not None:
+    if evidence.erased is not None:
         return {one.subjects_hash for one in erasure.items}
     try:
         if is_declared(evidence.spec):
@@ -508,7 +509,7 @@ def claim_checks(evidence: Evidence, found: ReadClaims, keyring: Keyring) -> Ite
     if report is None or (key_id is None and not evidence.claims):
         return
     yield found.signatures(keyring, "claims", "claims", _name)
-    wrong = sorted(found.signers - {key_id})
+    wrong = sorted(one for one in found.signers if one != key_id)
     yield check(
         "claims.key",
         not wrong,

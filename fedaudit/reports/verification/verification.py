@@ -49,12 +49,12 @@ from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.checkpoints import (
     ReadCheckpoints,
+    Signed,
     checkpoint_checks,
     claim_checks,
     erasure_checks,
     evidence_checks,
     later_checks,
-    read_chained,
     read_claims,
     read_erasure,
     sign_off_checks,
@@ -117,28 +117,26 @@ def verify(
     if is_audit(evidence.spec):
         return _verify_audit(evidence, keyring, [*more, *unlogged(earlier)])
     checkpoints = ReadCheckpoints.read(evidence.checkpoints, Checkpoint.of, what="checkpoint {}")
-    erasure = read_erasure(evidence.erased)
+    erasure = read_erasure(evidence)
     audit = LedgerAudit(
         evidence.experiment_id,
         evidence.names,
         watch=checkpoints.counts,
         salt=evidence.salt,
-        erased=erasure is not None,
+        erased=evidence.erased is not None,
     )
     declared = is_declared(evidence.spec)
     read = _read_declared if declared else _read_run
     of_ledger, of_report = read(evidence, audit)
-    checks = [*faulty_parts(evidence), *_ledger_checks(audit, erased=erasure is not None)]
-    if erasure is not None:
-        checks += erasure_checks(erasure, audit, keyring)
+    checks = [*faulty_parts(evidence), *_ledger_checks(audit, evidence)]
+    checks += erasure_checks(evidence, erasure, audit, keyring)
     checks += of_ledger
-    checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
+    checks += checkpoint_checks(evidence, checkpoints, audit, keyring, erasure=erasure)
     if evidence.report is not None:
         with_checkpoints = bool(evidence.checkpoints)
         checks.append(signature_check(evidence.report, keyring, with_checkpoints=with_checkpoints))
     checks += of_report
-    sign_offs = read_chained(evidence.sign_offs, SignOff)
-    later = read_chained(evidence.later_attacks, LaterStatement)
+    sign_offs, later = _read_chained(evidence)
     checks += sign_off_checks(evidence, sign_offs, keyring, later=later)
     checks += later_checks(evidence, later, keyring)
     checks += evidence_checks(evidence.report, later)
@@ -148,18 +146,22 @@ def verify(
     checks += more
     signers = [checkpoints.newest_signer, *sign_offs.signers, *later.signers]
     signers += [] if evidence.report is None else [report_signer(evidence)]
-    signers += [] if erasure is None else erasure.signers
-    signers += log_signers(evidence, keyring)
+    signers += [*erasure.signers, *log_signers(evidence, keyring)]
     return replace(
         concluded(evidence, checks, keyring, signers=signers, of_claims=claims.signers),
         entries=audit.entries,
         ledger_hash=audit.ledger_hash,
         chain_head=audit.head.hex(),
-        sign_offs=[one for one, _ in sign_offs.items],
-        later_attacks=[one for one, _ in later.items],
+        sign_offs=sign_offs.items,
+        later_attacks=later.items,
         subject="ledger" if declared else "experiment",
         beyond=_AS_DECLARED if declared else (),
     )
+
+
+def _read_chained(evidence: Evidence) -> tuple[Signed[SignOff], Signed[LaterStatement]]:
+    later = Signed.read(evidence.later_attacks, LaterStatement.of, what=LaterStatement.CALLED)
+    return Signed.read(evidence.sign_offs, SignOff.of, what=SignOff.CALLED), later
 
 
 def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -> Verification:
@@ -245,7 +247,7 @@ def faulty_parts(evidence: Evidence) -> Iterator[Check]:
         yield failed(fault.part, f"{fault.part} {fault.message}")
 
 
-def _ledger_checks(audit: LedgerAudit, *, erased: bool) -> Iterator[Check]:
+def _ledger_checks(audit: LedgerAudit, evidence: Evidence) -> Iterator[Check]:
     if audit.unreadable.count:
         yield failed("ledger.rows", f"unreadable: {audit.unreadable}")
     yield check(
@@ -254,7 +256,7 @@ def _ledger_checks(audit: LedgerAudit, *, erased: bool) -> Iterator[Check]:
         good="the entries stand in the order of rounds, each once",
         bad=f"out of order, or twice: {audit.disordered}",
     )
-    if not erased:
+    if evidence.erased is None:
         yield check(
             "ledger.digests",
             not audit.altered.count,
@@ -309,8 +311,12 @@ def log_checks(
         good=f"the head of the log is the signed one, with {head.size} entries",
         bad="the entries of the log are not those whose head was signed",
     )
-    yield _begun(evidence, entries, stated)
-    yield _checkpoints(evidence, entries, found)
+    gates = canonical_hash(value_at(evidence.spec, "gates"))
+    spec = canonical_hash(evidence.spec)
+    digest = begun_digest(evidence.experiment_id, spec_hash=spec, gates=gates)
+    own = [one.run for one in entries if (one.kind, one.digest) == (BEGUN, digest)]
+    yield _begun(entries, own, stated)
+    yield _checkpoints(entries, own[0] if own else 0, found)
     for note in earlier:
         yield _continued(entries, head, note, keyring)
 
@@ -331,19 +337,11 @@ def log_signers(evidence: Evidence, keyring: Keyring) -> list[str | None]:
         return [None]
 
 
-def _own_run(evidence: Evidence, entries: Sequence[LogEntry]) -> list[LogEntry]:
-    """The entries that begin this run: one."""
-    gates = canonical_hash(value_at(evidence.spec, "gates"))
-    spec = canonical_hash(evidence.spec)
-    digest = begun_digest(evidence.experiment_id, spec_hash=spec, gates=gates)
-    return [one for one in entries if (one.kind, one.digest) == (BEGUN, digest)]
-
-
-def _begun(evidence: Evidence, entries: Sequence[LogEntry], stated: object) -> Check:
-    own = _own_run(evidence, entries)
+def _begun(entries: Sequence[LogEntry], own: Sequence[int], stated: object) -> Check:
+    """Whether the run was begun once; `own`: its numbers in the log."""
     runs = [one.run for one in entries if one.kind == BEGUN]
     numbered = runs == list(range(1, len(runs) + 1))
-    number = own[0].run if own else 0
+    number = own[0] if own else 0
     bad = "the run was begun more than once" if len(own) > 1 else "the run, with this spec and "
     bad += "" if len(own) > 1 else "these gates, is not in the log, or runs are missing there"
     return check(
@@ -355,9 +353,8 @@ def _begun(evidence: Evidence, entries: Sequence[LogEntry], stated: object) -> C
     )
 
 
-def _checkpoints(evidence: Evidence, entries: Sequence[LogEntry], found: ReadCheckpoints) -> Check:
+def _checkpoints(entries: Sequence[LogEntry], run: int, found: ReadCheckpoints) -> Check:
     """The log has every checkpoint that was ever signed of the run, behind its beginning."""
-    run = next((one.run for one in _own_run(evidence, entries)), 0)
     logged = [(one.kind, one.digest) for one in entries if one.run == run]
     here = [
         (one.status, link_of(made)) for one, made in zip(found.items, found.envelopes, strict=True)
@@ -435,8 +432,7 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
         faults=faults,
     )
     keyring = Keyring(trusted=trusted, carried=keys)
-    sign_offs = read_chained(evidence.sign_offs, SignOff)
-    later = read_chained(evidence.later_attacks, LaterStatement)
+    sign_offs, later = _read_chained(evidence)
     checks = [
         *faulty_parts(evidence),
         *_report_checks(evidence, keyring),

@@ -36,7 +36,6 @@ from models.repositories.budgets.counting import (
     agree,
     amounts,
     budget_key,
-    changed_columns,
     check_amount,
     compared,
     counts_for,
@@ -269,8 +268,14 @@ class Budgets(ScopedRepository):
         if within_totals and not all(self._bears(one, most[one.figure]) for one in mine):
             return False
         for one in mine:
+            curve = most[one.figure]
             paid = None if spent is None else np.minimum(spent[one.figure], UNBOUNDED)
-            self._change(one, **changed_columns(one, most[one.figure], paid))
+            if one.figure == "epsilon":
+                counted = {} if paid is None else {"step": paid, "compositions": 1}
+                self._change(one, curve=curve, **counted)
+            else:
+                in_all = max(one.spent, 0.0 if paid is None else float(paid[0]))
+                self._change(one, spent=in_all, amount=max(float(curve[0]), in_all))
         return True
 
     def settle(self, experiment_id: str, *, spent: float, releases: int) -> None:

@@ -203,14 +203,6 @@ def after_releases(reservation: Reservation, *, leakage: float, releases: int) -
             assert_never(reservation.figure)
 
 
-def changed_columns(reservation: Reservation, held: Curve, spent: Curve | None) -> dict[str, Any]:
-    """The columns that change when a reservation is restated."""
-    if reservation.figure == "epsilon":
-        return {"curve": held} | ({} if spent is None else {"step": spent, "compositions": 1})
-    paid = max(reservation.spent, 0.0 if spent is None else float(spent[0]))
-    return {"spent": paid, "amount": max(float(held[0]), paid)}
-
-
 @dataclass(frozen=True)
 class Refusal:
     """Why a budget has no place for an experiment."""

@@ -186,7 +186,7 @@ def test_a_stored_reason_is_quoted_to_readers_of_data_alone(api: Api, reason: st
     made = api.submit()["id"]
     with api.database.write() as session:
         experiments = ExperimentRepository(session, api.project_id)
-        experiments.start(made)
+        experiments.start_each([made])
         experiments.conclude(made, status="failed", reason=reason, detail=secret)
     blind = api.key_with("experiments:read")
     seeing = api.key_with("experiments:read", "federations:read")

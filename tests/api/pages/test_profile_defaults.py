@@ -37,3 +37,13 @@ def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_unchanged(ap
     assert priced.status_code == 200, text_of(priced)
     assert "20 of 40 clients in training" in text_of(priced)
     assert "hard to judge" not in text_of(priced)
+
+
+def test_a_projected_leakage_is_never_shown_smaller_than_it_is(api: Api) -> None:
+    registered = upload(api)
+    make_ready(api, registered["id"], target="income", classes=[])
+    total = {"figure": "leakage", "book": "release", "total": 1.2345}
+    set_ = api.request("PUT", f"/v1/federations/{registered['id']}/budget", json=total)
+    assert set_.status_code == 200, set_.text
+    stated = text_of(signed_in(api).get(f"{NEW}?federation_id={registered['id']}"))
+    assert "Projected: a leakage of at most 1.24." in stated

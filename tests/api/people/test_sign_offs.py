@@ -60,7 +60,7 @@ def test_a_sign_off_is_in_the_name_of_the_key(api: Api) -> None:
     [signed] = _listed(api, id_)
     envelope = Envelope.from_dict(signed["envelope"])
     assert KEY.public.verifies(envelope.signature, envelope.message)
-    assert Statement.in_place(envelope)[0].person == "Ada"
+    assert Statement.of(envelope).person == "Ada"
     assert _sign(api) == 0
     listed = api.get("/v1/reports?sign_off=approved").json()["items"][0]["sign_off"]
     assert (listed["person"], listed["number"]) == ("Ada", 1)
@@ -297,8 +297,10 @@ def test_the_form_on_the_report(api: Api) -> None:
     shown = browser.get(f"{base}/report").text
     assert "&lt;script&gt;fine" in shown
     assert "<script>" not in shown
-    assert "although its guarantee is not in force" in shown
+    assert "Concerns at that time: its guarantee is not in force" in shown
     assert "approved by Ada &lt;b&gt;, against concerns" in shown
+    body_of(_sign_off(api, id_, key_of(api, "Grace"), decision="rejected", note="noise"), 201)
+    assert "against concerns" not in browser.get(f"{base}/report").text
     kept = browser.get(f"{base}/report.html")
     assert "Sign-offs" not in kept.text
     assert "form-action 'none'" in kept.headers["content-security-policy"]

@@ -69,7 +69,7 @@ def test_cells_that_a_worker_has_end_when_it_stops(api_on_both: Api) -> None:
     running, taken_back, waiting = (cell["experiment_id"] for cell in sweep["cells"])
     with api.database.write() as session:
         for one in (running, taken_back):
-            assert ExperimentRepository(session, api.project_id).start(one)
+            assert ExperimentRepository(session, api.project_id).start_each([one])
         mine = Unit.id == api.stored(running).unit_id
         session.execute(update(Unit).where(mine).values(state="leased"))
     assert api.post(f"/v1/sweeps/{sweep['id']}/cancel").status_code == 200

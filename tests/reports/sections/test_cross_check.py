@@ -13,7 +13,12 @@ from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import Report, assemble
 from fedaudit.reports.sections.cross_check import TOLERANCE, cross_checked
-from fedaudit.reports.sections.fairness import FiguresDisagreeError, group_sections, measured_scores
+from fedaudit.reports.sections.fairness import (
+    FiguresDisagreeError,
+    group_sections,
+    rate_columns,
+    score_columns,
+)
 from fedaudit.spec.metrics import METRICS, RATES
 from tests.fairness.disclosures import disclosed_counts
 
@@ -56,14 +61,15 @@ def section_of(
         minimum_group_size=minimum,
         reference=None if reference is None else names.index(reference),
     )
-    measured = measured_scores(
+    measured = score_columns(
         scores,
         root_mean=False,
         right=right if classifier else None,
         rows=counts.sum(-1),
         coarse=False,
     )
-    groups = group_sections(names, counts, disclosure, measured=measured)
+    columns = {**rate_columns(counts, has_favourable_outcome=True), **measured}
+    groups = group_sections(names, columns, disclosure)
     found = [*gaps(counts, disclosure)[0], *score_gaps(scores, disclosure, root_mean=False)]
     return {
         "attribute": "site",

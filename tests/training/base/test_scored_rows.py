@@ -22,6 +22,7 @@ from tests.training.federations import (
     image_cell,
     image_federation,
     one_by_one,
+    padded,
     table_cell,
 )
 from tests.training.personalised import records_spec
@@ -126,7 +127,7 @@ def test_a_regression_row_by_row(loss: str) -> None:
     result, clients = end_of(one)
     check_consistent(result)
     features, target, mask = (
-        data.padded(values)[clients]
+        padded(data, values)[clients]
         for values in (data.side_by_side, data.target, np.ones(data.rows, np.bool_))
     )
     predictions = np.stack([features @ theta[:3] + theta[3] for theta in result.hypotheses])
@@ -137,7 +138,7 @@ def test_a_regression_row_by_row(loss: str) -> None:
     guessed = np.take_along_axis(predictions, chosen[None], 0)[0] >= 0.2
     for attribute in data.attributes:
         codes, scores = (
-            data.padded(attribute.codes, fill=-1)[clients],
+            padded(data, attribute.codes, fill=-1)[clients],
             result.scores[attribute.name],
         )
         groups = len(attribute.values)

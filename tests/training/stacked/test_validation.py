@@ -18,7 +18,14 @@ from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.clients import Lanes
 from fedaudit.training.stacked.validation import Evaluation, evaluate
-from tests.training.federations import TABLE, federation, one_by_one, random_federation, table_cell
+from tests.training.federations import (
+    TABLE,
+    federation,
+    one_by_one,
+    padded,
+    random_federation,
+    table_cell,
+)
 
 
 def constants(
@@ -151,7 +158,7 @@ def test_group_counts_of_numbers_are_those_of_a_plain_loop(rule: str, scale: flo
     fairness = {"sensitive": ["group"], "favourable": favourable}
     result, hypotheses, clients = final(data, fairness, training__hypotheses=1)
     theta = hypotheses[0].astype(np.float64)
-    predictions = (data.padded(data.side_by_side)[clients] @ theta[:-1] + theta[-1]) * scale
+    predictions = (padded(data, data.side_by_side)[clients] @ theta[:-1] + theta[-1]) * scale
     expected = counted(data, predictions, favourable, clients)
     assert result.fairness["group"].sum(0).tolist() == expected
     assert result.fairness["group"].shape == (len(clients), 2, 4)

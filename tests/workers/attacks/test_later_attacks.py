@@ -6,7 +6,7 @@ import safetensors.numpy
 
 import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attacked_experiment
-from fedaudit.ledger.statements import Envelope
+from fedaudit.ledger.statements import Envelope, link_of, previous_of
 from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
@@ -111,11 +111,11 @@ def test_what_the_owner_forbids_is_not_found_out_later(api: Api, looks: Looks, e
 def test_statements_are_signed_and_each_names_the_one_before(api, looks, ended):
     first, second = (attack_later(api, ended, ATTACK) for _ in range(2))
     envelopes = [Envelope.from_dict(one["envelope"]) for one in (first, second)]
-    statements = [LaterStatement.in_place(envelope) for envelope in envelopes]
-    assert [one.number for one, _ in statements] == [1, 2]
-    assert statements[0][1] == statements[0][0].report_hash == first["report_hash"]
-    assert statements[1][1] != statements[0][1]
-    assert LaterStatement.of_fields(statements[0][0].fields()) == statements[0][0]
+    statements = [LaterStatement.of(envelope) for envelope in envelopes]
+    assert [one.number for one in statements] == [1, 2]
+    assert previous_of(envelopes[0]) == statements[0].report_hash == first["report_hash"]
+    assert previous_of(envelopes[1]) == link_of(envelopes[0])
+    assert LaterStatement.of_fields(statements[0].fields()) == statements[0]
     checks = api.get(f"/v1/experiments/{ended}/report/verification").json()["checks"]
     assert "later_attacks.chain" in {one["name"] for one in checks if one["outcome"] == "pass"}
 

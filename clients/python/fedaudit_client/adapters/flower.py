@@ -369,7 +369,13 @@ class FedauditStrategy(Strategy):
             silent = ask_names(nodes, grid, self._subjects, seconds=self._ask_seconds)
         names = self._names(number, nodes, silent)
         if self._fixed_size:
-            self._check_population(number, len(list(grid.get_node_ids())))
+            connected, population = len(list(grid.get_node_ids())), self.ledger.terms["population"]
+            if connected < population:
+                raise RoundRefused(
+                    number,
+                    f"{connected} nodes are connected, and the sample is declared as drawn from "
+                    f"{population}; wait for them, or leave out `fixed_size_sample`",
+                )
         asked = self._reserved(number, names, drawn=len(messages))
         if self._canaries is not None:
             self._canaries.begin(arrays)
@@ -433,14 +439,15 @@ class FedauditStrategy(Strategy):
     def _reserved(self, number: int, names: dict[int, str], *, drawn: int) -> _Asked:
         """A mean of fewer has less noise in proportion, so it is asked until all are admitted."""
         while True:
-            event = self._event_of(len(names), drawn)
-            admission = self.ledger.reserve(number, event=event, participants=[*names.values()])
-            if not admission.refused:
-                canaries = None if self._canaries is None else self._canaries.planted
-                opened = OpenRound(self.ledger, number, event, admission, canaries)
+            opened = self.ledger.reserve(
+                number,
+                event=self._event_of(len(names), drawn),
+                participants=[*names.values()],
+                canaries=None if self._canaries is None else self._canaries.planted,
+            )
+            if not opened.refused:
                 return _Asked(opened, names, drawn)
-            admitted = set(admission.admitted)
-            names = {node: name for node, name in names.items() if name in admitted}
+            names = {node: name for node, name in names.items() if name not in opened.refused}
 
     def _event_of(self, count: int, drawn: int) -> Event:
         if self._noise is None:
@@ -448,15 +455,6 @@ class FedauditStrategy(Strategy):
             return self._event
         population = self.ledger.terms["population"] if self._fixed_size else None
         return self._noise.event(count, drawn=drawn, population=population)
-
-    def _check_population(self, number: int, connected: int) -> None:
-        population = self.ledger.terms["population"]
-        if connected < population:
-            raise RoundRefused(
-                number,
-                f"{connected} nodes are connected, and the sample is declared as drawn from "
-                f"{population}; wait for them, or leave out `fixed_size_sample`",
-            )
 
     # -- who is who --------------------------------------------------------------------------------
 
@@ -512,7 +510,8 @@ class FedauditStrategy(Strategy):
         asked, self._asked = self._asked, None
         if asked is None:
             return
-        if asked.sent is None and self._noise is not None and not self.ledger.sees_uploads:
+        by_server = self._noise is not None and self.ledger.terms["observer"] != "server"
+        if asked.sent is None and by_server:
             with suppress(NotFoundError):  # Refused when it was reserved anew.
                 self.ledger.release(asked.round.number)
         else:

@@ -13,7 +13,7 @@ from nvflare.job_config.defs import JobTargetType
 from nvflare.widgets.widget import Widget
 
 from fedaudit_client.adapters.group_counts import Counts, taken_counts, total_counts
-from fedaudit_client.adapters.plain import Admission, Event, Ledger, OpenRound, RoundRefused
+from fedaudit_client.adapters.plain import Event, Ledger, OpenRound, RoundRefused
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ class FedauditRounds(Widget):
                     self._settle()
                 elif self._sent:
                     # A site that got a task is charged for it, so this round is the last.
-                    ledger, sites = self._opened(), Admission(tuple(sorted(self._sent)), {})
+                    ledger, sites = self._opened(), tuple(sorted(self._sent))
                     number = ledger.next_round
-                    self._round = OpenRound(ledger, number, self.event, sites)
+                    self._round = OpenRound(ledger, number, self.event, sites, {})
                     self._settle()
                     raise RoundRefused(
                         number,
@@ -139,13 +139,12 @@ class FedauditRounds(Widget):
 
     def _reserved(self, names: Sequence[str], *, at_least: int) -> OpenRound:
         ledger = self._opened()
-        number = ledger.next_round
-        admission = ledger.reserve(number, event=self.event, participants=names)
-        if len(admission.admitted) < at_least:
-            ledger.release(number)
+        opened = ledger.reserve(ledger.next_round, event=self.event, participants=names)
+        if len(opened.admitted) < at_least:
+            ledger.release(opened.number)
             why = f"the controller waits for {at_least} sites, and fewer have room"
-            raise RoundRefused(number, why, admission.refused)
-        return OpenRound(ledger, number, self.event, admission)
+            raise RoundRefused(opened.number, why, opened.refused)
+        return opened
 
     def _refusing(self, send: Callable[..., None]) -> Callable[..., None]:
         """A way to send on which no round is seen. Raises RoundRefused for the task of rounds."""

@@ -13,7 +13,7 @@ from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 
 from fedaudit_client.adapters.canaries import Canaries, PlantedCanaries
-from fedaudit_client.adapters.plain import Event, Ledger, declared, of_epsilon
+from fedaudit_client.adapters.plain import Event, Ledger, OpenRound, of_epsilon
 
 _ROWS_AT_ONCE = 16
 _ALIKE = 1e-3
@@ -60,15 +60,17 @@ class WatchedSteps:
     ) -> None:
         """`attach` makes one."""
         self._canaries: CanaryGradients | None = None
+        self._planted: PlantedCanaries | None = None
         if audit is not None:
-            clip = float(optimizer.max_grad_norm)
-            self._canaries = CanaryGradients(optimizer, ledger.canaries(audit, clip=clip))
+            self._planted = ledger.canaries(audit, clip=float(optimizer.max_grad_norm))
+            self._canaries = CanaryGradients(optimizer, self._planted)
         self._optimizer = optimizer
         self._ledger = ledger
         self._subject = subject
         self._rate = rate
         self._steps_per_round = steps_per_round
-        self._event: dict[str, Any] | None = None
+        self._round: OpenRound | None = None
+        self._event: Event = {}
         """What each step of the round that is open releases."""
         self._steps = 0
         self._before: Callable[[Any], None] | None = optimizer.step_hook
@@ -91,9 +93,15 @@ class WatchedSteps:
     def _stepped(self, optimizer: DPOptimizer) -> None:
         """Before the parameters change. Raises RoundRefused, and they stay as they are."""
         event = self._event_of(optimizer)
-        if event != self._event:
+        if self._round is None or event != self._event:
             self._declare()
-            self._reserve(event)
+            self._round = self._ledger.reserve(
+                self._ledger.next_round,
+                event=_with_steps(event, self._steps_per_round),
+                participants=[self._subject],
+                canaries=self._planted,
+            )
+            self._event = event
         if self._canaries is not None:
             self._canaries.read()
         self._steps += 1
@@ -101,7 +109,7 @@ class WatchedSteps:
             self._before(optimizer)
         if self._steps >= self._steps_per_round:
             self._declare()
-            self._ledger.stop_on_alarm(None if self._canaries is None else self._canaries.planted)
+            self._ledger.stop_on_alarm(self._planted)
 
     def _event_of(self, optimizer: DPOptimizer) -> dict[str, Any]:
         multiplier = float(optimizer.noise_multiplier)
@@ -113,22 +121,14 @@ class WatchedSteps:
         rate = min(1.0, self._rate * optimizer.accumulated_iterations)
         return {"kind": "poisson-gaussian", "rate": rate, "noise_multiplier": multiplier}
 
-    def _reserve(self, event: dict[str, Any]) -> None:
-        whole = _with_steps(event, self._steps_per_round)
-        self._ledger.reserve(self._ledger.next_round, event=whole, participants=[self._subject])
-        self._event = event
-
     def _declare(self) -> None:
-        event, steps = self._event, self._steps
-        if event is None:
+        if self._round is None:
             return
-        if steps == 0:
-            self._ledger.release(self._ledger.next_round)
-        else:
-            one = declared(self._ledger.next_round, _with_steps(event, steps), [self._subject])
-            shown = {} if self._canaries is None else self._canaries.planted.taken()
-            self._ledger.declare([{**one, **shown}])
-        self._event, self._steps = None, 0
+        self._round.event = _with_steps(self._event, self._steps)
+        if self._steps == 0:
+            self._round.withdraw()
+        self._round.settle([self._subject])
+        self._round, self._steps = None, 0
 
 
 class CanaryGradients:

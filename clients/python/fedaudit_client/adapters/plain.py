@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from warnings import warn
 
@@ -74,15 +74,6 @@ class RoundRefused(ClientError):  # noqa: N818 an answer of the ledger, and no f
         """Each client that was refused, and why."""
 
 
-@dataclass(frozen=True)
-class Admission:
-    """A ledger's answer to a reservation; at least one client is admitted."""
-
-    admitted: tuple[str, ...]
-    refused: Mapping[str, str]
-    """Why each of the others is not."""
-
-
 _CONTRADICTED = (
     "canaries contradict the noise that is declared: the training adds less of it, or clips less "
     "tightly"
@@ -119,11 +110,6 @@ class Ledger:
         """The ledger as it is now."""
         return self._client.ledger(self.id)
 
-    @property
-    def sees_uploads(self) -> bool:
-        """Whether figures hold against the server, so that an upload is a release already."""
-        return bool(self.terms["observer"] == "server")
-
     def canaries(self, audit: "Canaries", *, clip: float) -> "PlantedCanaries":
         """Canaries for contributions that are clipped to `clip`. Needs numpy. Raises ValueError
         where the ledger declares no noise that they could test."""
@@ -134,14 +120,21 @@ class Ledger:
         replaces = self.terms["adjacency"] == "replace-one"
         return PlantedCanaries(audit, clip=clip, replaces=replaces)
 
-    def reserve(self, round_: int, *, event: Event, participants: Sequence[str]) -> Admission:
+    def reserve(
+        self,
+        number: int,
+        *,
+        event: Event,
+        participants: Sequence[str],
+        canaries: "PlantedCanaries | None" = None,
+    ) -> "OpenRound":
         """Reserve a round before training. Raises RoundRefused if no client is admitted."""
-        answer = self._client.reserve_round(self.id, round_, event=event, participants=participants)
+        answer = self._client.reserve_round(self.id, number, event=event, participants=participants)
         refused = {one["subject"]: one["reason"] for one in answer["refused"]}
         if not answer["admitted"]:
             why = answer["reason"] or "no client has enough budget"
-            raise RoundRefused(round_, why, None if answer["reason"] else refused)
-        return Admission(tuple(answer["admitted"]), refused)
+            raise RoundRefused(number, why, None if answer["reason"] else refused)
+        return OpenRound(self, number, event, tuple(answer["admitted"]), refused, canaries)
 
     def release(self, round_: int) -> None:
         """Give back what is held for a round of which nothing was released."""
@@ -182,8 +175,7 @@ class Ledger:
         already; None takes the next one. NoiseContradicted: as `Ledger.stop_on_alarm`.
         """
         number = self.next_round if number is None else number
-        admission = self.reserve(number, event=event, participants=participants)
-        opened = OpenRound(self, number, event, admission, canaries)
+        opened = self.reserve(number, event=event, participants=participants, canaries=canaries)
         try:
             yield opened
         except BaseException as error:
@@ -192,29 +184,22 @@ class Ledger:
         opened.end()
 
 
+@dataclass
 class OpenRound:
     """A round that is reserved."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        number: int,
-        event: Event,
-        admission: Admission,
-        canaries: "PlantedCanaries | None" = None,
-    ) -> None:
-        self._ledger = ledger
-        self._canaries = canaries
-        self._answered: tuple[str, ...] | None = None
-        self._groups: Mapping[str, Any] = {}
-        self._withdrawn = False
-        self.event = event
-        """What it releases; where fewer answer, it may be another than was reserved."""
-        self.number = number
-        self.admitted = admission.admitted
-        """Who may train."""
-        self.refused = admission.refused
-        """Who may not, and why."""
+    ledger: Ledger
+    number: int
+    event: Event
+    """What it releases; where fewer answer, it may be another than was reserved."""
+    admitted: tuple[str, ...]
+    """Who may train."""
+    refused: Mapping[str, str]
+    """Who may not, and why."""
+    canaries: "PlantedCanaries | None" = None
+    _answered: tuple[str, ...] | None = field(default=None, init=False)
+    _groups: Mapping[str, Any] = field(default_factory=dict, init=False)
+    _withdrawn: bool = field(default=False, init=False)
 
     def answered(self, names: Sequence[str], *, groups: Mapping[str, Any] | None = None) -> None:
         """State who sent an update, where not all did, and how the model predicted by group.
@@ -233,46 +218,35 @@ class OpenRound:
         self._withdrawn = True
 
     def end(self) -> None:
-        """Declare the round, or give it back where it was withdrawn."""
-        if self._withdrawn:
-            self._ledger.release(self.number)
-        else:
-            self._declare(self.admitted if self._answered is None else self._answered)
-            self._ledger.stop_on_alarm(self._canaries)
+        """Declare the round, or give it back where it was withdrawn. Raises NoiseContradicted as
+        `Ledger.stop_on_alarm`."""
+        self.settle(self.admitted if self._answered is None else self._answered)
+        if not self._withdrawn:
+            self.ledger.stop_on_alarm(self.canaries)
 
     def fail(self, error: BaseException) -> None:
         """The same of a round that broke, with a note on the exception."""
+        answered = self._answered or ()
+        fate = f"is declared and charged: {len(self.admitted)} asked, {len(answered)} sent"
+        if self._withdrawn:
+            fate = "was withdrawn, and no client is charged"
         try:
-            if self._withdrawn:
-                self._ledger.release(self.number)
-                fate = "was withdrawn, and no client is charged"
-            else:
-                self._declare(self._answered or ())
-                count = len(self.admitted)
-                fate = f"is declared and charged: {count} asked, {len(self._answered or ())} sent"
+            self.settle(answered)
         except ClientError as failure:
             fate = f"is reserved for a day at most and was not declared: {failure}"
-        error.add_note(f"fedaudit: round {self.number} of ledger {self._ledger.id} {fate}")
+        error.add_note(f"fedaudit: round {self.number} of ledger {self.ledger.id} {fate}")
 
-    def _declare(self, answered: Sequence[str]) -> None:
-        failures = [name for name in self.admitted if name not in set(answered)]
-        one = declared(self.number, self.event, answered, failures, groups=self._groups)
-        self._ledger.declare([{**one, **(self._canaries.taken() if self._canaries else {})}])
-
-
-def declared(
-    number: int,
-    event: Event,
-    participants: Sequence[str],
-    failures: Sequence[str] = (),
-    *,
-    groups: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """A round as it is posted."""
-    return {
-        "round": number,
-        "event": dict(event),
-        "participants": list(participants),
-        "failures": list(failures),
-        "groups": dict(groups or {}),
-    }
+    def settle(self, answered: Sequence[str]) -> None:
+        """Declare the round with those who answered, or give it back where it was withdrawn."""
+        if self._withdrawn:
+            self.ledger.release(self.number)
+            return
+        declared = {
+            "round": self.number,
+            "event": dict(self.event),
+            "participants": list(answered),
+            "failures": [name for name in self.admitted if name not in set(answered)],
+            "groups": dict(self._groups),
+            **(self.canaries.taken() if self.canaries else {}),
+        }
+        self.ledger.declare([declared])
