@@ -6,7 +6,7 @@ from starlette.responses import HTMLResponse, Response
 from api.pages.visits import ReportsVisit, as_picture, for_visitors
 from api.routers.audits import audit_report, get_audit_bundle, get_audit_pdf, verify_audit_report
 from api.services.report_pages import page_response
-from fedaudit.reports.page.html import Link, render_audit, report_pictures
+from fedaudit.reports.page.html import Link, render, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
 
 router = APIRouter(prefix="/audits")
@@ -23,7 +23,7 @@ def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
         Link(f"{base}/report.pdf", "Save as PDF"),
         Link(f"{base}/bundle.zip", "Save the bundle"),
     ]
-    return page_response(render_audit(document, links=links, files=f"{base}/pictures"))
+    return page_response(render(document, links=links, files=f"{base}/pictures"))
 
 
 @router.get("/{audit_id}/pictures/{name}.{form}")

@@ -28,7 +28,7 @@ from api.pages import (
     sign_in,
     sweeps,
 )
-from api.pages.session import HOME, SignInNeededError, Visitor, local_path, visitor_of
+from api.pages.session import HOME, SignInNeededError, local_path, visitor_if_any
 from api.pages.templates import Assets, page
 
 MODULES: tuple[ModuleType, ...] = (
@@ -106,7 +106,7 @@ def _as_page(handler: MaybeSlow, endpoints: frozenset[Any]) -> Handler:
         problem = json.loads(bytes(answer.body))
         visitor = getattr(request.state, "visitor", None)
         if visitor is None and answer.status_code == 404:  # no route has identified the visitor
-            visitor = await run_sync(_signed_in, request)
+            visitor = await run_sync(visitor_if_any, request, request.app.state.resources)
         shown = page(
             request,
             "problem.html",
@@ -121,13 +121,6 @@ def _as_page(handler: MaybeSlow, endpoints: frozenset[Any]) -> Handler:
         return shown
 
     return handle
-
-
-def _signed_in(request: Request) -> Visitor | None:
-    try:
-        return visitor_of(request, request.app.state.resources)
-    except SignInNeededError:
-        return None
 
 
 def _is_lost_browser(request: Request) -> bool:

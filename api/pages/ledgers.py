@@ -16,7 +16,7 @@ from api.routers.ledgers import find_ledger, get_ledger
 from api.services.report_pages import page_response
 from fedaudit.privacy.declared.figures import contradictions
 from fedaudit.reports.declared.declared_report import declared_next
-from fedaudit.reports.page.html import Link, render_declared, report_pictures
+from fedaudit.reports.page.html import Link, render, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.spec.declared_ledgers import MAX_ROUND
 from models.clock import utc_now
@@ -84,7 +84,7 @@ def ledger_report_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
         Link(f"{base}/report.pdf", "Save as PDF"),
         *([Link(f"{base}/bundle.zip", "Save the bundle")] if visit.may("ledger:read") else []),
     ]
-    return page_response(render_declared(document, links=links, files=f"{base}/pictures"))
+    return page_response(render(document, links=links, files=f"{base}/pictures"))
 
 
 @router.get("/pictures/{name}.{form}")

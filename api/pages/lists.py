@@ -71,7 +71,6 @@ def experiment_row(
     mechanism, done = mechanism_of(parse_admitted(experiment.spec)), experiment.progress
     return {
         "experiment": experiment,
-        "mechanism": mechanism.facts.label,
         "guarantee": mechanism.guarantee_kind,
         "cost": _cost(experiment, mechanism),
         "gap": None if gap is None else _largest_gap(gap),

@@ -76,6 +76,14 @@ def visitor_of(request: Request, resources: Shared) -> Visitor:
     return visitor
 
 
+def visitor_if_any(request: Request, resources: Resources) -> Visitor | None:
+    """None where the request has no valid session."""
+    try:
+        return visitor_of(request, resources)
+    except SignInNeededError:
+        return None
+
+
 def _caller_of(request: Request, resources: Resources, found: FoundSession) -> Caller | None:
     """The caller of a session; None where it holds no more. One that began by a proxy holds while
     the proxy names the same person, with the groups that it states now."""

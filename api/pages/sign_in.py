@@ -12,11 +12,10 @@ from api.pages.session import (
     HOME,
     SESSION_SECONDS,
     OwnForm,
-    SignInNeededError,
     Visitor,
     local_path,
     set_cookie,
-    visitor_of,
+    visitor_if_any,
 )
 from api.pages.templates import page
 from api.pages.visits import PostedForm
@@ -36,10 +35,7 @@ def sign_in_page(
     request: Request, resources: Shared, next_path: Annotated[str, Query(alias="next")] = HOME
 ) -> HTMLResponse:
     """The form, which leads on to `next` where that is a path of this service."""
-    try:
-        visitor = visitor_of(request, resources)
-    except SignInNeededError:
-        visitor = None
+    visitor = visitor_if_any(request, resources)
     return sign_in_form(request, resources, local_path(next_path), visitor=visitor)
 
 

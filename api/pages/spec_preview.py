@@ -1,7 +1,6 @@
 """What an experiment would cost, and what a fresh form begins with on chosen data."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 import yaml
@@ -27,17 +26,6 @@ from fedaudit.utility import MIN_CLIENTS
 from models.tables.federations import Federation
 
 Tone = Literal["good", "note", "warn"]
-
-
-@dataclass(frozen=True)
-class CostNote:
-    """The worst case on the scale of costs."""
-
-    words: str
-    tone: Tone
-    """`good` only of a small bound that is proven, and would be in force."""
-    holds: bool
-    """Whether it is proven, would be in force, and excludes something."""
 
 
 def as_yaml(value: dict[str, Any]) -> str:
@@ -67,14 +55,16 @@ def preview(planned: ExperimentPlan, trial: Trial) -> dict[str, Any]:
     }
 
 
-def _cost_note(planned: ExperimentPlan) -> CostNote:
-    """The note on a plan; it says of no cost more than its report could."""
+def _cost_note(planned: ExperimentPlan) -> dict[str, Any]:
+    """The worst case on the scale of costs, which says of no cost more than its report could. The
+    tone is good only of a small bound that is proven and would be in force; `holds`: whether it is
+    proven, would be in force, and excludes something."""
     report = _as_reported(planned)
     level = report_level(report)
     proven = bool(report["guarantee"]["in_force"]) and is_proven(report)
     match level:
         case "unbounded":
-            return CostNote(cost_words(None, guessed=""), "warn", holds=False)
+            return {"words": cost_words(None, guessed=""), "tone": "warn", "holds": False}
         case "nothing":
             tone: Tone = "warn"
         case "nearly-all":
@@ -85,7 +75,7 @@ def _cost_note(planned: ExperimentPlan) -> CostNote:
             assert_never(level)
     if delta_gives_data_away(report):
         tone = "warn"
-    return CostNote(scale_words(report), tone, holds=proven and tone != "warn")
+    return {"words": scale_words(report), "tone": tone, "holds": proven and tone != "warn"}
 
 
 def _as_reported(planned: ExperimentPlan) -> dict[str, Any]:

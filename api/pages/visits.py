@@ -148,16 +148,11 @@ def visiting(scope: Scope, *, of: Callable[..., Any] = _visit) -> Callable[[Visi
     return check
 
 
-def posting(scope: Scope) -> Callable[[Visit], Visit]:
-    """A dependency: a posted form of a visitor whose key has the scope. Raises ProblemError."""
-    return visiting(scope, of=_posted)
-
-
 ExperimentsVisit = Annotated[Visit, Depends(visiting("experiments:read"))]
 ReportsVisit = Annotated[Visit, Depends(visiting("reports:read"))]
 FederationsVisit = Annotated[Visit, Depends(visiting("federations:read"))]
 ExperimentsAuthor = Annotated[Visit, Depends(visiting("experiments:write"))]
 FederationsAuthor = Annotated[Visit, Depends(visiting("federations:write"))]
-ExperimentsForm = Annotated[Visit, Depends(posting("experiments:write"))]
-SignOffForm = Annotated[Visit, Depends(posting("reports:sign"))]
-FederationsForm = Annotated[Visit, Depends(posting("federations:write"))]
+ExperimentsForm = Annotated[Visit, Depends(visiting("experiments:write", of=_posted))]
+SignOffForm = Annotated[Visit, Depends(visiting("reports:sign", of=_posted))]
+FederationsForm = Annotated[Visit, Depends(visiting("federations:write", of=_posted))]

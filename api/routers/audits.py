@@ -54,7 +54,7 @@ from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWrit
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
 from fedaudit.reports.checks import Check, check, failed, value_at
-from fedaudit.reports.page.html import render_audit
+from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.reports.verification.verification import ALTERED, verify
@@ -154,13 +154,13 @@ def get_audit_document(audit_id: str, call: ReportsReader) -> Response:
 @router.get("/{audit_id}/report.html", responses=PAGE)
 def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
-    return page_response(render_audit(audit_report(call, audit_id)))
+    return page_response(render(audit_report(call, audit_id)))
 
 
 @router.get("/{audit_id}/report.pdf", responses=PDF_FILE)
 def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
-    page = render_audit(audit_report(call, audit_id), appendix=appendix)
+    page = render(audit_report(call, audit_id), appendix=appendix)
     return as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
 
 

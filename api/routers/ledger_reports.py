@@ -27,7 +27,7 @@ from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import DeclaredReport, declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial
-from fedaudit.reports.page.html import render_declared
+from fedaudit.reports.page.html import render
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.verification.verification import verify
 from models.clock import utc_now
@@ -62,7 +62,7 @@ def get_ledger_report_document(ledger_id: str, call: ReportsReader) -> Response:
 @router.get("/report.html", responses=PAGE)
 def get_ledger_report_page(ledger_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
-    return page_response(render_declared(report_of(call, ledger_id).document))
+    return page_response(render(report_of(call, ledger_id).document))
 
 
 @router.get("/report.pdf", responses=PDF_FILE)
@@ -70,7 +70,7 @@ def get_ledger_report_pdf(
     ledger_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
-    page = render_declared(report_of(call, ledger_id).document, appendix=appendix)
+    page = render(report_of(call, ledger_id).document, appendix=appendix)
     return as_file(call.resources.printer.pdf(page), f"{ledger_id}-report.pdf", PDF)
 
 

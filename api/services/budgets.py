@@ -150,8 +150,12 @@ def _refused(
         detail += _take_back(budget, federation_id)
     # What this run would spend by itself, and together with all others; null where the budget
     # cannot count it, which the detail explains.
-    members = {"requested": refusal.requested, "composed_total": in_all}
-    return _exhausted(budget, federation_id, detail, **members)
+    members: dict[str, Any] = {"requested": refusal.requested, "composed_total": in_all}
+    names = ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
+    members |= {name: getattr(budget, name) for name in names}
+    if budget.terms is not None:
+        members |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
+    return ProblemError(409, "budget-exhausted", detail, federation_id=federation_id, **members)
 
 
 def _name(budget: Budget) -> str:
@@ -182,15 +186,6 @@ def _may_raise(budget: Budget) -> bool:
     """Whether the caller's own total is what bounds it."""
     own, owners = budget.own_total, budget.owner_total
     return budget.is_owner or owners is None or (own is not None and own < owners)
-
-
-def _exhausted(budget: Budget, federation_id: str, detail: str, **members: Any) -> ProblemError:
-    """The refusal by a budget, with what it is of."""
-    names = ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
-    members |= {name: getattr(budget, name) for name in names}
-    if budget.terms is not None:
-        members |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
-    return ProblemError(409, "budget-exhausted", detail, federation_id=federation_id, **members)
 
 
 def reserve(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal, Unpack, assert_never
+from typing import Any, Literal, Unpack, assert_never
 
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, Response
@@ -16,7 +16,6 @@ from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
 from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
-from fedaudit.reports.page.attack_tables import LaterAttempt
 from fedaudit.reports.page.html import Link, PageOptions, render, report_pictures, style_hash
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.stored import FairnessRow, RoundRow
@@ -102,21 +101,22 @@ def stored_pictures(call: Call, experiment_id: str) -> list[Chart]:
     return report_pictures(report.document, live.series)
 
 
-def _attempt(row: LaterAttacks) -> LaterAttempt:
+def _attempt(row: LaterAttacks) -> dict[str, Any]:
+    """A request as `after_attempts` takes it."""
     by, statement = row.created_by, row.statement
     # All readers see the same page, and a detail may quote the data.
     said = row.status_reason in _SAYING_REASONS
-    return LaterAttempt(
-        number=row.number,
-        status=row.status,
-        reason=row.status_detail if said else row.status_reason,
-        kinds=[one["kind"] for one in row.asked],
-        asked_by=by["person"] or f"the key {by['key_name']}",
-        asked_at=row.created_at.isoformat(),
-        finished_at=None if row.finished_at is None else row.finished_at.isoformat(),
-        basis=None if statement is None else statement["basis"],
-        sections=[] if statement is None else statement["attacks"],
-    )
+    return {
+        "number": row.number,
+        "status": row.status,
+        "reason": row.status_detail if said else row.status_reason,
+        "kinds": [one["kind"] for one in row.asked],
+        "asked_by": by["person"] or f"the key {by['key_name']}",
+        "asked_at": row.created_at.isoformat(),
+        "finished_at": None if row.finished_at is None else row.finished_at.isoformat(),
+        "basis": None if statement is None else statement["basis"],
+        "sections": [] if statement is None else statement["attacks"],
+    }
 
 
 def dossier_response(

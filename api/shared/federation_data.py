@@ -106,7 +106,7 @@ class FederationCache:
         self._sources_dir, self._scratch_dir = settings.sources_dir, settings.scratch_dir
         self._largest = settings.max_data_memory_bytes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[object, ...], LoadedFederation] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...] | None, LoadedFederation] = OrderedDict()
 
     def load(self, spec: ExperimentSpec, *, uploads: Uploads) -> "LoadedFederation":
         """The data of a spec, checked against the rest of it; `uploads` are those of its project.
@@ -116,28 +116,23 @@ class FederationCache:
         from fedaudit.federations.load import check_agreement, outline_federation
         from fedaudit.federations.reading.source_files import DataRoom, Files
 
-        def loaded() -> "LoadedFederation":
-            room = DataRoom(self._largest, self._scratch_dir)
-            return outline_federation(
-                spec, files=Files(self._sources_dir, uploads.open, uploads.may_read, room)
-            )
-
         key = self._key(spec, uploads)
-        if key is None:
-            return loaded()
         with self._lock:
-            kept = self._kept.get(key)
+            kept = self._kept.pop(key, None)
             if kept is not None:
-                self._kept.move_to_end(key)
-        if kept is None:
-            federation = loaded()
+                self._kept[key] = kept  # now the newest
+        if kept is not None:
+            check_agreement(spec, kept)
+            return kept
+        room = DataRoom(self._largest, self._scratch_dir)
+        files = Files(self._sources_dir, uploads.open, uploads.may_read, room)
+        federation = outline_federation(spec, files=files)
+        if key is not None:
             with self._lock:
                 self._kept[key] = federation
                 while len(self._kept) > _KEPT or self._kept_bytes > _MAX_KEPT_BYTES:
                     self._kept.popitem(last=False)
-            return federation
-        check_agreement(spec, kept)
-        return kept
+        return federation
 
     @property
     def _kept_bytes(self) -> int:

@@ -25,7 +25,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.reports.page.html import render_audit
+from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.table import TABLE_FORMATS
@@ -120,5 +120,5 @@ def _audit(
         show_audit(report)
     if folder is not None:
         write_bytes(json_line(report), folder / "report.json")
-        write_bytes(render_audit(report).encode(), folder / "report.html")
+        write_bytes(render(report).encode(), folder / "report.html")
     return gate_exit(report["gate_outcome"])

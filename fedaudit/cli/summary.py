@@ -13,7 +13,7 @@ from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_value
 from fedaudit.reports.page.fairness_tables import fairness_tables
-from fedaudit.reports.page.html import audit_for_readers
+from fedaudit.reports.page.html import report_on_page
 from fedaudit.reports.report import section_rows
 from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
@@ -156,7 +156,7 @@ def show_audit(report: Mapping[str, Any]) -> None:
         console.print(f"[bold]{title}[/bold]\n{escape(text)}")
     ranked = _figures(figure_rows(RankingFigures, report["utility"]), {})
     console.print(sections_table(["predictions"], [{"utility": ranked}]))
-    found = fairness_tables(audit_for_readers(report)["fairness"])
+    found = fairness_tables(report_on_page(report)["fairness"])
     for table in chain.from_iterable(found.by_section):
         console.print(f"[bold]{escape(table.caption)}[/bold]")
         columns = zip(table.head, zip(*table.rows, strict=True), strict=True)

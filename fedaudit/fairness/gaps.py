@@ -19,7 +19,6 @@ No standard says which difference of rates is too large, and so no word here cal
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
@@ -209,35 +208,24 @@ def gaps_between(
     lack = {one.name: lacking(rates, one.name, shown).tolist() for one in FAMILIES}
     explain: list[bool] = np.any(np.isnan(values), axis=-1).tolist()
     left_out = (groups - shown.sum(axis=-1)).tolist()
-    figures = []
+    found = []
     for position, row in enumerate(values.tolist()):
-        note = left_out_note(left_out[position], groups, because)
-        if not explain[position]:
-            figures.append([Figure(*pair, note) for pair in zip(METRICS, row, strict=True)])
-            continue
-        common = why_incomparable(rows[position], shown[position], reference, because)
-        own = {name: counts[position] for name, counts in lack.items()}
-        figures.append(_explained(row, own, note, common=common))
-    return figures
-
-
-def _explained(
-    values: Sequence[float], lack: Mapping[str, int], note: str | None, *, common: str | None
-) -> list[Figure]:
-    """The METRICS with their values, None and a reason where NaN. `lack`: by family, how many of
-    the groups shown lack a rate; `note`: what the values leave out; `common`: a reason for all."""
-    figures = []
-    for metric, value in zip(METRICS, values, strict=True):
-        if not math.isnan(value):
-            figures.append(Figure(metric, value, note))
-            continue
-        family = METRICS[metric].family
-        reason = common or ZERO_OVER_ZERO
-        if common is None and (count := lack[family.name]):
-            verb = "lacks" if count == 1 else "lack"
-            reason = f"{count} of the groups compared {verb} {family.rows}: a rate is undefined"
-        figures.append(Figure(metric, None, reason))
-    return figures
+        note, common = left_out_note(left_out[position], groups, because), None
+        if explain[position]:
+            common = why_incomparable(rows[position], shown[position], reference, because)
+        figures = []
+        for metric, value in zip(METRICS, row, strict=True):
+            if not math.isnan(value):
+                figures.append(Figure(metric, value, note))
+                continue
+            family = METRICS[metric].family
+            reason = common or ZERO_OVER_ZERO
+            if common is None and (count := lack[family.name][position]):
+                verb = "lacks" if count == 1 else "lack"
+                reason = f"{count} of the groups compared {verb} {family.rows}: a rate is undefined"
+            figures.append(Figure(metric, None, reason))
+        found.append(figures)
+    return found
 
 
 def left_out_note(hidden: int, groups: int, because: str = LEFT_OUT) -> str | None:

@@ -228,11 +228,11 @@ def noised_intervals(
     """The interval of each of METRICS, from counts with noise [groups, 4] as they were drawn.
     `shown` [groups]: the groups compared. `level`: coverage of the population's gap, at least."""
     pairs = compared_pairs(shown, reference)
+    if not pairs.any():
+        none = Interval(None, None, "fewer than two groups are left to compare")
+        return dict.fromkeys(METRICS, none)
     found = {}
     for name, metric in METRICS.items():
-        if not pairs.any():
-            found[name] = Interval(None, None, "fewer than two groups are left to compare")
-            continue
         rates = metric.family.rates
         # Of all groups: noise took part in deciding which of them are shown.
         share = (1 - level) / (len(rates) * len(counts))

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Floats32, Ints
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.source_files import SourceFile
 
 if TYPE_CHECKING:  # a plan of records needs keys alone, and an API loads no pyarrow
@@ -104,17 +103,12 @@ _ROWS_JOINED = 1 << 14
 BETWEEN_CELLS = "\x1f"
 
 
-def table_record_keys(rows: "TableRows", columns: Mapping[str, str], clients: Levels) -> RecordKeys:
-    """The keys of these rows, by clients and the trimmed text of these columns: uint64 [rows].
+def joined_cells(rows: "TableRows", columns: Mapping[str, str]) -> Iterator[memoryview]:
+    """Each row's trimmed cells as one text in UTF-8; a chunk of rows is in memory.
 
     `columns`: names, and the field of the spec that names each. Their order, and the scales and
-    categories that a spec declares, are not in a key; categories may depend on other rows.
+    categories that a spec declares, decide nothing; categories may depend on other rows.
     """
-    return keys_of_contents(_joined_cells(rows, columns), clients.codes, clients.values)
-
-
-def _joined_cells(rows: "TableRows", columns: Mapping[str, str]) -> Iterator[memoryview]:
-    """Each row's cells as one text in UTF-8; a chunk of rows is in memory."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -159,6 +153,6 @@ def row_hashes(rows: "TableRows", names: Sequence[str], where: str) -> NDArray[n
     from fedaudit.federations.reading.table_rows import is_comparable
 
     comparable = {name: where for name in names if is_comparable(rows.columns[name].type)}
-    cells = _joined_cells(rows, comparable) if comparable else ()
+    cells = joined_cells(rows, comparable) if comparable else ()
     digests = (blake2b(row, digest_size=_HASH_BYTES).digest() for row in cells)
     return np.frombuffer(b"".join(digests), dtype=">u8").astype(np.uint64)

@@ -151,7 +151,11 @@ class LedgerAudit:
     ) -> None:
         """Follow the chain over the rows; `digests` were computed."""
         more: Container[int] = () if entries is None else _with_more_than_encoded(entries)
-        placed = _placed(rows, entries)
+        # The clusters of each row as its link hashes them.
+        if entries is None:
+            placed = [placed_bytes(np.asarray(row.clusters)) for row in rows]
+        else:
+            placed = placed_of(entries)
         for number, (row, computed, clusters) in enumerate(zip(rows, digests, placed, strict=True)):
             self.entries += 1
             digest = computed
@@ -228,13 +232,6 @@ class LedgerAudit:
 def _declares_otherwise(row: LedgerRow) -> bool:
     """Whether a declaration is not a hash, so the row belongs to no round."""
     return row.declaration is not None and len(row.declaration) != len(_NO_DIGEST)
-
-
-def _placed(rows: Sequence[LedgerRow], entries: EntryColumns | None) -> list[bytes]:
-    """The clusters of each row as its link hashes them."""
-    if entries is None:
-        return [placed_bytes(np.asarray(row.clusters)) for row in rows]
-    return placed_of(entries)
 
 
 def _with_more_than_encoded(entries: EntryColumns) -> Container[int]:

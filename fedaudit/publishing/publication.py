@@ -20,7 +20,7 @@ from fedaudit.reports.charts.report_charts import FIGURES as BY_ROUND
 from fedaudit.reports.declared.tested_noise import status_of
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
 from fedaudit.reports.later import judged_later
-from fedaudit.reports.page.html import render, render_declared
+from fedaudit.reports.page.html import render
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
 from fedaudit.reports.report import Report, report_hash
@@ -335,7 +335,7 @@ def from_file(path: Path) -> Iterator[Publication]:
     document = read_document(path)
     with TemporaryDirectory(prefix="fedaudit-") as name:
         try:
-            page = (render_declared if document.get("declared") else render)(document)
+            page = render(document)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise PublishingError(f"{path} is not an audit report") from None
         found = publication(document, page=page, folder=Path(name), origin="file")

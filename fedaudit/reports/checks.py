@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any, Literal
 
 from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.errors import InvalidInputError
 
 Outcome = Literal["pass", "fail", "unchecked"]
 MALFORMED = (
     *(KeyError, TypeError, ValueError, AttributeError, IndexError),
-    *(ArithmeticError, RecursionError),
+    *(ArithmeticError, RecursionError, InvalidInputError),
 )
 """What may be raised where a document of any shape is read as one of the right shape."""
 

@@ -140,16 +140,13 @@ def _with_groups(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str
     taken = dict(known)
     sensitive = asked.get("sensitive", taken.get("sensitive", []))
     if isinstance(sensitive, list):
-        edges = taken.get("edges", {})
-        taken["edges"] = {name: cuts for name, cuts in edges.items() if name in sensitive}
-        for field in ("groups", "exclude"):
+        for field in ("edges", "groups", "exclude"):
             own = taken.get(field, {})
             taken[field] = {name: values for name, values in own.items() if name in sensitive}
         rule = taken.get("favourable")
         rules = rule if isinstance(rule, list) else []
-        if not {name for one in rules for name in one.get("group", {})} <= set(map(str, sensitive)):
-            taken.pop("favourable", None)
-        if not sensitive:
+        spoken_of = {name for one in rules for name in one.get("group", {})}
+        if not sensitive or not spoken_of <= set(map(str, sensitive)):
             taken.pop("favourable", None)
     return {**taken, **asked}
 

@@ -343,11 +343,15 @@ class Local(SpecPart):
         return _WORDS[self.optimiser] + (" with momentum" if self.momentum else "")
 
 
+EmptyCluster = Literal["keep", "relocate"]
+_RELOCATES: dict[EmptyCluster, bool] = {"keep": False, "relocate": True}
+
+
 class KMeans(SpecPart):
     """The server clusters the sanitised uploads, starting from the current hypotheses."""
 
     method: Literal["k-means"]
-    empty_cluster: Literal["keep", "relocate"] = "keep"
+    empty_cluster: EmptyCluster = "keep"
     """`keep` the hypothesis, or `relocate` it to the farthest upload."""
 
 
@@ -509,16 +513,9 @@ class Training(SpecPart):
             case Reported():
                 return False
             case KMeans():
-                pass
+                return _RELOCATES[self.clustering.empty_cluster]
             case _:
                 assert_never(self.clustering)
-        match self.clustering.empty_cluster:
-            case "keep":
-                return False
-            case "relocate":
-                return True
-            case _:
-                assert_never(self.clustering.empty_cluster)
 
     @property
     def reports_choices(self) -> bool:

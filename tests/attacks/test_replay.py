@@ -78,7 +78,7 @@ CLEAN: dict[str, tuple[Callable[[], Cell], tuple[str, ...]]] = {
         lambda: central(**MOVES["momentum"]),
         ("hypotheses of the next round", "divisor of sums"),
     ),
-    "records": (records, ("distance of neighbouring sums", "noise added", "chance of a record")),
+    "records": (records, ("sums of the other clients", "noise added", "chance of a record")),
     "records-release": (lambda: records(noise="release"), ("secret noise",)),
     "records-curve-fit": (lambda: records(inversion="curve-fit"), ("epsilon of the ledger",)),
     "records-free": (of_baseline("privacy-free"), ("the neighbour's records",)),

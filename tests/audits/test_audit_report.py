@@ -18,7 +18,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from fedaudit.reports.page.html import render_audit
+from fedaudit.reports.page.html import render
 from tests.audits.tables import audited, people, write
 
 
@@ -97,12 +97,12 @@ def test_gates_on_privacy_lack_evidence(report: dict[str, Any]) -> None:
 
 
 def test_the_page_escapes_and_shows_labels(report: dict[str, Any], folder: Path) -> None:
-    page = render_audit(report)
+    page = render(report)
     assert "women" in page
     assert "Nothing is guaranteed" in page
     table = people() | {"race": ["<b>x", *people()["race"][1:]]}
     write(folder, table, "odd.csv")
-    odd = render_audit(audited(folder, path="odd.csv", name="<script>"))
+    odd = render(audited(folder, path="odd.csv", name="<script>"))
     assert "<script" not in odd
     assert "<b>x" not in odd
 
@@ -198,7 +198,7 @@ def test_scores_are_ranked_as_scikit_learn_does(folder: Path) -> None:
         own = sex == group["value"]
         assert group["auc"] == pytest.approx(roc_auc_score(truth[own], score[own]))
     assert report["gate_outcome"] == "pass"
-    assert "AUC" in render_audit(report)
+    assert "AUC" in render(report)
 
     decided = audited(folder)["utility"]
     assert decided["precision"] == utility["precision"]
@@ -255,7 +255,7 @@ def test_a_rare_outcome_is_judged_at_the_threshold_of_its_scores(tmp_path: Path)
     half = audited(tmp_path, **asked, threshold=0.9)
     assert "at the threshold 0.9 the score gives nearly everyone" in half["verdict"]
     assert "Declare another threshold (threshold), such as the share" in half["verdict"]
-    assert "These scores need another threshold" in render_audit(half)
+    assert "These scores need another threshold" in render(half)
     rounded = audited(tmp_path, **asked, threshold=0.9, rounding={"base": 5})["utility"]
     assert rounded["precision"] is None
     assert "rounding leaves nothing" in rounded["reasons"]["precision"]

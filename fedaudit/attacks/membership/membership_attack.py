@@ -47,7 +47,7 @@ from fedaudit.spec.attacks import MembershipSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spreadsheet import plain_text
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
-from fedaudit.training.base.record_steps import flat_features, flat_target
+from fedaudit.training.base.record_steps import features_and_target
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_round import build_loss
 from fedaudit.training.stacked.stack_state import CellState
@@ -83,8 +83,7 @@ class RowObserver:
         clients = np.unique(rows.client)
         # All rows of these clients: the others choose the hypothesis.
         place = federation.rows_of(clients)
-        self._features = flat_features(federation, place, device)
-        self._target = flat_target(federation, place, device)
+        self._features, self._target = features_and_target(federation, place, device)
         counts = federation.counts[clients]
         self._first = np.cumsum(counts) - counts
         self._own = np.searchsorted(place, rows.place)
@@ -262,7 +261,19 @@ def beside_claim(
         return {"alarm": None, "claim": None}
     against = contradiction_of(claim, scores, rows)
     weighed = attacked.weigh(against.e_value, "run", claim=against.claim, evidence=against.evidence)
-    return {"claim": _claim_section(claim), **weighed}
+    one = claim.claimed
+    section = ClaimSection(
+        epsilon=claim.epsilon,
+        delta=claim.delta,
+        claimed_epsilon=one.value,
+        claimed_delta=one.delta,
+        unit=claim.unit,
+        adjacency=one.adjacency,
+        observer=one.observer,
+        steps=claim.steps,
+        rates=[ClaimedRate(fpr=rate, tpr_max=claim.tpr_max(rate)) for rate in FALSE_POSITIVE_RATES],
+    )
+    return {"claim": section, **weighed}
 
 
 def _section(
@@ -306,21 +317,6 @@ def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> di
     if isinstance(claim, str):
         reasons["claim"] = claim
     return reasons
-
-
-def _claim_section(claim: Claim) -> ClaimSection:
-    one = claim.claimed
-    return ClaimSection(
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        claimed_epsilon=one.value,
-        claimed_delta=one.delta,
-        unit=claim.unit,
-        adjacency=one.adjacency,
-        observer=one.observer,
-        steps=claim.steps,
-        rates=[ClaimedRate(fpr=rate, tpr_max=claim.tpr_max(rate)) for rate in FALSE_POSITIVE_RATES],
-    )
 
 
 def _files(

@@ -64,26 +64,20 @@ class ParquetFile:
                 file = pyarrow.parquet.ParquetFile(stream, read_dictionary=texts, pre_buffer=False)
                 read = file.iter_batches(rows, columns=names, use_threads=False)
             first = 1
-            while (batch := self._next(read)) is not None:
-                self._check_cells(batch, first)
+            while True:
+                with self._faults():
+                    if (batch := next(read, None)) is None:
+                        return
+                    batch.validate(full=True)  # no format promises that its text is UTF-8
+                    self._check_cells(batch, first)
+                    plain = [
+                        column.dictionary_decode()
+                        if pa.types.is_dictionary(column.type)
+                        else column
+                        for column in batch.select(names).columns
+                    ]
                 first += batch.num_rows
-                yield self._plain(batch.select(names))
-
-    def _next(self, read: Iterator[Any]) -> Any:
-        with self._faults():
-            batch = next(read, None)
-            if batch is not None:
-                batch.validate(full=True)  # no format promises that its text is UTF-8
-        return batch
-
-    def _plain(self, batch: Any) -> Any:
-        """Remove dictionary encoding, so that only text and numbers remain."""
-        with self._faults():
-            plain = [
-                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-                for column in batch.columns
-            ]
-        return pa.RecordBatch.from_arrays(plain, names=batch.schema.names)
+                yield pa.RecordBatch.from_arrays(plain, names=names)
 
     def _check_flat(self, columns: Sequence[int]) -> None:
         for column in columns:

@@ -228,19 +228,16 @@ def _chosen(
     dropped = set(source.drop)
     for place, item in enumerate(features):
         where, name = f"{_FEATURES}/{place}", _name(item)
-        if name == source.target:
-            faults.append(FieldError(where, f"{name!r} is the target; leave it out of `features`"))
-        if key is not None and name == key.name:
-            faults.append(
-                FieldError(where, f"{name!r} is the client key; leave it out of `features`")
-            )
-        if name in dropped:
-            faults.append(
-                FieldError(where, f"{name!r} is under `drop` too; keep it in one of them")
-            )
         column = FeatureColumn(Feature(name=item) if isinstance(item, str) else item, where)
-        if seen.intersection((name, *column.names)):
-            faults.append(FieldError(where, f"{name!r} is named twice; name it once"))
+        problems = {
+            "the target; leave it out of `features`": name == source.target,
+            "the client key; leave it out of `features`": key is not None and name == key.name,
+            "under `drop` too; keep it in one of them": name in dropped,
+            "named twice; name it once": not seen.isdisjoint((name, *column.names)),
+        }
+        faults += [
+            FieldError(where, f"{name!r} is {one}") for one, is_so in problems.items() if is_so
+        ]
         seen.update((name, *column.names))
         columns.append(column)
     raise_errors(faults)

@@ -28,7 +28,7 @@ from fedaudit.federations.profiles.profile import RowSample, giveaways, profile
 from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, class_levels, gathered_rows
-from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
+from fedaudit.federations.record_keys import joined_cells, keys_of_contents, smallest_row_hashes
 from fedaudit.federations.source_kind import LoadRequest, SourceKind, check_fingerprint
 from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
 from fedaudit.federations.table.features import (
@@ -359,7 +359,10 @@ def _grouped(
         clients, dealt = deal_rows(source.dealt, target, classes=len(classes), seed=asked.seed)
     where = _PARTITION if columns.client_key is None else columns.client_key.where
     check_clients(clients, where=where)
-    row_keys = table_record_keys(rows, columns.trained_on, clients) if asked.keyed else None
+    row_keys = None
+    if asked.keyed:
+        cells = joined_cells(rows, columns.trained_on)
+        row_keys = keys_of_contents(cells, clients.codes, clients.values)
     attributes, missing = _attributes(rows, asked)
     standardise = (
         None

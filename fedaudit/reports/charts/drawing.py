@@ -342,7 +342,13 @@ def range_chart(
     left = 16 + _CHARACTER * max(map(len, names))
     top += on.above
     bottom = top + 8 + _ROW * len(rows)
-    x = _axis(rows, whole, on, left)
+    end = on.width - (WIDTH - PLOT_RIGHT)
+    if on.ticks:
+        x = Scale(on.ticks[0], on.ticks[-1], left, end, on.ticks, logarithmic=True)
+    else:
+        found = [one for row in rows for one in (*row.marks, *(row.box or ()), *(row.span or ()))]
+        values = [value for value in found if value is not None]
+        x = value_scale(values, start=left, end=end, whole=whole)
     parts = [key]
     if on.behind is not None:
         parts.append(on.behind(x, top, bottom))
@@ -360,15 +366,6 @@ def range_chart(
         parts.append(label(name, left - 10, y + 4, anchor="end", kind=kind))
         parts.append(_row(row, x, y))
     return drawn(*parts, height=bottom + 24 + _UNIT_LINE * len(units), width=on.width)
-
-
-def _axis(rows: Sequence[Row], whole: tuple[float, float] | None, on: Ground, left: float) -> Scale:
-    end = on.width - (WIDTH - PLOT_RIGHT)
-    if on.ticks:
-        return Scale(on.ticks[0], on.ticks[-1], left, end, on.ticks, logarithmic=True)
-    values = [one for row in rows for one in (*row.marks, *(row.box or ()), *(row.span or ()))]
-    known = [value for value in values if value is not None]
-    return value_scale(known, start=left, end=end, whole=whole)
 
 
 def _row(row: Row, x: Scale, y: float) -> Markup:

@@ -54,6 +54,10 @@ _ASSUMPTIONS: Mapping[_Bound, str] = {
     ),
     "one-run": "nothing but the definition of (epsilon, delta)-privacy and fair coins",
 }
+_NO_ALL_CLEAR = (
+    "noise half of what is declared would have shown with a chance of {} only, so silence is no "
+    "all-clear"
+)
 
 
 class TestedNoise(Part):
@@ -208,6 +212,7 @@ def _bounds(
         "one-run": (by_run, by_epsilon.power, by_epsilon.canaries),
     }
     for name, (epsilon, its_power, canaries) in bounds.items():
+        too_weak = _NO_ALL_CLEAR.format(chance_words(its_power))
         yield CanaryBound(
             name=name,
             epsilon_lower_bound=epsilon,
@@ -215,7 +220,7 @@ def _bounds(
             power=its_power,
             assumption=_ASSUMPTIONS[name],
             canaries=canaries,
-            all_clear=_no_all_clear(its_power),
+            all_clear=None if its_power >= SUFFICIENT_POWER else too_weak,
             e_value=found.e_value if name == "known-noise" else None,
         )
 
@@ -223,15 +228,6 @@ def _bounds(
 def chance_words(power: float) -> str:
     """A power: never certainty."""
     return "over 99%" if power > 0.99 else f"{power:.0%}"
-
-
-def _no_all_clear(power: float) -> str | None:
-    if power >= SUFFICIENT_POWER:
-        return None
-    return (
-        "noise half of what is declared would have shown with a chance of "
-        f"{chance_words(power)} only, so silence is no all-clear"
-    )
 
 
 def _limits(material: DeclaredMaterial) -> Iterator[str]:

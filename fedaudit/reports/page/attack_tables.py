@@ -167,40 +167,22 @@ BASIS_WORDS: dict[Basis, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaterAttempt:
-    """One request for attacks."""
-
-    number: int
-    status: str
-    reason: str | None
-    """Why nothing was tried, or not everything."""
-    kinds: Sequence[str]
-    asked_by: str
-    asked_at: str
-    finished_at: str | None
-    basis: Basis | None
-    sections: Sequence[Mapping[str, Any]]
-    """What became of each attack; empty where nothing was tried."""
-
-    @property
-    def attacks(self) -> Sequence[ShownAttack]:
-        """The same as tables."""
-        return attack_tables(self.sections)
-
-
 def after_attempts(
-    report: Mapping[str, Any], attempts: Sequence[LaterAttempt]
+    report: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """How a report has to be judged after the requests: whether the model may be released now and
-    what the verdict says of that, the gates that are judged otherwise than in the report, and the
-    chance of any false alarm, in its attacks and all of these. None without a request."""
+    """How a report has to be judged after requests for attacks: whether the model may be released
+    now and what the verdict says of that, the gates that are judged otherwise than in the report,
+    and the chance of any false alarm, in its attacks and all of these. None without a request.
+
+    Each of `attempts` has what the page says of it, its `basis`, the `reason` why not everything
+    was tried, and the `sections` of its attacks, none where nothing was tried.
+    """
     if not attempts:
         return None
-    sections = [section for one in attempts for section in one.sections]
+    sections = [section for one in attempts for section in one["sections"]]
     judged = judged_later(report, sections)
     return {
-        "attempts": attempts,
+        "attempts": [{**one, "attacks": attack_tables(one["sections"])} for one in attempts],
         "alarms": sum(section.get("alarm") is not None for section in sections),
         "answer": answer_of(judged),
         "release": (judged.get("verdict_parts") or {}).get("release"),

@@ -18,11 +18,10 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_picture
 from fedaudit.reports.charts.drawing import Chart
-from fedaudit.reports.charts.report_charts import Charts, Series, charts_of
+from fedaudit.reports.charts.report_charts import Series, charts_of
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.page.attack_tables import (
     BASIS_WORDS,
-    LaterAttempt,
     after_attempts,
     attack_tables,
     false_alarm_chance,
@@ -69,78 +68,35 @@ def render(
     document: Mapping[str, Any],
     series: Series | None = None,
     *,
-    later: Sequence[LaterAttempt] = (),
+    later: Sequence[Mapping[str, Any]] = (),
     **options: Unpack[PageOptions],
 ) -> str:
-    """The page of a report document (version 1). Every value in it is escaped. `later`: the
-    requests for attacks after it was signed. `series`: the figures of the rounds; without it there
-    are no curves over rounds."""
-    shown = for_readers(document)
-    attacks = shown.get("attacks") or []
-    more = {
-        "charts": charts_of(shown, series),
-        "rows": section_rows(shown),
-        "attacks": attack_tables(attacks),
-        "false_alarm_chance": false_alarm_chance(attacks),
-        "later": after_attempts(document, later),
-    }
-    return _page("report.html", shown, more, options)
-
-
-def render_declared(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
-    """The page of a declared ledger's report. Every value in it is escaped."""
-    from fedaudit.reports.declared.declared_report import declared_next  # not of a run's page
-
-    return _page("declared.html", document, {"declared_next": declared_next}, options)
-
-
-def render_audit(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
-    """The page of an audit's report document. Every value in it is escaped."""
-    shown = audit_for_readers(document)
-    return _page("audit.html", shown, {"charts": Charts()}, options)
-
-
-def audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The report of an audit as `for_readers` and the tables of groups take one."""
-    from fedaudit.reports.sections.predictions import as_report_of_run  # not of a run's page
-    from fedaudit.spec.audits import parse_audit
-
-    return for_readers(as_report_of_run(document, parse_audit(document["spec"])))
-
-
-def report_pictures(document: Mapping[str, Any], series: Series | None = None) -> list[Chart]:
-    """Every picture on the page of a report of a run, of predictions, or of a declared ledger."""
+    """The page of a report of a run, of predictions, or of a declared ledger. Every value in it is
+    escaped. Of runs alone: `later`, the requests for attacks after it was signed, and `series`, the
+    figures of the rounds; without it there are no curves over rounds."""
+    report, name, more = report_on_page(document), "report.html", dict[str, Any]()
     if document.get("declared"):
-        shown: Mapping[str, Any] = document
+        from fedaudit.reports.declared.declared_report import declared_next  # not of a run's page
+
+        name, more = "declared.html", {"declared_next": declared_next}
     elif "predictions" in document:
-        shown = audit_for_readers(document)
+        name = "audit.html"
     else:
-        shown = for_readers(document)
-    curves = [] if series is None else charts_of(shown, series).every
-    return [*answer_pictures(shown), *filter(None, _rate_pictures(shown)), *curves]
-
-
-def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
-    """Pictures of each attribute but the one that is below the answer already."""
-    widest = by_unevenness(report["fairness"])[-1:]
-    return [
-        treated_picture(section, name=f"rates-{place}") if section not in widest else None
-        for place, section in enumerate(report["fairness"], start=1)
-    ]
-
-
-def _page(
-    name: str, report: Mapping[str, Any], more: Mapping[str, Any], options: PageOptions
-) -> str:
-    """What all pages have: the pictures below the answer, and the tables of groups with the
-    pictures of the attributes that those leave out. Paper leaves out what is between two marks,
-    which no value can have since all are escaped."""
+        attacks = report.get("attacks") or []
+        more = {
+            "rows": section_rows(report),
+            "attacks": attack_tables(attacks),
+            "false_alarm_chance": false_alarm_chance(attacks),
+            "later": after_attempts(document, later),
+        }
     shown: PageOptions = {"links": (), "tail": None, "files": "", "appendix": False, **options}
+    # Paper leaves out what is between two marks, which no value can have since all are escaped.
     marks = ("", "") if shown["appendix"] else (APPENDIX_BEGINS, APPENDIX_ENDS)
     widest = by_unevenness(report["fairness"])[-1:]
     context = {
         "report": report,
         "seen": answer_pictures(report),
+        "charts": charts_of(report, series),
         "rates": [[] if one is None else [one] for one in _rate_pictures(report)],
         "tables": fairness_tables(
             report["fairness"], said_of=widest[0] if widest and "verdict_parts" in report else None
@@ -151,6 +107,34 @@ def _page(
         **shown,
     }
     return page_environment().get_template(name).render(context)
+
+
+def report_on_page(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The report with its groups in words; that of predictions in the form of a run's."""
+    if document.get("declared"):
+        return document
+    if "predictions" not in document:
+        return for_readers(document)
+    from fedaudit.reports.sections.predictions import as_report_of_run  # not of a run's page
+    from fedaudit.spec.audits import parse_audit
+
+    return for_readers(as_report_of_run(document, parse_audit(document["spec"])))
+
+
+def report_pictures(document: Mapping[str, Any], series: Series | None = None) -> list[Chart]:
+    """Every picture on the page of a report."""
+    report = report_on_page(document)
+    curves = charts_of(report, series).every
+    return [*answer_pictures(report), *filter(None, _rate_pictures(report)), *curves]
+
+
+def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
+    """Pictures of each attribute but the one that is below the answer already."""
+    widest = by_unevenness(report["fairness"])[-1:]
+    return [
+        treated_picture(section, name=f"rates-{place}") if section not in widest else None
+        for place, section in enumerate(report["fairness"], start=1)
+    ]
 
 
 @cache

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from fedaudit.privacy.guarantees.guarantee import Guarantee, start_limit
-from fedaudit.privacy.mechanisms.base import NoiseLaw
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan, SubjectKind
 from fedaudit.privacy.records.record_use import RecordSpending
@@ -148,37 +147,34 @@ _FLOOR = (
 
 
 def floating_point_limits(material: ReportMaterial) -> list[str]:
-    """What the numbers of this run's noise are, and the chance by which they miss the theorem."""
+    """What the numbers of this run's noise are, in double precision and rounded to a grid, and the
+    chance by which they miss the theorem. Normal numbers have series with proven errors; the norm
+    of Laplace noise takes the logarithm of a library."""
     mechanism = mechanism_of(material.spec)
-    law = mechanism.facts.noise_law
+    law, condition = mechanism.facts.noise_law, ""
     match law:
-        case "gaussian" | "laplace":
-            numbers = mechanism.noised_numbers(material.inputs.n)
-            found = [_of_rounded_doubles(mechanism.facts.noise_origin.noised, numbers, law)]
+        case "laplace":
+            condition = ", if the library's logarithm is right to one unit in the last place"
+        case "gaussian":
+            pass
         case "none":
             return []
         case _:
             assert_never(law)
+    numbers = mechanism.noised_numbers(material.inputs.n)
+    found = [
+        "The mechanism is proven for real numbers. Noise is drawn in double precision from 64 "
+        "random bits a number, and what has it is rounded to a public grid of 2^-12 to 2^-11 of "
+        "its standard deviation, so that low bits (Mironov 2012) show nothing. No figure counts "
+        f"that {mechanism.facts.noise_origin.noised}, {numbers:,} numbers, may be other than with "
+        f"real noise, with a chance of at most {_above(numbers * _CHANCE)}{condition}; nor how "
+        "long anything takes."
+    ]
     if material.inputs.radius_floor is not None:
         found.append(_FLOOR)
     if mechanism.facts.unit == "record":
         found.append(_SHARED_PRODUCTS)
     return found
-
-
-def _of_rounded_doubles(noised: str, numbers: int, law: NoiseLaw) -> str:
-    """Words on noise in double precision, rounded to a grid. Normal numbers have series with proven
-    errors; the norm of Laplace noise takes the logarithm of a library."""
-    condition = ""
-    if law == "laplace":
-        condition = ", if the library's logarithm is right to one unit in the last place"
-    return (
-        "The mechanism is proven for real numbers. Noise is drawn in double precision from 64 "
-        "random bits a number, and what has it is rounded to a public grid of 2^-12 to 2^-11 of "
-        "its standard deviation, so that low bits (Mironov 2012) show nothing. No figure counts "
-        f"that {noised}, {numbers:,} numbers, may be other than with real noise, with a chance of "
-        f"at most {_above(numbers * _CHANCE)}{condition}; nor how long anything takes."
-    )
 
 
 def _above(chance: float) -> str:
@@ -258,10 +254,6 @@ def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[st
     return found
 
 
-def _guarantee(material: ReportMaterial) -> GuaranteeSection:
-    return GuaranteeSection(**vars(guarantee_of(material)))
-
-
 def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
     spec, report = found.spec, found.report
     if spec is None:
@@ -324,5 +316,8 @@ def _guarantee_limits(material: ReportMaterial) -> list[str]:
 
 
 GUARANTEE = Section[ReportMaterial, RunEvidence](
-    "guarantee", _guarantee, _guarantee_checks, _guarantee_limits
+    "guarantee",
+    lambda material: GuaranteeSection(**vars(guarantee_of(material))),
+    _guarantee_checks,
+    _guarantee_limits,
 )

@@ -142,17 +142,14 @@ class AttributeFigures:
 
     def _metrics(self, groups: Sequence[GroupSection]) -> dict[str, MetricSection]:
         intervals = self._intervals()
+        [of_rates] = gaps(self._own.sum(axis=0), self._disclosure, published=self._counts)
         found = {
             one.metric: metric_section(one, intervals.get(one.metric), self._asked, method=METHOD)
-            for one in (*self._rate_gaps(), *self._score_gaps(groups))
+            for one in (*of_rates, *self._score_gaps(groups))
         }
         if self._rounder is None:
             return found
         return {name: self._widened(name, one) for name, one in found.items()}
-
-    def _rate_gaps(self) -> list[Figure]:
-        [found] = gaps(self._own.sum(axis=0), self._disclosure, published=self._counts)
-        return found
 
     def _score_gaps(self, groups: Sequence[GroupSection]) -> list[Figure]:
         """Of rounded counts those between the figures that the groups show."""

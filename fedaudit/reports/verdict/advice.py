@@ -173,7 +173,12 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     run = _Run(report, parse_admitted(report["spec"]))
     budget = getattr(run.spec.privacy, "client_budget", None)
     if budget is not None and not report["privacy"]["participations_max"]:
-        return _affordable(run, budget)
+        noise = float(f"{run.parameters / budget * 1.0005:.4g}")
+        text = (
+            f"A release costs more than the client_budget of {budget:g}, so that no client took "
+            f"part: train with a noise_multiplier of {noise:g}."
+        )
+        return _advice(run, text, _noise(run, noise))
     if run.ratio >= DROWNED:
         return _against_noise(run)
     causes = [_too_far, _too_long, _not_moved, _still_falling, _worse_than_constant]
@@ -183,12 +188,6 @@ def better_model(report: Mapping[str, Any]) -> Advice:
         if (found := cause(run)) is not None:
             return found
     return _against_noise(run) if run.ratio >= _PERHAPS * DROWNED else _no_setting(run)
-
-
-def _affordable(run: _Run, budget: float) -> Advice:
-    noise = float(f"{run.parameters / budget * 1.0005:.4g}")
-    text = f"A release costs more than the client_budget of {budget:g}, so that no client took part"
-    return _advice(run, f"{text}: train with a noise_multiplier of {noise:g}.", _noise(run, noise))
 
 
 def longer_training(report: Mapping[str, Any]) -> Advice | None:

@@ -509,7 +509,7 @@ def claim_checks(evidence: Evidence, found: ReadClaims, keyring: Keyring) -> Ite
     if report is None or (key_id is None and not evidence.claims):
         return
     yield found.signatures(keyring, "claims", "claims", _name)
-    wrong = sorted(found.signers - {key_id})
+    wrong = sorted(one for one in found.signers if one != key_id)
     yield check(
         "claims.key",
         not wrong,

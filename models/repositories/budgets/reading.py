@@ -64,10 +64,7 @@ _EPSILONS = select(*(_RESERVED[name] for name in RESERVED_COLUMNS)).where(
     _RESERVED.figure == "epsilon"
 )
 _DECLARED = (
-    select(
-        *(_RESERVED[name] for name in ("federation_id", "experiment_id", *POOL)),
-        *(_RESERVED.unit_key, _RESERVED.spent),
-    )
+    select(*(_RESERVED[name] for name in ("experiment_id", *POOL, "unit_key", "spent")))
     .join(DeclaredLedger, DeclaredLedger.id == _RESERVED.experiment_id)
     .where(_RESERVED.federation_id.in_(_IDS))
 )
@@ -94,7 +91,6 @@ _ALIKE = select(
 class DeclaredSum:
     """What a training elsewhere has reserved of one budget; of an epsilon `spent` says nothing."""
 
-    federation_id: str
     ledger_id: str
     pool: tuple[object, ...]
     unit_key: str
@@ -186,8 +182,8 @@ class BudgetReader(Repository):
         """The reservations of trainings elsewhere."""
         found = self._rows(_DECLARED, federation_ids=federation_ids)
         return [
-            DeclaredSum(federation_id, ledger_id, tuple(pool), unit_key, spent)
-            for federation_id, ledger_id, *pool, unit_key, spent in found
+            DeclaredSum(ledger_id, tuple(pool), unit_key, spent)
+            for ledger_id, *pool, unit_key, spent in found
         ]
 
     def added(self, key: Mapping[str, Any]) -> None:

@@ -204,9 +204,7 @@ def test_whoever_asks_to_stop_is_heard() -> None:
 def _begun(rounds: int) -> CanaryAudit:
     cell = canary_cell(CENTRAL, training__rounds=rounds)
     spec = CanariesSpec(unit="client", count=50)
-    companion, claim = draw_companion(spec, cell, device="cpu")
-    assert claim is not None
-    return begin_audit(companion, claim)
+    return begin_audit(*draw_companion(spec, cell, device="cpu"))
 
 
 def test_one_release_of_several_that_were_planned_makes_no_sum_and_says_so() -> None:

@@ -8,7 +8,7 @@ import torch
 from opacus.optimizers import DPOptimizer, DPPerLayerOptimizer
 
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.reports.page.html import render_declared
+from fedaudit.reports.page.html import render
 from fedaudit.spec.declared_ledgers import DeclaredRound
 from fedaudit_client import Client
 from fedaudit_client.adapters.canaries import Canaries, NoiseContradicted, PlantedCanaries
@@ -70,10 +70,10 @@ def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(ap
     for ledger in (honest, halved):
         verified = client.ask("GET", f"ledgers/{ledger.id}/report/verification")
         assert verified["valid"], verified
-    assert "contradict" in render_declared(client.ledger_report(halved.id))
-    assert "power" in render_declared(client.ledger_report(honest.id))
+    assert "contradict" in render(client.ledger_report(halved.id))
+    assert "power" in render(client.ledger_report(honest.id))
     earlier = {name: one for name, one in reports[0].items() if name not in ("tests", "answer")}
-    assert "What was tested" not in render_declared(earlier)
+    assert "What was tested" not in render(earlier)
 
 
 @pytest.mark.filterwarnings("ignore:round 1 of ledger")

@@ -131,6 +131,9 @@ def test_claims_that_are_missing_foreign_or_of_another_report_are_found(evidence
     foreign = ClaimsKey(SigningKey.generate())
     signed = [foreign.sign(statement(one)) for one in own.claims]
     assert checked(own, signed)["claims.key"].outcome == "fail"
+    integrity = {**own.report["integrity"], "claims_key_id": {}}
+    nameless = replace(own, report={**own.report, "integrity": integrity})
+    assert checked(nameless)["claims.key"].outcome == "fail"
     # Signed with the right key, and better than the report: its gates failed.
     better = statement(own.claims[0])
     better["predicate"] = {**better["predicate"], "result": "PASSED", "failedTests": []}

@@ -14,7 +14,8 @@ import rfc8785
 
 from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
 from fedaudit.ledger.encoding import EntryEncoder, genesis
-from fedaudit.ledger.statements import SigningKey
+from fedaudit.ledger.statements import SigningKey, SignOff
+from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.verification.verification import Verification, verify
 from tests.ledger.single_entry import digest_of, link
 from tests.reports.signed_run import ID, KEY, NAMES, SignedRun, signed_run
@@ -268,6 +269,46 @@ def test_what_no_digest_covers_may_not_be_in_a_row(run, tmp_path, stray):
     run.report = None
     run.change_row(1, inputs={**run.rows[1].inputs, **stray})
     assert "round 2" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
+
+
+def test_an_altered_spec_in_the_report_ends_in_a_verdict_beside_sign_offs(run, tmp_path):
+    path = run.write(tmp_path / "b.zip")
+    attacked = LaterStatement(
+        experiment_id=ID,
+        number=1,
+        report_hash="0" * 64,
+        ledger_hash="0" * 64,
+        basis="repeated",
+        asked=[],
+        attacks=[{"kind": "membership", "status": "not-done"}],
+        asked_by={},
+        asked_at="",
+        finished_at="",
+        code_version="1",
+        backend={},
+    )
+    sign_off = SignOff(
+        experiment_id=ID,
+        number=1,
+        report_hash="0" * 64,
+        decision="approved",
+        note="",
+        role=None,
+        concerns=(),
+        person="Ada",
+        key_id="",
+        key_name="",
+        by_submitter=None,
+        signed_off_at="",
+    )
+    later, signed = (one.sign_after(None, KEY).as_dict() for one in (attacked, sign_off))
+    with opened_bundle(path) as evidence:
+        assert evidence.report is not None
+        report = {**evidence.report, "spec": {**evidence.report["spec"], "federation": {}}}
+        altered = replace(evidence, report=report, later_attacks=[later], sign_offs=[signed])
+        found = verify(altered, trusted=[KEY.public])
+    assert found.verdict == "altered"
+    assert failed(found).keys() >= {"report.signature", "sign_offs.concerns"}
 
 
 def test_numbers_of_any_size_end_in_a_verdict(run: SignedRun, tmp_path: Path) -> None:

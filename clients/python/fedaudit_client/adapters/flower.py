@@ -369,7 +369,13 @@ class FedauditStrategy(Strategy):
             silent = ask_names(nodes, grid, self._subjects, seconds=self._ask_seconds)
         names = self._names(number, nodes, silent)
         if self._fixed_size:
-            self._check_population(number, len(list(grid.get_node_ids())))
+            connected, population = len(list(grid.get_node_ids())), self.ledger.terms["population"]
+            if connected < population:
+                raise RoundRefused(
+                    number,
+                    f"{connected} nodes are connected, and the sample is declared as drawn from "
+                    f"{population}; wait for them, or leave out `fixed_size_sample`",
+                )
         asked = self._reserved(number, names, drawn=len(messages))
         if self._canaries is not None:
             self._canaries.begin(arrays)
@@ -449,15 +455,6 @@ class FedauditStrategy(Strategy):
             return self._event
         population = self.ledger.terms["population"] if self._fixed_size else None
         return self._noise.event(count, drawn=drawn, population=population)
-
-    def _check_population(self, number: int, connected: int) -> None:
-        population = self.ledger.terms["population"]
-        if connected < population:
-            raise RoundRefused(
-                number,
-                f"{connected} nodes are connected, and the sample is declared as drawn from "
-                f"{population}; wait for them, or leave out `fixed_size_sample`",
-            )
 
     # -- who is who --------------------------------------------------------------------------------
 
