@@ -36,7 +36,12 @@ _KEY_BYTES = 32
 
 @app.command()
 def audit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=f"A {TABLE_FORMATS} table.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help=f"A {TABLE_FORMATS} table.", exists=True, dir_okay=False
+        ),
+    ],
     *,
     truth: Annotated[str, typer.Option(metavar="COLUMN", help="What came about.")],
     sensitive: Annotated[
