@@ -151,7 +151,7 @@ def _scored_material(
             validation_loss=1.0 - accuracy,
             accuracy=accuracy,
             fairness=counter.count_rows(judged.predictions, place, client, slots=len(clients)),
-            scores=final_groups(counter, judged, places).scores,
+            scores=final_groups(counter, judged, places),
             against_constant=_against_constant(rows, places),
             threshold=rows.audit.threshold,
         ),

@@ -218,10 +218,16 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
     if found.verdict != UNTRUSTED:
         return
     left = {one.name for one in found.checks if one.outcome == "unchecked"}
-    if left and left <= REWORDED and set(found.signers) <= trusted:
+    is_ours = bool(left) and set(found.signers) <= trusted
+    if is_ours and left <= REWORDED:
         say(
             "what is signed is unaltered, by a key of --public-key; the dossier's words or page "
             "are not those made of it here, by another build or altered: make the dossier anew"
+        )
+    elif is_ours:
+        say(
+            "nothing is altered, and what signatures show is by a key of --public-key; they do not "
+            "show what is marked with ?"
         )
     elif trusted:
         say("nothing is altered, but not all of it was signed with a key of --public-key")

@@ -1,5 +1,6 @@
 """The size and layout of a network's flat parameter vector. No torch."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ from fedaudit.spec.models import (
 
 
 @dataclass(frozen=True)
-class Layer:
-    """One dense layer: the places of its weights [outputs, inputs] and its bias in the vector."""
+class _LinearMap(ABC):
+    """An operation with weights [outputs, inputs, ...], and where they and its bias are in the
+    vector."""
 
     inputs: int
     outputs: int
@@ -37,48 +39,42 @@ class Layer:
     bias: slice | None
 
     @property
-    def fan_in(self) -> int:
-        """Numbers that each output is a sum over."""
-        return self.inputs
-
-    @property
+    @abstractmethod
     def weight_sizes(self) -> tuple[int, ...]:
         """The sizes of the weights as a tensor."""
-        return self.outputs, self.inputs
+
+    @property
+    def fan_in(self) -> int:
+        """Numbers that each output is a sum over."""
+        return math.prod(self.weight_sizes[1:])
 
     @property
     def n(self) -> int:
         """The number of parameters, the bias included."""
-        return (self.inputs + (self.bias is not None)) * self.outputs
+        return (self.fan_in + (self.bias is not None)) * self.outputs
 
 
 @dataclass(frozen=True)
-class Convolution:
-    """A convolution; its weights are [outputs, inputs, size, size]."""
+class Layer(_LinearMap):
+    """One dense layer."""
 
-    inputs: int
-    outputs: int
+    @property
+    def weight_sizes(self) -> tuple[int, ...]:
+        return self.outputs, self.inputs
+
+
+@dataclass(frozen=True)
+class Convolution(_LinearMap):
+    """A convolution."""
+
     size: int
     """Size of the square kernel."""
-    weights: slice
-    bias: slice
     stride: int = 1
     padding: int = 0
 
     @property
-    def fan_in(self) -> int:
-        """Numbers that each output is a sum over."""
-        return self.inputs * self.size**2
-
-    @property
     def weight_sizes(self) -> tuple[int, ...]:
-        """The sizes of the weights as a tensor."""
         return self.outputs, self.inputs, self.size, self.size
-
-    @property
-    def n(self) -> int:
-        """The number of parameters, the bias included."""
-        return (self.fan_in + 1) * self.outputs
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,7 @@ class _Layout:
         self, inputs: int, outputs: int, size: int, *, stride: int = 1, padding: int = 0
     ) -> Convolution:
         weights, bias = self._next(outputs * inputs * size**2), self._next(outputs)
-        return Convolution(inputs, outputs, size, weights, bias, stride, padding)
+        return Convolution(inputs, outputs, weights, bias, size, stride, padding)
 
     def _next(self, count: int) -> slice:
         begin, self._end = self._end, self._end + count

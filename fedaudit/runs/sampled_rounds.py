@@ -204,7 +204,12 @@ class SampledRounds:
         open_ = {name: one for name, one in found.items() if one.why is None}
         shown = {name: one.shown.copy() for name, one in found.items()}
         for place in np.flatnonzero(looked_at).tolist():
-            people = _of_clients(self._population, self._clients[drawn[place]])
+            chosen = np.isin(self._population.clients, self._clients[drawn[place]])
+            people = Population(
+                codes={name: codes[chosen] for name, codes in self._population.codes.items()},
+                groups=self._population.groups,
+                clients=self._population.clients[chosen],
+            )
             decided = decide_together(
                 {name: one.rule for name, one in open_.items()},
                 people,
@@ -247,12 +252,3 @@ def _by_client(codes: Ints, place: Ints, shape: tuple[int, int]) -> Ints:
     known = codes >= 0
     slot = place[known] * shape[1] + codes[known]
     return np.bincount(slot, minlength=shape[0] * shape[1]).reshape(shape)
-
-
-def _of_clients(population: Population, clients: Ints) -> Population:
-    chosen = np.isin(population.clients, clients)
-    return Population(
-        codes={name: codes[chosen] for name, codes in population.codes.items()},
-        groups=population.groups,
-        clients=population.clients[chosen],
-    )

@@ -7,7 +7,7 @@ on one thread, so that a run does not depend on their number.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.federation import Federation
 from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Training
 from fedaudit.training.base.cell import Cell, Splits, class_rows
 from fedaudit.training.base.cohort import Block, rounds_ahead
-from fedaudit.training.base.record_steps import local_optimiser
+from fedaudit.training.base.record_steps import features_and_target, local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
 from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method
@@ -30,48 +30,21 @@ from fedaudit.training.stacked.clients import whole_data, without_nan
 from fedaudit.training.stacked.stack_round import Cohort, Engine, Learned, RoundResult, Scoring
 from fedaudit.training.stacked.validation import Figures, flat_figures, score
 
-Rows = slice | Ints
-
-
-@dataclass(frozen=True)
-class ClientData:
-    """Features and targets by client; nothing is copied but the rows asked for."""
-
-    federation: Federation
-    device: torch.device
-
-    def rows(self, client: int) -> int:
-        """How many rows a client has."""
-        return int(self.federation.counts[client])
-
-    def features(self, client: int, rows: Rows) -> Tensor:
-        """float32 [rows, features]."""
-        kept = self.federation.features
-        assert isinstance(kept, ClientRows)
-        own = kept.values[self.federation.own(client)][rows]
-        values = np.divide(own, kept.divisor, dtype=np.float32)
-        return torch.from_numpy(values).to(self.device)
-
-    def target(self, client: int, rows: Rows) -> Tensor:
-        """float32 [rows]."""
-        own = self.federation.target[self.federation.own(client)][rows]
-        return torch.from_numpy(own).to(self.device)
-
 
 class ClientUpdate:
     """Local steps on a client's rows, in the same order as in `LocalUpdate`."""
 
     def __init__(
-        self, network: ClientNetwork, loss: Loss, training: Training, data: ClientData
+        self, network: ClientNetwork, loss: Loss, training: Training, federation: Federation
     ) -> None:
         self._network = network
         self._loss = loss
         self._training = training
         self._local = training.local
-        self._data = data
+        self._federation = federation
         self._slopes = torch.zeros_like(network.theta)
         self._descends_by_rows = training.local.descends_plainly and not loss.root_mean
-        self._rows_of_class = class_rows(data.federation.counts)
+        self._rows_of_class = class_rows(federation.counts)
 
     def __call__(self, client: int, *, source: Source, round_: int) -> None:
         """Moves the network's parameters; `source` is that of a stack of one."""
@@ -81,22 +54,22 @@ class ClientUpdate:
         at_once = self._network.rows_at_once if self._descends_by_rows else 0
         for batch in self._batches(client, source, round_):
             if len(batch) <= at_once:  # No vector of slopes: a fifth of the time of large layers.
-                self._add_gradient(client, batch, onto=theta, scale=-size / len(batch))
+                self._add_gradient(batch, onto=theta, scale=-size / len(batch))
                 continue
-            gradient, factor = self._gradient(client, batch)
+            gradient, factor = self._gradient(batch)
             if self._local.descends_plainly:
                 self._network.descend(gradient, size * factor)
             else:
                 moved, state = optimiser.step(theta, gradient * factor, state)
                 self._network.load(moved)
 
-    def tune(self, client: int, rows: Ints, personal: PersonalSteps) -> None:
-        """Makes the client's own model of the network's parameters, from these of its rows."""
+    def tune(self, rows: Ints, personal: PersonalSteps) -> None:
+        """Makes a client's own model of the network's parameters, from its rows at these places."""
         theta, common = self._network.theta, self._network.theta.clone()
         state = personal.optimiser.start(common)
         for _ in range(personal.steps if len(rows) else 0):
             pull = personal.pull(theta, common)
-            gradient, factor = self._gradient(client, rows)
+            gradient, factor = self._gradient(rows)
             if not self._local.descends_plainly:
                 moved, state = personal.after(theta, common, gradient * factor, state)
                 self._network.load(moved)
@@ -105,27 +78,28 @@ class ClientUpdate:
             if pull is not None:
                 self._network.load(theta - pull)
 
-    def _gradient(self, client: int, batch: Ints) -> tuple[Tensor, float]:
+    def _gradient(self, batch: Ints) -> tuple[Tensor, float]:
         """The gradient [n] of the sum over the batch, valid until the next; and what it is
         multiplied by to be that of the client's loss."""
-        total, gradient = torch.zeros((), device=self._data.device), self._slopes.zero_()
+        total, gradient = self._slopes.new_zeros(()), self._slopes.zero_()
         step = self._network.rows_at_once
         for start in range(0, len(batch), step):
-            total += self._add_gradient(client, batch[start : start + step], onto=gradient)
+            total += self._add_gradient(batch[start : start + step], onto=gradient)
         if not self._loss.root_mean:
             return gradient, 1 / len(batch)  # Nothing has to leave the device.
         return gradient, self._loss.client_slope(total / len(batch)).item() / len(batch)
 
-    def _add_gradient(self, client: int, rows: Rows, *, onto: Tensor, scale: float = 1.0) -> Tensor:
-        features, target = self._data.features(client, rows), self._data.target(client, rows)
-        return self._network.add_gradient(features, target, self._loss, onto, scale=scale)
+    def _add_gradient(self, rows: Ints, *, onto: Tensor, scale: float = 1.0) -> Tensor:
+        given = features_and_target(self._federation, rows, onto.device)
+        return self._network.add_gradient(*given, self._loss, onto, scale=scale)
 
     def _batches(self, client: int, source: Source, round_: int) -> Iterator[Ints]:
-        local, rows = self._local, self._data.rows(client)
-        longest = int(self._rows_of_class[client])
+        """The places of each batch's rows in the federation."""
+        local, own = self._local, self._federation.own(client)
+        rows, longest = own.stop - own.start, int(self._rows_of_class[client])
         if local.batch_size is None or whole_data(local, longest):
             for _ in range(local.steps or local.epochs or 1):
-                yield np.arange(rows)
+                yield np.arange(own.start, own.stop)
             return
         size = local.batch_size
         # As many orders as the longest client of about this length needs.
@@ -139,20 +113,21 @@ class ClientUpdate:
         # A client whose rows are used up starts over where every client takes as many steps.
         for step in range(local.steps or epochs * batches):
             first = step % batches * size
-            yield orders[step // batches % epochs, first : first + size]
+            yield own.start + orders[step // batches % epochs, first : first + size]
 
 
-Tune = Callable[[int, Ints], None]
-"""Makes a client's own model of the network's parameters, from these of its rows."""
+Tune = Callable[[Ints], None]
+"""Makes a client's own model of the network's parameters, from its rows at these places."""
 
 
 class ClientScorer:
     """Measures hypotheses on clients' rows."""
 
-    def __init__(self, network: ClientNetwork, loss: Loss, data: ClientData) -> None:
+    def __init__(self, network: ClientNetwork, loss: Loss, federation: Federation) -> None:
         self._network = network
         self._loss = loss
-        self._data = data
+        self._federation = federation
+        self._device = network.theta.device
 
     def loss(self, theta: Tensor, client: int) -> Tensor:
         """The loss of parameters [n] on a client's rows: float64 []."""
@@ -164,13 +139,8 @@ class ClientScorer:
         """The hypothesis with the smallest loss on each client's rows, of theta [k, n]."""
         if len(theta) == 1:
             return [0] * len(clients)
-        sums = torch.zeros(len(theta), len(clients), dtype=torch.float64, device=theta.device)
-        for j, hypothesis in enumerate(theta):
-            self._network.load(hypothesis)
-            for place, client in enumerate(clients):
-                for outputs, target, _ in self._outputs(client):
-                    sums[j, place] += self._loss.values(outputs, target).double().sum()
-        return without_nan(sums).min(0).indices.tolist()
+        sums = torch.stack([values.sum(1) for values, _ in self._tables(theta, clients)])
+        return without_nan(sums).min(1).indices.tolist()
 
     def score(
         self,
@@ -204,7 +174,7 @@ class ClientScorer:
             else:
                 chosen = 0 if scores.chosen is None else int(scores.chosen[0])
                 self._network.load(theta[chosen])
-                tune(clients[place], np.flatnonzero(~own.numpy()))
+                tune(self._federation.own(clients[place]).start + np.flatnonzero(~own.numpy()))
                 valued, guessed = self._table(clients[place])
                 loss = self._loss.client_loss(valued[own].mean()).reshape(1, 1)
                 scores = replace(scores, selection_loss=loss, validation_loss=loss)
@@ -230,40 +200,25 @@ class ClientScorer:
     def _tables(self, theta: Tensor, clients: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
         """For each client, on the host: float64 values [k, rows] of its rows, and answers."""
         found = []
-        for client in clients:
-            shape = len(theta), self._data.rows(client)
-            values = torch.zeros(shape, dtype=torch.float64)
-            found.append((values, torch.from_numpy(np.zeros(shape, dtype=self._kind))))
-        for j, hypothesis in enumerate(theta):
+        for hypothesis in theta:
             self._network.load(hypothesis)
-            for (values, guesses), client in zip(found, clients, strict=True):
-                values[j], guesses[j] = self._table(client)
-        return found
+            found.append([self._table(client) for client in clients])
+        each = (zip(*of_client, strict=True) for of_client in zip(*found, strict=True))
+        return [(torch.stack(values), torch.stack(answers)) for values, answers in each]
 
     def _table(self, client: int) -> tuple[Tensor, Tensor]:
         """Values float64 [rows] and answers [rows] of a client's rows, on the host, by the network
         as it is."""
-        rows = self._data.rows(client)
-        values = torch.zeros(rows, dtype=torch.float64)
-        guesses = torch.from_numpy(np.zeros(rows, dtype=self._kind))
-        for outputs, target, part in self._outputs(client):
-            values[part] = self._loss.values(outputs, target).double().cpu()
-            guesses[part] = self._loss.answers(outputs).cpu()
-        return values, guesses
-
-    @property
-    def _kind(self) -> type[np.int64] | type[np.float32]:
-        """What answers are: class indices, or numbers."""
-        return np.int64 if self._loss.classes > 2 else np.float32
-
-    def _outputs(self, client: int) -> Iterator[tuple[Tensor, Tensor, slice]]:
-        """Outputs [out, rows] and targets of a client's rows, some rows at a time."""
-        count, step = self._data.rows(client), self._network.rows_at_once
-        for start in range(0, count, step):
-            rows = slice(start, min(start + step, count))
+        own, step = self._federation.own(client), self._network.rows_at_once
+        values, answers = [], []
+        for start in range(own.start, own.stop, step):
+            rows = slice(start, min(start + step, own.stop))
+            features, target = features_and_target(self._federation, rows, self._device)
             with torch.no_grad():
-                outputs = self._network.outputs(self._data.features(client, rows))
-            yield outputs, self._data.target(client, rows), rows
+                outputs = self._network.outputs(features)
+            values.append(self._loss.values(outputs, target).double().cpu())
+            answers.append(self._loss.answers(outputs).cpu())
+        return torch.cat(values), torch.cat(answers)
 
 
 class ClientByClient(Engine):
@@ -271,12 +226,11 @@ class ClientByClient(Engine):
 
     def __init__(self, cells: Sequence[Cell], splits: Splits, device: torch.device) -> None:
         cell = cells[0]
-        data = ClientData(cell.federation, device)
         self._network = ClientNetwork(cell.shape, device)
         self._weighting = training_method(cell.spec.training).weighting
         super().__init__(cells, splits, device)
-        self._update = ClientUpdate(self._network, self._loss, cell.spec.training, data)
-        self._scorer = ClientScorer(self._network, self._loss, data)
+        self._update = ClientUpdate(self._network, self._loss, cell.spec.training, cell.federation)
+        self._scorer = ClientScorer(self._network, self._loss, cell.federation)
 
     def rounds_ahead(self, cells: int) -> int:
         """Rounds worth drawing at once: only cohorts are drawn ahead."""

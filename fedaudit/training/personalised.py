@@ -21,7 +21,7 @@ no client was drawn, or a group had left, counts like any other. Without noise (
 `privacy-free`) there are no budgets to keep, and the subjects are the clients that took part.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,8 +31,7 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints32
 from fedaudit.networks.stacked_network import ClientNetwork
-from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.privacy.records.record_use import record_spending
+from fedaudit.privacy.records.record_use import RECORD_OBSERVERS, record_spending
 from fedaudit.reproducible import fixed_order_sum, one_thread
 from fedaudit.training.base.cell import Cell, Splits, length_classes
 from fedaudit.training.base.cohort import Block, rounds_ahead
@@ -40,17 +39,11 @@ from fedaudit.training.base.planted import of_records
 from fedaudit.training.base.record_steps import (
     PlantedGradients,
     SiloRecords,
-    flat_features,
-    flat_target,
+    features_and_target,
     local_optimiser,
     server_moves,
 )
-from fedaudit.training.base.records import (
-    RecordTable,
-    record_table,
-    record_use_of,
-    training_records,
-)
+from fedaudit.training.base.records import RecordTable, record_use_of, training_records
 from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows
 from fedaudit.training.mechanisms.registry import build_record_protection
 from fedaudit.training.stacked.stack_round import (
@@ -84,12 +77,11 @@ class RecordByRecord(Engine):
             raise ValueError(f"{cell.spec.privacy.mechanism} gives records no budgets")
         self.use, self.records = use, training_records(cell.spec, cell.federation)
         self.training, self._held_out = cell.spec.training, cell.validation_rows
-        places = self.records.place, self._held_out.place
-        self._features, self._scored_features = (
-            flat_features(cell.federation, place, device) for place in places
+        self._features, self._target = features_and_target(
+            cell.federation, self.records.place, device
         )
-        self._target, self._scored_target = (
-            flat_target(cell.federation, place, device) for place in places
+        self._scored_features, self._scored_target = features_and_target(
+            cell.federation, self._held_out.place, device
         )
         self._counts = self.records.counts
         self._first = np.cumsum(self._counts) - self._counts
@@ -145,26 +137,22 @@ class RecordByRecord(Engine):
             own = np.flatnonzero(np.isin(places, one.clients))
             for start in range(0, len(own), together):
                 part = own[start : start + together]
-                silos = self._silos(places[part], cohort.paid, rows=one.rows)
+                silos, planted = cohort.clients[0, part], None
+                if self._planted_records is not None:
+                    planted = PlantedGradients.among(self._planted_records, silos, rows=one.rows)
+                records = SiloRecords(
+                    features=self._features,
+                    target=self._target,
+                    first=self._first[places[part]],
+                    inclusion=self._inclusion(places[part], cohort.paid, rows=one.rows),
+                    noise_multipliers=self._noise[places[part]],
+                    silos=silos,
+                    planted=planted,
+                )
                 models[torch.from_numpy(part)] = steps(
-                    theta, silos, source=self._source, round_=round_
+                    theta, records, source=self._source, round_=round_
                 )
         return models
-
-    def _silos(self, places: Ints, paid: int, *, rows: int) -> SiloRecords:
-        """The records of the training clients at these places."""
-        silos, planted = self.records.clients[places], None
-        if self._planted_records is not None:
-            planted = PlantedGradients.among(self._planted_records, silos, rows=rows)
-        return SiloRecords(
-            features=self._features,
-            target=self._target,
-            first=self._first[places],
-            inclusion=self._inclusion(places, paid, rows=rows),
-            noise_multipliers=self._noise[places],
-            silos=silos,
-            planted=planted,
-        )
 
     def _inclusion(self, places: Ints, paid: int, *, rows: int) -> Floats:
         """The chance of each record of the clients at `places` in each step of a round: [places,
@@ -283,19 +271,12 @@ class RecordCharges:
         in all as `releases` and against each observer, of that shape each."""
         self._state.releases[0, cohort.clients[0]] += 1
         self._state.budget_uses += 1
-        against = {str(name): counts[None] for name, counts in self._compositions().items()}
-        return {"releases": self.releases()[subjects], **against}
-
-    def _compositions(self) -> Mapping[Observer, Ints32]:
-        """What each group was charged against each observer: [1, groups]."""
-        if self._spending is None:
-            return {}
-        counts: dict[Observer, int] = {
-            "final_model": self._paid,
-            "server": int(self._state.releases[0].max()),
-        }
-        shape = 1, self.groups
-        return {name: np.full(shape, count, dtype=np.int32) for name, count in counts.items()}
+        counted = {"releases": self.releases()[subjects]}
+        if self._spending is not None:
+            taken = {"final_model": self._paid, "server": int(self._state.releases[0].max())}
+            for observer, count in taken.items():
+                counted[observer] = np.full((1, 1, self.groups), count, dtype=np.int32)
+        return counted
 
     def charge(self, subjects: Ints32) -> None:
         """Charges a round that was lost. The outcome of the coins is lost too, so that of groups
@@ -307,12 +288,19 @@ class RecordCharges:
         self._state.releases[0, self._engine.records.clients] += 1
 
     def table(self) -> RecordTable:
-        """What every record spent."""
-        engine = self._engine
-        return record_table(
-            engine.records,
-            engine.use,
-            self._spending,
-            rounds=self._paid,
-            participations=self._state.releases[0, engine.records.clients],
+        """What every record spent, in repeated rounds too."""
+        records, use, spending = self._engine.records, self._engine.use, self._spending
+        taken = self._state.releases[0, records.clients].astype(np.int64)
+        charged = {"final_model": self._paid, "server": taken[use.client_of]}
+        unbounded = np.where(use.left_out, 0.0, np.inf)
+        return RecordTable(
+            client=records.clients[records.client_of],
+            row=records.row,
+            budget=use.budgets,
+            rate=use.rates,
+            left_out=use.left_out,
+            spent={
+                one: unbounded if spending is None else spending.epsilons(one, charged[one])
+                for one in RECORD_OBSERVERS
+            },
         )

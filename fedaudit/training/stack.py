@@ -63,7 +63,7 @@ class Stack:
             raise ValueError("a stack needs one or more cells of one shape")
         self._cells = list(cells)
         self._device = prepared_device(device)
-        self._state = StackState.of(
+        self._state = StackState.of_cells(
             [
                 first_state(cell) if checkpoint is None else CellState.decode(checkpoint)
                 for cell, checkpoint in zip(
@@ -119,7 +119,7 @@ class Stack:
         planned: dict[int, list[PlannedRound]] = {position: [] for position in self.active}
         for step in steps:
             numbers = block.rounds[step]
-            releases = self._state.progress.of(self._running).release_numbers(numbers)
+            releases = self._state.of(self._running).release_numbers(numbers)
             charged = self._charged(block, step, uses)
             for row, position in enumerate(self._running.tolist()):
                 number = int(numbers[row])
@@ -162,7 +162,7 @@ class Stack:
         """
         if self._secret:
             return 1
-        last = (self._last_rounds() - self._state.progress.round)[self.active].max()
+        last = (self._last_rounds() - self._state.round)[self.active].max()
         return min(self._engine.rounds_together(len(self._running)), int(last))
 
     def _play_stride(self, block: Block, stride: int, stretch: Stretch) -> None:
@@ -184,7 +184,7 @@ class Stack:
         losses = np.full(validated.shape, np.nan)
         if figures is not None:
             losses[due] = figures.selection_loss.reshape(len(due), -1)
-        progress = self._state.progress.of(self._running)
+        progress = self._state.of(self._running)
         followed = self._rule.follow(
             progress,
             gathered.round,
@@ -207,7 +207,7 @@ class Stack:
             validated=validated,
             **counted,
         )
-        self._state.progress.put(self._running, progress)
+        self._state.put(self._running, progress)
         self._state.keep_best(self._running, played, followed.improved)
         for row, end in followed.ends.items():
             at, position = played[followed.kept[row] - 1], int(self._running[row])
@@ -284,12 +284,13 @@ class Stack:
         validation clients."""
         state, cell = self._state.of_cell(position), self._cells[position]
         figures = self._scored(position, state, per_client=True, tuned=True)
-        if figures.final is None:
+        rows, scores = figures.rows, figures.scores
+        if rows is None or scores is None:
             raise RuntimeError("the last evaluation is made client by client")
         # What personal steps make of any model is no merit of the rounds.
         plays = cell.spec.training.method.releases
         started = self._scored(position, first_state(cell), per_client=False, tuned=plays)
-        rows, place = figures.final.rows, cell.validation_rows.place
+        place = cell.validation_rows.place
         records, single = None, int((np.bincount(cell.validation_rows.client_of) == 1).sum())
         if self._records is not None:
             records, single = self._records.table(), 0
@@ -305,7 +306,7 @@ class Stack:
             single_row_clients=single,
             collapsed_rounds=state.collapsed_rounds,
             start_loss=float(started.selection_loss[0]),
-            scores=figures.final.scores,
+            scores=scores,
             predicted=predicted_rows(cell.federation, cell.spec.fairness, rows, place),
             against_constant=against_constant(cell, rows),
             threshold=cell.threshold,
@@ -341,8 +342,8 @@ class Stack:
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
         """Rounds up to `until` repeat rounds already charged: they carry this release number."""
-        self._state.progress.release[position] = release
-        self._state.progress.release_until[position] = until
+        self._state.release[position] = release
+        self._state.release_until[position] = until
 
     def charge(self, position: int, subjects: Ints32) -> None:
         """Charges subjects for a round whose noise was drawn and whose result was lost.
@@ -371,7 +372,7 @@ class Stack:
 
     def _check_stop(self, position: int) -> None:
         why = self._stopping.stop_reason(
-            self._state.progress,
+            self._state,
             position,
             last_round=int(self._last_rounds()[position]),
             audited=int(self._audited[position]),
@@ -385,7 +386,7 @@ class Stack:
         last: Ints = np.minimum(self._stopping.rounds, self._audited)
         if self._bounded and self._together:
             room = self._caps - self._state.budget_uses[:, 0]
-            last = np.minimum(last, self._state.progress.round + room)
+            last = np.minimum(last, self._state.round + room)
         return last
 
     def _store_running(self, position: int) -> None:
@@ -407,7 +408,7 @@ class Stack:
         self._rule = self._stopping.of(self.active)
         self._draws = build_draws([self._cells[position] for position in self.active])
         self._theta = torch.from_numpy(self._state.hypotheses[self._running]).to(self._device)
-        clips, moments = self._state.clips, self._state.moments
+        clips, moments = self._state.clip, self._state.moments
         self._clips = None if clips is None else clips[self._running]
         self._moments = None
         if moments is not None:
@@ -421,7 +422,7 @@ class Stack:
             training = self._cells[0].spec.training
             self._block = draw_block(
                 self._draws,
-                first_rounds=self._state.progress.round[self._running] + 1,
+                first_rounds=self._state.round[self._running] + 1,
                 rounds=rounds,
                 training=self._splits.training[self._running],
                 cohort=training.drawn_cohort,

@@ -183,8 +183,8 @@ def test_no_score_sees_what_it_was_tuned_on(kind: str, engine: Callable[[], Fede
         target[changed] += 100.0
         stack = Stack([replace(cell, federation=replace(data, target=target))])
         stack.advance(1)
-        final = stack._scored(0, stack._state.of_cell(0), per_client=True, tuned=True).final
-        return final.rows.predictions
+        found = stack._scored(0, stack._state.of_cell(0), per_client=True, tuned=True)
+        return found.rows.predictions
 
     plain = predictions([])
     assert np.array_equal(predictions(place[scored]), plain)

@@ -35,7 +35,7 @@ from fedaudit.spec.attacks import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, first_hypotheses
-from fedaudit.training.base.record_steps import flat_features, flat_target
+from fedaudit.training.base.record_steps import features_and_target
 from fedaudit.training.base.records import split_of, training_records
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.registry import build_protection
@@ -100,8 +100,7 @@ class SingleImageUpdates:
     ) -> None:
         self._cell, self._per_layer, self._device = cell, spec.per_layer, device
         self._network, self._loss = ClientNetwork(cell.shape, device), build_loss(cell)
-        self._features = flat_features(cell.federation, images.rows, device)
-        self._target = flat_target(cell.federation, images.rows, device)
+        self._features, self._target = features_and_target(cell.federation, images.rows, device)
         self._step_size = cell.spec.training.local.step_size
 
     def choose(self, theta: Tensor) -> Ints:

@@ -47,7 +47,7 @@ from fedaudit.spec.attacks import MembershipSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spreadsheet import plain_text
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
-from fedaudit.training.base.record_steps import flat_features, flat_target
+from fedaudit.training.base.record_steps import features_and_target
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_round import build_loss
 from fedaudit.training.stacked.stack_state import CellState
@@ -83,8 +83,7 @@ class RowObserver:
         clients = np.unique(rows.client)
         # All rows of these clients: the others choose the hypothesis.
         place = federation.rows_of(clients)
-        self._features = flat_features(federation, place, device)
-        self._target = flat_target(federation, place, device)
+        self._features, self._target = features_and_target(federation, place, device)
         counts = federation.counts[clients]
         self._first = np.cumsum(counts) - counts
         self._own = np.searchsorted(place, rows.place)

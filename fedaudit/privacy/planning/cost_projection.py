@@ -311,12 +311,8 @@ def noise_ratio(
     client. `noise_multiplier`: of records, where it follows from their budgets. None where nothing
     bounds the signal, or there is no noise.
     """
-    m, privacy, rounds = (
-        _updates_averaged(spec, training_clients),
-        spec.privacy,
-        spec.training.rounds,
-    )
-    n = sum(sizes)
+    m, n = _updates_averaged(spec, training_clients), sum(sizes)
+    privacy, rounds = spec.privacy, spec.training.rounds
     length, bearable = expected_update(spec, n=n, rows=rows), bearable_noise(n)
     match privacy:
         case NoMechanism() | GaussianDistance():

@@ -257,22 +257,21 @@ class PlantedGradients:
         return silo, self.number[silo, row]
 
 
-def flat_features(federation: Federation, place: Ints, device: torch.device) -> Tensor:
-    """The features of the rows that lie at `place` [rows]: float32 [rows, features]."""
+def features_and_target(
+    federation: Federation, place: Ints | slice, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The rows that lie at `place` [rows]: their features, float32 [rows, features], and targets,
+    float32 [rows]; of classification the index of the class."""
     kept = federation.features
     match kept:
         case ClientRows():
-            own = kept.values[place]
-            return torch.from_numpy(np.divide(own, kept.divisor, dtype=np.float32)).to(device)
+            features = np.divide(kept.values[place], kept.divisor, dtype=np.float32)
         case np.ndarray():
-            return torch.from_numpy(federation.side_by_side[place]).to(device)
+            features = federation.side_by_side[place]
         case _:
             assert_never(kept)
-
-
-def flat_target(federation: Federation, place: Ints, device: torch.device) -> Tensor:
-    """float32 [rows]; the class index for classification."""
-    return torch.from_numpy(federation.target[place]).to(device)
+    target = federation.target[place]
+    return torch.from_numpy(features).to(device), torch.from_numpy(target).to(device)
 
 
 _DRAWN_ELEMENTS = 1 << 19

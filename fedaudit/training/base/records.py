@@ -20,13 +20,7 @@ from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_plans import RecordPlan
-from fedaudit.privacy.records.record_use import (
-    RECORD_OBSERVERS,
-    RecordSpending,
-    drawn_budgets,
-    given_budgets,
-    record_use,
-)
+from fedaudit.privacy.records.record_use import drawn_budgets, given_budgets, record_use
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
@@ -245,36 +239,3 @@ class RecordTable:
             yield text.getvalue().encode()
             text.seek(0)
             text.truncate()
-
-
-def record_table(
-    records: TrainingRecords,
-    use: RecordPlan,
-    spending: RecordSpending | None,
-    *,
-    rounds: int,
-    participations: NDArray[np.int32],
-) -> RecordTable:
-    """What the records spent in this many rounds, including repeated ones.
-
-    `spending`: None without noise. `participations` [training clients]: rounds that each client
-    took part in.
-    """
-    realised: dict[Observer, NDArray[np.int64] | int] = {
-        "final_model": rounds,
-        "server": participations.astype(np.int64)[use.client_of],
-    }
-    unbounded = np.where(use.left_out, 0.0, np.inf)
-    return RecordTable(
-        client=records.clients[records.client_of],
-        row=records.row,
-        budget=use.budgets,
-        rate=use.rates,
-        left_out=use.left_out,
-        spent={
-            observer: unbounded
-            if spending is None
-            else spending.epsilons(observer, realised[observer])
-            for observer in RECORD_OBSERVERS
-        },
-    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -252,48 +252,27 @@ class ScoredRows:
     """The rows that are scored; None for all of them."""
 
 
-@dataclass(frozen=True)
-class FinalGroups:
-    """The final groups, keyed by sensitive attribute; see `FinalResult`."""
-
-    scores: dict[str, GroupScores]
-    rows: ScoredRows
-    """The rows from which all of it was added up."""
-
-
-def final_groups(counter: GroupCounter, rows: ScoredRows, places: RowPlaces) -> FinalGroups:
-    """Scores of each client's groups; `places`: where the rows lie in the data of the counter."""
+def final_groups(
+    counter: GroupCounter, rows: ScoredRows, places: RowPlaces
+) -> dict[str, GroupScores]:
+    """Scores of each client's groups, by attribute; `places`: where the rows lie in the data of
+    the counter."""
     right = counter.right(rows.predictions, places.place)
-    scores = {}
+    found = {}
     for name, (groups, codes) in counter.codes(places.place).items():
         counted = codes >= 0 if rows.scored is None else (codes >= 0) & rows.scored
-        tally = _Tally(codes, counted, places, groups)
-        scores[name] = GroupScores(
-            rows=tally.count(),
-            correct=None if right is None else tally.count(right),
-            loss=tally.add(rows.values),
+        slot, shape = (places.client * groups + codes)[counted], (places.clients, groups)
+        found[name] = GroupScores(
+            rows=_by_group(slot, shape),
+            correct=None if right is None else _by_group(slot[right[counted]], shape),
+            loss=_by_group(slot, shape, rows.values[counted]),
         )
-    return FinalGroups(scores, rows)
+    return found
 
 
-class _Tally:
-    """Adds up rows by client and group."""
-
-    def __init__(self, codes: Ints, counted: Bools, places: RowPlaces, groups: int) -> None:
-        self._counted = counted
-        self._place = (places.client * groups + codes)[counted]
-        self._shape = places.clients, groups
-        self._size = places.clients * groups
-
-    def count(self, which: Bools | None = None) -> Ints:
-        """How many rows, or how many of `which` [rows]: [clients, groups]."""
-        place = self._place if which is None else self._place[which[self._counted]]
-        return np.bincount(place, minlength=self._size).reshape(self._shape)
-
-    def add(self, values: Floats) -> Floats:
-        """The sums of values [rows]: [clients, groups]."""
-        sums = np.bincount(self._place, weights=values[self._counted], minlength=self._size)
-        return np.asarray(sums, dtype=np.float64).reshape(self._shape)
+def _by_group(slot: Ints, shape: tuple[int, int], values: Floats | None = None) -> NDArray[Any]:
+    """How many rows each slot has, or the sum of their values: [clients, groups]."""
+    return np.bincount(slot, values, minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def predicted_rows(

@@ -98,9 +98,7 @@ def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) 
     if compiled is not None:
         return Clusters(*compiled)
     if theta.shape[2] > _LONG:
-        labels = torch.arange(theta.shape[1], device=theta.device)
-        member = (assigned[:, None] == labels[:, None]) & present[:, None]
-        return _long_averages(theta, uploads, member, assigned)
+        return _long_averages(theta, uploads, present, assigned)
     sums, sizes = _sums(uploads, present, assigned, k=theta.shape[1])
     means = (sums / sizes.clamp_min(1)[..., None]).float()
     return Clusters(
@@ -112,7 +110,8 @@ def _sums(uploads: Tensor, present: Tensor, assigned: Tensor, *, k: int) -> tupl
     """The sums of each cluster's uploads, float64 [cells, k, n], and their number, int64
     [cells, k]."""
     if uploads.device.type != "cpu":
-        return _sums_on_device(uploads, present, assigned, k=k)
+        sizes = _members(present, assigned, k=k).sum(-1)
+        return block_sums(uploads, present, assigned, hypotheses=k), sizes
     # On the host one upload after the other, by a loop whose order nothing changes.
     cells, _, n = uploads.shape
     cluster = assigned.numpy() + np.arange(0, cells * k, k)[:, None]
@@ -120,27 +119,22 @@ def _sums(uploads: Tensor, present: Tensor, assigned: Tensor, *, k: int) -> tupl
     place = cluster[..., None] * n + np.arange(n)
     weights = uploads.numpy().ravel()
     sums = np.bincount(place.ravel(), weights, minlength=(cells * k + 1) * n)
-    sizes = np.bincount(cluster.ravel(), minlength=cells * k + 1)
+    counts = np.bincount(cluster.ravel(), minlength=cells * k + 1)
     return (
         torch.from_numpy(sums[: cells * k * n]).reshape(cells, k, n),
-        torch.from_numpy(sizes[: cells * k]).reshape(cells, k),
+        torch.from_numpy(counts[: cells * k]).reshape(cells, k),
     )
 
 
-def _sums_on_device(
-    uploads: Tensor, present: Tensor, assigned: Tensor, *, k: int
-) -> tuple[Tensor, Tensor]:
-    """Compute `_sums` by masks."""
-    labels = torch.arange(k, device=assigned.device)
-    member = (assigned[:, None] == labels[:, None]) & present[:, None]
-    columns = torch.where(present[:, None], uploads.transpose(1, 2), 0.0).double()
-    sums = [(one[:, None] * columns).sum(-1) for one in member.unbind(1)]
-    return torch.stack(sums, dim=1), member.sum(-1)
+def _members(present: Tensor, chosen: Tensor, *, k: int) -> Tensor:
+    """Which clients present [cells, clients] chose each of k: bool [cells, k, clients]."""
+    every = torch.arange(k, device=chosen.device)
+    return present[:, None] & (chosen[:, None] == every[:, None])
 
 
-def _long_averages(theta: Tensor, uploads: Tensor, member: Tensor, assigned: Tensor) -> Clusters:
-    """Averages summed upload by upload, in place; `member` bool [cells, k, clients]."""
-    hypotheses = theta.clone()
+def _long_averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Clusters:
+    """Compute `averages` upload by upload, in place."""
+    hypotheses, member = theta.clone(), _members(present, assigned, k=theta.shape[1])
     for cell, clusters in enumerate(member.tolist()):
         for mean, members in zip(hypotheses[cell], clusters, strict=True):
             own = [client for client, belongs in enumerate(members) if belongs]
@@ -202,14 +196,6 @@ def _own_distances(uploads: Tensor, points: Tensor, own: Tensor) -> Tensor:
     return square_root(torch.cat(squares).reshape(own.shape))
 
 
-def _distances_between(theta: Tensor) -> Tensor:
-    """Distances between the hypotheses of each cell: float64 [cells, k, k]."""
-    if theta.shape[-1] <= _LONG:
-        return norms(theta[:, :, None] - theta[:, None])
-    rows = [squared_distances(points, point) for points in theta for point in points]
-    return square_root(torch.stack(rows).reshape(*theta.shape[:2], -1))
-
-
 def separation(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Tensor:
     """How far equation 9 of Galli et al. holds, to the server: float64 [cells]; small is well
     separated.
@@ -224,7 +210,11 @@ def separation(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor
     compiled = compiled_separation(theta, uploads, present, assigned)
     if compiled is not None:
         return compiled
-    between = _distances_between(theta)
+    if theta.shape[-1] <= _LONG:
+        between = norms(theta[:, :, None] - theta[:, None])
+    else:
+        rows = [squared_distances(points, point) for points in theta for point in points]
+        between = square_root(torch.stack(rows).reshape(*theta.shape[:2], -1))
     between.diagonal(dim1=1, dim2=2).fill_(torch.inf)
     nearest = between.amin(-1).gather(1, assigned)
     ratio = torch.where(present, _own_distances(uploads, theta, assigned) / nearest, torch.nan)
@@ -243,11 +233,7 @@ def block_sums(updates: Tensor, present: Tensor, chosen: Tensor, *, hypotheses: 
     clients = updates.shape[1]
     missing = (1 << max(0, clients - 1).bit_length()) - clients
     filled = torch.nn.functional.pad(updates.double(), (0, 0, 0, missing))
-    member = torch.nn.functional.pad(
-        present[:, None]
-        & (chosen[:, None] == torch.arange(hypotheses, device=chosen.device)[:, None]),
-        (0, missing),
-    )
+    member = torch.nn.functional.pad(_members(present, chosen, k=hypotheses), (0, missing))
     blocks = [
         fixed_order_sum(torch.where(one[..., None], filled, 0.0), 1) for one in member.unbind(1)
     ]

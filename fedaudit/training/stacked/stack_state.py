@@ -103,8 +103,7 @@ def unpacked(checkpoint: bytes) -> dict[str, Any]:
 
 def first_state(cell: Cell) -> CellState:
     """The state before the first round."""
-    k = cell.spec.training.hypotheses
-    hypotheses = first_hypotheses(cell)
+    hypotheses, moves = first_hypotheses(cell), server_moves(cell.spec.training)
     subjects = 1 if charges_population(cell) else cell.federation.clients
     return CellState(
         round=0,
@@ -112,7 +111,7 @@ def first_state(cell: Cell) -> CellState:
         release_until=0,
         hypotheses=hypotheses,
         best_hypotheses=hypotheses.copy(),
-        best_sizes=np.zeros(k, dtype=np.int64),
+        best_sizes=np.zeros(len(hypotheses), dtype=np.int64),
         best_loss=float("inf"),
         best_round=0,
         without_improvement=0,
@@ -120,14 +119,8 @@ def first_state(cell: Cell) -> CellState:
         releases=np.zeros(subjects, dtype=np.int32),
         budget_uses=np.zeros(subjects, dtype=np.int32),
         clip=cell.spec.privacy.initial_clip,
-        moments=first_moments(cell, hypotheses),
+        moments=None if moves is None else moves.start(torch.from_numpy(hypotheses)).numpy(),
     )
-
-
-def first_moments(cell: Cell, hypotheses: Floats32) -> Floats32 | None:
-    """What the server remembers before the first round, of hypotheses [k, n]; None for nothing."""
-    moves = server_moves(cell.spec.training)
-    return None if moves is None else moves.start(torch.from_numpy(hypotheses)).numpy()
 
 
 def participation_cap(cell: Cell) -> int | None:
@@ -317,52 +310,37 @@ def _gather_secret(cohorts: Sequence[Cohort], subjects: int) -> Gathered:
     )
 
 
-_ARRAYS = (
-    *("hypotheses", "best_hypotheses", "best_sizes", "collapsed_rounds"),
-    *("releases", "budget_uses"),
-)
-
-
-@dataclass
-class StackState:
+@dataclass(eq=False)
+class StackState(Progress):
     """The fields of `CellState`, as arrays whose first axis is [cells]."""
 
-    progress: Progress
     hypotheses: Floats32
     best_hypotheses: Floats32
     best_sizes: Ints
     collapsed_rounds: Ints
     releases: Ints32
     budget_uses: Ints32
-    clips: Floats | None
+    clip: Floats | None
     """None without a trusted server."""
     moments: Floats32 | None
     """None where the server takes averages as they are."""
 
     @classmethod
-    def of(cls, states: Sequence[CellState]) -> "StackState":
+    def of_cells(cls, states: Sequence[CellState]) -> "StackState":
         """The states of cells, one after the other."""
-        progress = Progress.at_the_start(len(states))
-        for name, values in vars(progress).items():
-            values[:] = [getattr(state, name) for state in states]
-        clips = [state.clip for state in states if state.clip is not None]
-        arrays = {name: np.stack([getattr(one, name) for one in states]) for name in _ARRAYS}
-        moments = [state.moments for state in states if state.moments is not None]
-        return cls(
-            progress=progress,
-            **arrays,
-            clips=np.array(clips) if clips else None,
-            moments=np.stack(moments) if moments else None,
-        )
+        found: dict[str, Any] = {}
+        for name in vars(states[0]):
+            own = [getattr(state, name) for state in states]
+            found[name] = None if own[0] is None else np.array(own)
+        return cls(**found)
 
     def of_cell(self, position: int) -> CellState:
         """The state of one cell."""
-        progress = {name: values[position].item() for name, values in vars(self.progress).items()}
-        arrays: dict[str, Any] = {name: getattr(self, name)[position] for name in _ARRAYS}
-        arrays["collapsed_rounds"] = int(arrays["collapsed_rounds"])
-        clip = None if self.clips is None else float(self.clips[position])
-        moments = None if self.moments is None else self.moments[position]
-        return CellState(**progress, **arrays, clip=clip, moments=moments)
+        found: dict[str, Any] = {}
+        for name, values in vars(self).items():
+            own = None if values is None else values[position]
+            found[name] = own.item() if isinstance(own, np.generic) else own
+        return CellState(**found)
 
     def store(
         self,
@@ -374,8 +352,8 @@ class StackState:
     ) -> None:
         """What a cell has after a round, from its row of the tensors of running cells."""
         self.hypotheses[position] = hypotheses[row].cpu().numpy()
-        if self.clips is not None and clips is not None:
-            self.clips[position] = clips[row]
+        if self.clip is not None and clips is not None:
+            self.clip[position] = clips[row]
         if self.moments is not None and moments is not None:
             self.moments[position] = moments[row].cpu().numpy()
 

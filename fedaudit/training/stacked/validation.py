@@ -9,7 +9,7 @@ Rounds are validated together because the work of one is too small to keep a pro
 round takes the place of a cell on the tensors' axis, which changes no figure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,15 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.arrays import Floats, Ints
+from fedaudit.fairness.gaps import GroupScores
 from fedaudit.networks.stacked_network import Loss, Network
 from fedaudit.reproducible import fixed_order_sum
-from fedaudit.training.base.scored_rows import (
-    FinalGroups,
-    GroupCounter,
-    RowPlaces,
-    ScoredRows,
-    final_groups,
-)
+from fedaudit.training.base.scored_rows import GroupCounter, RowPlaces, ScoredRows, final_groups
 from fedaudit.training.methods import PersonalSteps
 from fedaudit.training.stacked.clients import (
     Lanes,
@@ -241,8 +236,10 @@ class Figures:
     accuracy: Floats | None
     counts: dict[str, Ints]
     """Attribute -> [cells, groups, 4], or [cells, clients, groups, 4] per client."""
-    final: FinalGroups | None = None
-    """Final groups of the only cell, for each client."""
+    scores: Mapping[str, GroupScores] | None = None
+    """Attribute -> each client's groups, of the only cell, where figures are per client."""
+    rows: ScoredRows | None = None
+    """The rows from which these were added up."""
 
 
 def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
@@ -289,12 +286,13 @@ def flat_figures(
     if right is not None:
         scored = right if rows.scored is None else right[rows.scored]
         accuracy = np.array([int(scored.sum()) / len(scored)])
-    final, slot, slots = None, np.zeros(len(places.place), dtype=np.int64), 1
+    slot, slots = np.zeros(len(places.place), dtype=np.int64), 1
     if per_client:
-        final, slot, slots = final_groups(counter, rows, places), places.client, places.clients
+        slot, slots = places.client, places.clients
     counts = counter.count_rows(
         rows.predictions, places.place, slot, slots=slots, scored=rows.scored
     )
-    if per_client:
-        counts = {name: of_clients[np.newaxis] for name, of_clients in counts.items()}
-    return Figures(*losses, accuracy, counts, final)
+    if not per_client:
+        return Figures(*losses, accuracy, counts)
+    counts = {name: of_clients[np.newaxis] for name, of_clients in counts.items()}
+    return Figures(*losses, accuracy, counts, final_groups(counter, rows, places), rows)

@@ -3,6 +3,7 @@
 Each test changes what is stored behind the API's back, and asks the signer afterwards.
 """
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from models.tables.ledger import (
 )
 from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post, reserve
 from tests.api.service import KEY, Api
+from tests.cli.service import SCRIPT
 from tests.ledger.single_entry import link
 from workers.proof.declared_signing import DeclaredLedgerSigner
 
@@ -181,7 +183,7 @@ def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
     assert sign(api) == 0
 
 
-def test_behind_another_keys_signature_the_witness_is_the_database(api_on_both: Api) -> None:
+def test_behind_another_keys_signature_the_witness_is_the_database(api_on_both, tmp_path):
     api, other = api_on_both, SigningKey.generate()
     ledger = opened(api, rounds=[declared(1, ["a"])])
     assert sign(api) == 1
@@ -201,6 +203,13 @@ def test_behind_another_keys_signature_the_witness_is_the_database(api_on_both: 
     told = api.get(f"/v1/ledgers/{ledger}/report/verification").json()
     assert (told["valid"], told["verdict"]) == (True, "consistent, signer untrusted")
     assert "checkpoints.witness" in unchecked(api, ledger)
+    bundle, key = tmp_path / "bundle.zip", tmp_path / "key.pub"
+    bundle.write_bytes(api.get(f"/v1/ledgers/{ledger}/bundle").content)
+    key.write_text(KEY.public.pem)
+    command = [SCRIPT, "verify", bundle, "--public-key", key]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, "not all of it was signed" in done.stderr) == (3, False)
+    assert "they do not show what is marked with ?" in done.stderr
 
 
 @pytest.mark.parametrize("thorough", [False, True])

@@ -48,12 +48,10 @@ def state_less_epsilon(real: Any, self: Any, *given: Any) -> Any:
     return None if found is None else 0.9 * found
 
 
-@violation(
-    records, "accounting", "rounds of the busiest client", at=(RecordCharges, "_compositions")
-)
-def charge_the_average_client(real: Any, self: Any) -> Any:
+@violation(records, "accounting", "rounds of the busiest client", at=(RecordCharges, "count_in"))
+def charge_the_average_client(real: Any, self: Any, *given: Any) -> Any:
     """Against the server the rounds of an average client count, not those of the busiest."""
-    found = dict(real(self))
+    found = real(self, *given)
     mean = int(self._state.releases[0, self._engine.records.clients].mean())
     found["server"] = np.full_like(found["server"], mean)
     return found
