@@ -139,7 +139,8 @@ def _of_round(
     value = getattr(row, name)
     if terms is None:
         return FigureRow(label, figure(value), f"in round {row.round}", name)
-    return FigureRow(label, cost(value), terms, name)
+    # Rounds that were lost with a worker are charged and have no row.
+    return FigureRow(label, cost(value), f"after round {row.round}; {terms}", name)
 
 
 def why_ended(reason: str | None) -> tuple[str, str]:

@@ -37,7 +37,7 @@ from fedaudit.networks.shape import (
     Pool,
 )
 from fedaudit.reproducible import fixed_order_sum, square_root
-from fedaudit.spec.models import ActivationName, PoolingName
+from fedaudit.spec.models import ActivationName
 
 LossKind = Literal["rmse", "mse", "cross-entropy"]
 
@@ -144,10 +144,6 @@ _ACTIVATIONS: Mapping[ActivationName, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "gelu": functional.gelu,
 }
-_POOLINGS: Mapping[PoolingName, Callable[[Tensor, int], Tensor]] = {
-    "max-pooling": functional.max_pool2d,
-    "average-pooling": functional.avg_pool2d,
-}
 
 
 @dataclass(frozen=True)
@@ -217,13 +213,23 @@ def operation_outputs(
                 values, weights, bias, stride=operation.stride, padding=operation.padding
             )
         case Pool():
-            return _POOLINGS[operation.kind](values, operation.size)
+            return _pooled(operation, values)
         case Flattening():
             return values.flatten(1)
         case "relu" | "tanh" | "sigmoid" | "gelu":
             return _ACTIVATIONS[operation](values)
         case _:
             assert_never(operation)
+
+
+def _pooled(pool: Pool, maps: Tensor) -> Tensor:
+    match pool.kind:
+        case "max-pooling":
+            return functional.max_pool2d(maps, pool.size)
+        case "average-pooling":
+            return functional.avg_pool2d(maps, pool.size)
+        case _:
+            assert_never(pool.kind)
 
 
 def parameters_at(shape: NetworkShape, theta: Tensor) -> Parameters:

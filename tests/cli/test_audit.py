@@ -51,3 +51,10 @@ def test_faults_name_column_and_remedy(audit) -> None:
     assert done.returncode == 2
     assert "/sensitive/1" in done.stderr
     assert "no column 'gender'" in done.stderr
+
+
+def test_a_file_that_is_not_there_is_no_matter_of_the_service(command) -> None:
+    done = command("audit", "absent.csv", *COLUMNS, "--favourable", "yes")
+    assert done.returncode == 2
+    assert "'absent.csv' does not exist" in " ".join(done.stderr.split())
+    assert "sources folder" not in done.stderr

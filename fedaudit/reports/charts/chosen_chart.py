@@ -90,8 +90,8 @@ def chosen(
     points: Sequence[Point], offered: Offers, asked: Mapping[str, str | None], *, preferred: str
 ) -> Choice | None:
     """The choice asked for if it is offered, else a suitable one: as x a field that ends like
-    `preferred`, as y the first figure that most points have too, and a line for each value of
-    another field; None where nothing can be drawn."""
+    `preferred`, as y the first other figure that most points have too, and a line for each value
+    of another field; None where nothing can be drawn."""
     if not offered["x"] or not offered["y"]:
         return None
 
@@ -100,7 +100,9 @@ def chosen(
         return found if found is not None and found in offered[name] else usual
 
     def drawn_with(y: str) -> int:
-        return y != x and sum(_is_drawn(one, Choice(x, y)) for one in points)
+        # What a target asks for, as `privacy.target.epsilon`, is no news of what it spent.
+        asked_for = y.startswith(x.rpartition(".")[2])
+        return not asked_for and sum(_is_drawn(one, Choice(x, y)) for one in points)
 
     x = taken("x", next((one for one in offered["x"] if one.endswith(preferred)), offered["x"][0]))
     others = [name for name in offered["lines"] if name not in ("", x)]

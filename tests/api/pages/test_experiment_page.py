@@ -63,7 +63,7 @@ def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
     stated = text_of(answer)
     assert f"Round {ROUNDS} of 4" in stated
     assert ", running for " in stated
-    assert f"Leakage, largest {ROUNDS} heuristic" in stated
+    assert f"Leakage, largest {ROUNDS} after round {ROUNDS}; heuristic" in stated
     assert f"Validation loss 0.5 in round {ROUNDS}" in stated
     assert "Equalized odds difference" in stated
     assert answer.text.count("<svg") >= 4

@@ -68,6 +68,14 @@ def test_what_is_not_offered_is_not_drawn() -> None:
     assert chosen_chart(points(), nowhere) is None
 
 
+def test_a_target_is_not_drawn_beside_what_it_asked_for() -> None:
+    asked, fields = ["epsilon_max", "accuracy"], ("1", "2", "4")
+    figures = {name: Measured(0.5, None, None) for name in asked}
+    made = [Point(1, {"privacy.target.epsilon": one}, figures, front=False) for one in fields]
+    found = chosen(made, offers(made, asked), {}, preferred="noise_multiplier")
+    assert found == Choice("privacy.target.epsilon", "accuracy")
+
+
 def test_a_figure_across_gives_a_scatter_chart_with_the_front() -> None:
     chart = chosen_chart(points(), choice(x="leakage_max", y=GAP, lines=K))
     assert chart is not None
