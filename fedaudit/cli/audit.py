@@ -119,11 +119,13 @@ def _audit(
             )
     except FiguresDisagreeError as error:
         raise CommandError(f"the audit failed: {error}") from None
-    if as_json:
-        write_json(report)
-    else:
-        show_audit(report)
-    if folder is not None:
-        write_bytes(json_line(report), folder / "report.json")
-        write_bytes(render(report).encode(), folder / "report.html")
+    try:
+        if as_json:
+            write_json(report)
+        else:
+            show_audit(report)
+    finally:  # What cannot be printed is written all the same.
+        if folder is not None:
+            write_bytes(json_line(report), folder / "report.json")
+            write_bytes(render(report).encode(), folder / "report.html")
     return gate_exit(report["gate_outcome"])

@@ -295,12 +295,14 @@ def run(
             progress=progress,
             open_artifact=named_contents(artifact or []).get,
         )
-    if as_json:
-        write_json(done.report)
-    else:
-        show(done.report)
-    if folder is not None:
-        _save(done, folder)
+    try:
+        if as_json:
+            write_json(done.report)
+        else:
+            show(done.report)
+    finally:  # What cannot be printed is written all the same.
+        if folder is not None:
+            _save(done, folder)
     raise typer.Exit(_outcome(done))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import prod
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.spec.errors import Faults, FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
-from fedaudit.spec.labels import as_read, find_class, number_in
+from fedaudit.spec.labels import as_read, find_classes, number_in
 
 if TYPE_CHECKING:
     # It brings Arrow, which the API starts without.
@@ -200,12 +200,9 @@ def _combined(name: str, parts: Sequence[Attribute], where: str) -> Attribute:
             "two combinations would have the same name, since values contain commas; rename the "
             "values",
         )
-    codes = np.zeros(parts[0].codes.shape, dtype=np.int64)
-    missing = np.zeros(codes.shape, dtype=np.bool_)
-    for part in parts:
-        codes = codes * len(part.values) + part.codes
-        missing |= part.codes < 0
-    return Attribute(name, values, np.where(missing, -1, codes).astype(np.int16))
+    of_parts = np.stack([part.codes for part in parts])
+    codes = np.ravel_multi_index(tuple(np.maximum(of_parts, 0)), sizes)
+    return Attribute(name, values, np.where((of_parts < 0).any(0), -1, codes).astype(np.int16))
 
 
 _WHERE = "/fairness/favourable"
@@ -228,33 +225,23 @@ class OutcomeRules:
         """Where outcomes [rows] in the target's own units are favourable."""
         favourable = np.zeros(raw.shape, dtype=np.bool_)
         for index, (op, value) in enumerate(zip(self.ops, self.values, strict=True)):
-            spoken_of = self.rule_index == index
-            match op:
-                case "in":
-                    holds = np.isin(raw, list(value))
-                case "ge" | "le":
-                    holds = meets_bound(raw, op, value)
-                case _:
-                    assert_never(op)
-            favourable |= spoken_of & holds
+            favourable |= (self.rule_index == index) & _meets(raw, op, value)
         return favourable
 
 
-def meets_bound(values: NDArray[np.float64], op: RuleOp, bound: float) -> NDArray[np.bool_]:
-    """Where numbers satisfy a bound. Raises ValueError for a rule that lists values."""
+def _meets(values: NDArray[np.float64], op: RuleOp, value: Any) -> NDArray[np.bool_]:
+    """Where numbers satisfy a rule: `value` is its bound, or the classes that it lists."""
+    met: NDArray[np.bool_]
     match op:
         case "ge":
-            return values >= bound
+            met = values >= value
         case "le":
-            return values <= bound
+            met = values <= value
         case "in":
-            raise ValueError("a list of values is no bound")
+            met = np.isin(values, list(value))
         case _:
             assert_never(op)
-
-
-Rules = tuple[tuple[RuleOp, ...], NDArray[np.float64] | tuple[frozenset[int], ...]]
-"""`ops` and `values` of `OutcomeRules`."""
+    return met
 
 
 def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
@@ -266,9 +253,9 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     is no rule for a target of more than two classes.
     """
     favourable, classes = fairness.favourable, federation.classes
-    first = np.zeros(federation.rows, dtype=np.int16)
+    rule_index = np.zeros(federation.rows, dtype=np.int16)
     if not fairness.sensitive or (favourable is None and not classes):
-        return OutcomeRules((), np.empty(0), first - 1)
+        return OutcomeRules((), np.empty(0), rule_index - 1)
     if favourable is None:
         if len(classes) != 2:
             raise error_at(
@@ -276,20 +263,18 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
                 f"the target has {len(classes)} classes; say which are favourable, as in "
                 "{op: in, value: [CLASS]}",
             )
-        return OutcomeRules(("in",), (frozenset({1}),), first)
+        return OutcomeRules(("in",), (frozenset({1}),), rule_index)
+    rules: list[tuple[Rule, str]]
     if isinstance(favourable, Rule):
-        return OutcomeRules(*_rules([(favourable, _WHERE)], classes), first)
-    placed = [(rule, f"{_WHERE}/{place}") for place, rule in enumerate(favourable)]
-    rule_index = _rule_of_rows(placed, federation)
-    return OutcomeRules(*_rules(placed, classes), rule_index)
-
-
-def _rules(rules: Sequence[tuple[Rule, str]], classes: tuple[str, ...]) -> Rules:
+        rules = [(favourable, _WHERE)]
+    else:
+        rules = [(rule, f"{_WHERE}/{place}") for place, rule in enumerate(favourable)]
+        rule_index = _rule_of_rows(favourable, federation)
     if classes:
         members = tuple(_class_indices(rule, classes, where) for rule, where in rules)
-        return tuple("in" for _ in rules), members
+        return OutcomeRules(tuple("in" for _ in rules), members, rule_index)
     bounds = np.array([_bound(rule, where) for rule, where in rules])
-    return tuple(rule.op for rule, _ in rules), bounds
+    return OutcomeRules(tuple(rule.op for rule, _ in rules), bounds, rule_index)
 
 
 def _bound(rule: Rule, where: str) -> float:
@@ -305,52 +290,42 @@ def _bound(rule: Rule, where: str) -> float:
 def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozenset[int]:
     """The favourable classes; `ge` and `le` compare numeric classes."""
     if isinstance(rule.value, list):
-        found = [
-            (place, label, find_class(classes, label)) for place, label in enumerate(rule.value)
-        ]
-        raise_errors(
-            [
-                FieldError(
-                    f"{where}/value/{place}",
-                    f"the target has no class {label!r}; it has {listed_values(classes)}",
-                )
-                for place, label, index in found
-                if index is None
-            ]
-        )
-        return frozenset(index for _, _, index in found if index is not None)
-    numbers = [number_in(name) for name in classes]
-    bound = float(rule.value)
-    members: set[int] = set()
-    for index, number in enumerate(numbers):
-        if number is None:
-            raise error_at(
-                f"{where}/op",
-                f"the classes are no numbers ({listed_values(classes)}); use `in` with a list of "
-                "classes",
+        found = find_classes(classes, [str(label) for label in rule.value])
+        known = listed_values(classes)
+        faults = [
+            FieldError(
+                f"{where}/value/{place}", f"the target has no class {label!r}; it has {known}"
             )
-        if meets_bound(np.array(number), rule.op, bound):
-            members.add(index)
-    return frozenset(members)
+            for place, (label, index) in enumerate(zip(rule.value, found, strict=True))
+            if index < 0
+        ]
+        raise_errors(faults)
+        return frozenset(found)
+    numbers = [number_in(name) for name in classes]
+    if None in numbers:
+        raise error_at(
+            f"{where}/op",
+            f"the classes are no numbers ({listed_values(classes)}); use `in` with a list of "
+            "classes",
+        )
+    met = _meets(np.array(numbers, dtype=np.float64), rule.op, float(rule.value))
+    return frozenset(np.flatnonzero(met).tolist())
 
 
-def _rule_of_rows(
-    rules: Sequence[tuple[GroupRule, str]], federation: Federation
-) -> NDArray[np.int16]:
+def _rule_of_rows(rules: Sequence[GroupRule], federation: Federation) -> NDArray[np.int16]:
     """Which of the rules applies to each row, by its group: -1 for none."""
-    (name,) = rules[0][0].group  # the spec allows rules about one attribute only
+    (name,) = rules[0].group  # the spec allows rules about one attribute only
     attribute = federation.attribute(name)
-    rule_of_group = np.full(len(attribute.values) + 1, -1, dtype=np.int16)  # the last: no group
+    rule_of_group = dict.fromkeys(attribute.values, -1)
     faults: list[FieldError] = []
-    for index, (rule, where) in enumerate(rules):
-        group, pointed = rule.group[name], f"{where}/group"
-        if group not in attribute.values:
+    for index, rule in enumerate(rules):
+        group, where = rule.group[name], f"{_WHERE}/{index}/group"
+        if group not in rule_of_group:
             known = listed_values(attribute.values)
-            faults.append(FieldError(pointed, f"{name!r} has no value {group!r}; it has {known}"))
+            faults.append(FieldError(where, f"{name!r} has no value {group!r}; it has {known}"))
             continue
-        position = attribute.values.index(group)
-        if rule_of_group[position] >= 0:
-            faults.append(FieldError(pointed, f"{group!r} has a rule already; keep one of them"))
-        rule_of_group[position] = index
+        if rule_of_group[group] >= 0:
+            faults.append(FieldError(where, f"{group!r} has a rule already; keep one of them"))
+        rule_of_group[group] = index
     raise_errors(faults)
-    return rule_of_group[attribute.codes]
+    return np.array([*rule_of_group.values(), -1], dtype=np.int16)[attribute.codes]

@@ -432,6 +432,9 @@ class RecordBudgets(SpecPart):
             yield refuse("give either a `distribution` or a `column` of the table")
 
 
+Baseline = Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"]
+
+
 class RecordPersonalised(MechanismPart):
     """Every record is sampled as often as its own budget allows (rPDP-FL, CCS 2024).
 
@@ -454,9 +457,7 @@ class RecordPersonalised(MechanismPart):
     inversion: Literal["exact", "curve-fit"] = "exact"
     """How a budget becomes a rate: by the accountant itself, or by the authors' fit, which lets
     small budgets be exceeded."""
-    baseline: Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"] | None = (
-        None
-    )
+    baseline: Baseline | None = None
     """What the paper compares with, in place of personalised rates."""
     uniform_epsilon: Epsilon = 5.0
     """What every record may spend under the baseline `uniform`."""

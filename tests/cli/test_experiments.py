@@ -195,9 +195,15 @@ def test_a_full_disk_is_said_and_loses_no_report(command, tmp_path, small_spec) 
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
     assert "cannot write out/report.json: No space left on device" in done.stderr
     assert json.loads(done.stdout)["experiment"]["status"] == "succeeded"
+    (tmp_path / "spec.json").write_text(json.dumps(small_spec), encoding="utf-8")
     with Path("/dev/full").open("wb") as full:
         lost = subprocess.run(
-            [SCRIPT, "version", "--json"], check=False, stdout=full, stderr=subprocess.PIPE
+            [SCRIPT, "run", "spec.json", "--json", "--out", "kept"],
+            cwd=tmp_path,
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
         )
     assert lost.returncode == 2
     assert b"cannot use standard output: No space left on device" in lost.stderr
+    assert (tmp_path / "kept" / "report.json").is_file()

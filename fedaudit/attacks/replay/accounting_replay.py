@@ -140,11 +140,10 @@ def _check_gaussian(
     sent = np.zeros(len(base.ledger_context.subjects), dtype=np.int64)
     known = {0: 0.0}
     for entry in base.entries:
-        if entry.epsilons is None:
-            continue
         round_ = entry.keys[0].round
         sent[_released(replayed, round_)] += 1
-        if isinstance(privacy, GaussianCentral) and round_ not in {1, base.rounds}:
+        between = isinstance(privacy, GaussianCentral) and round_ not in {1, base.rounds}
+        if entry.epsilons is None or between:
             continue
         for subject, epsilon in zip(entry.subjects, entry.epsilons.tolist(), strict=True):
             count = int(sent[subject])

@@ -26,20 +26,15 @@ stopping in time is as private as never having planned more. Who has left reveal
 the set of records that are still in is as secret as the data."""
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.two_stage import (
-    TWO_STAGE_ORDERS,
-    RecordSettings,
-    TwoStageRun,
-    calibrated_run,
-)
+from fedaudit.privacy.accounting.two_stage import TWO_STAGE_ORDERS, TwoStageRun
 from fedaudit.spec.errors import error_at
+from fedaudit.spec.privacy import Baseline
 
 _GRID = 2.0**-32
 _RATIO = 1 + 9e-4  # between neighbours of the table: at least 99.9 % of a budget is used
@@ -111,52 +106,33 @@ def _between(low: Floats, high: Floats, counts: Ints) -> Floats:
     return np.unique(sampling_grid(low[which] * (high[which] / low[which]) ** part))
 
 
-FIT_RATES: Floats = np.unique(
+_FIT_RATES: Floats = np.unique(
     np.concatenate([np.arange(1, 100) / 100, np.arange(1, 100) / 1000, [1.0]])
 )
 """The authors' grid: 0.01 to 0.99, 0.001 to 0.099, and 1."""
 
 
-@dataclass(frozen=True)
-class FittedCurve:
-    """epsilon is about exp(a q + b) + c."""
+def curve_fit_rates(budgets: ArrayLike, run: TwoStageRun) -> Floats:
+    """Rates at which epsilon, taken for exp(a q + b) + c, is the budget: some records spend more.
 
-    a: float
-    b: float
-    c: float
-
-    def rates(self, budgets: ArrayLike) -> Floats:
-        """The rates at which these budgets are spent according to the fit, clamped to [0, 1]."""
-        above = np.asarray(budgets, dtype=np.float64) - self.c
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rates = (np.log(above) - self.b) / self.a
-        return np.clip(np.where(above > 0, rates, 0.0), 0.0, 1.0)
-
-
-def fit_curve(run: TwoStageRun) -> FittedCurve:
-    """Least squares on the authors' grid. Raises InvalidInputError where they do not converge."""
+    Raises InvalidInputError where least squares do not converge.
+    """
     from scipy.optimize import curve_fit
-
-    spends = run.epsilons(FIT_RATES)
 
     def curve(rates: Floats, a: float, b: float, c: float) -> Floats:
         return np.exp(a * rates + b) + c
 
+    spends = run.epsilons(_FIT_RATES)
     start = (1.0, np.log(max(float(spends[-1]), 1e-12)) - 1.0, 0.0)
     try:
-        (a, b, c), _ = curve_fit(curve, FIT_RATES, spends, p0=start, maxfev=20_000)
+        (a, b, c), _ = curve_fit(curve, _FIT_RATES, spends, p0=start, maxfev=20_000)
     except RuntimeError:
         must = "must be exact: no exponential curve can be fitted to what records spend in this run"
         raise error_at("/privacy/inversion", must, of_spec=True) from None
-    return FittedCurve(float(a), float(b), float(c))
-
-
-def curve_fit_rates(budgets: ArrayLike, run: TwoStageRun) -> Floats:
-    """Rates by the fit, at which some records spend more than their budgets."""
-    return sampling_grid(fit_curve(run).rates(budgets))
-
-
-Inversion = Literal["exact", "curve-fit"]
+    above = np.asarray(budgets, dtype=np.float64) - c
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = (np.log(above) - b) / a
+    return sampling_grid(np.clip(np.where(above > 0, rates, 0.0), 0.0, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,30 +157,6 @@ class RecordPlan:
         return never
 
 
-def personalised_plan(
-    budgets: Floats,
-    settings: RecordSettings,
-    *,
-    client_of: Ints,
-    clients: int,
-    inversion: Inversion = "exact",
-) -> RecordPlan:
-    """rPDP-FL: every record is sampled as often as its budget allows.
-
-    All clients add the same noise: as much as a record of rate 1 needs to stay within
-    `epsilon_max`. Raises InvalidInputError where no noise is enough, or no curve can be fitted.
-    """
-    run = calibrated_run(settings.epsilon_max, settings)
-    invert = {"exact": exact_rates, "curve-fit": curve_fit_rates}[inversion]
-    return RecordPlan(
-        runs=(run,) * clients,
-        rates=invert(budgets, run),
-        rounds=np.full(len(budgets), run.rounds, dtype=np.int64),
-        budgets=budgets,
-        client_of=client_of,
-    )
-
-
 def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> Ints:
     """For how many rounds each record stays, 0 .. `run.rounds`: [records].
 
@@ -224,8 +176,6 @@ def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> Ints:
     return longest
 
 
-Baseline = Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"]
-
 _SIZES_ARE_PUBLIC = "how many records each client holds, which sets their rate"
 TREATED_AS_PUBLIC: dict[Baseline, tuple[str, ...]] = {
     "privacy-free": (_SIZES_ARE_PUBLIC,),
@@ -238,82 +188,4 @@ TREATED_AS_PUBLIC: dict[Baseline, tuple[str, ...]] = {
     ),
     "filter": (_SIZES_ARE_PUBLIC,),
 }
-
-
-def baseline_plan(
-    budgets: Floats,
-    settings: RecordSettings,
-    *,
-    baseline: Baseline,
-    client_of: Ints,
-    clients: int,
-    batch_size: int,
-    uniform_epsilon: float | None = None,
-) -> RecordPlan:
-    """The plan of a baseline in which a client samples `batch_size` records a step on average.
-
-    `client_of` [records]: the client that holds each record, from 0 and below `clients`; a client
-    without a record has the noise of a rate of 1. But for `filter`, every client has noise of its
-    own, as its rate needs it:
-
-    - `privacy-free`: none.
-    - `uniform`: all records spend at most `uniform_epsilon`, whatever their budgets.
-    - `strong-for-all`: all spend at most the smallest budget.
-    - `dropout`: records below the mean budget leave, and the others spend at most the mean.
-    - `filter`: the noise of rPDP-FL; a record leaves before the round that would pass its own
-      budget (`fedaudit.privacy.records.record_plans`). The paper gives no figures for it, and
-      which noise it had is not known.
-
-    Raises InvalidInputError where no noise is enough.
-    """
-    if not len(budgets) or len(client_of) != len(budgets):
-        raise ValueError("a plan needs records, and the client of each")
-    staying = np.full(len(budgets), True)
-    if baseline == "dropout":
-        staying = budgets >= budgets.mean()
-    client_rates = _client_rates(client_of, staying, batch_size, clients=clients)
-    rates = np.where(staying, client_rates[client_of], 0.0)
-    rounds = np.where(staying, settings.rounds, 0)
-    runs: tuple[TwoStageRun, ...] | None = None
-    match baseline:
-        case "privacy-free":
-            pass  # nothing is added
-        case "filter":
-            runs = (calibrated_run(settings.epsilon_max, settings),) * len(client_rates)
-            rounds = longest_lasting(budgets, rates, runs[0])
-        case "uniform" | "strong-for-all" | "dropout":
-            target, pointer = _target(baseline, budgets, uniform_epsilon)
-            runs = tuple(
-                calibrated_run(target, settings, record_rate=rate, pointer=pointer)
-                for rate in client_rates.tolist()
-            )
-        case _:
-            assert_never(baseline)
-    return RecordPlan(runs=runs, rates=rates, rounds=rounds, budgets=budgets, client_of=client_of)
-
-
-def _client_rates(client_of: Ints, staying: Bools, batch_size: int, *, clients: int) -> Floats:
-    """The rate at which each client samples those of its records that stay: [clients]."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size = {batch_size} must be 1 or more")
-    sizes = np.bincount(client_of[staying], minlength=clients)
-    return sampling_grid(np.minimum(batch_size / np.maximum(sizes, 1), 1.0))
-
-
-def _target(
-    baseline: Literal["uniform", "strong-for-all", "dropout"],
-    budgets: Floats,
-    uniform_epsilon: float | None,
-) -> tuple[float, str]:
-    """The largest epsilon that a record may spend, and the field that sets it."""
-    match baseline:
-        case "strong-for-all":
-            return float(budgets.min()), "/privacy/epsilon_min"
-        case "dropout":
-            return float(budgets.mean()), "/privacy/epsilon_max"
-        case "uniform":
-            if uniform_epsilon is None:
-                raise ValueError("the baseline 'uniform' needs uniform_epsilon")
-            return uniform_epsilon, "/privacy/uniform_epsilon"
-        case _:
-            assert_never(baseline)
+"""By baseline, what its figures take as known to everybody."""

@@ -24,8 +24,14 @@ from fedaudit.privacy.accounting.epsilon_tables import (
     worst_epsilons,
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
-from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun
-from fedaudit.privacy.records.record_plans import RecordPlan, baseline_plan, personalised_plan
+from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
+from fedaudit.privacy.records.record_plans import (
+    RecordPlan,
+    curve_fit_rates,
+    exact_rates,
+    longest_lasting,
+    sampling_grid,
+)
 from fedaudit.randomness import Purpose, Source, keyed_words, wide_uniforms
 from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
@@ -173,30 +179,65 @@ def record_settings(spec: ExperimentSpec) -> RecordSettings:
     )
 
 
+_INVERSIONS = {"exact": exact_rates, "curve-fit": curve_fit_rates}
+
+
 def record_use(
     spec: ExperimentSpec, *, budgets: Floats, client_of: Ints, clients: int
 ) -> RecordPlan:
-    """How the spec uses records with these budgets.
+    """How the spec uses records with these budgets: each as often as its budget allows, with noise
+    at all clients that a record of rate 1 needs to stay within `epsilon_max`, or as a baseline.
+
+    In a baseline every client samples `batch_size` records a step on average, and but for `filter`
+    it has noise of its own, as its rate needs it; a client without a record, that of a rate of 1.
+
+    - `privacy-free`: none.
+    - `uniform`: all records spend at most `uniform_epsilon`, whatever their budgets.
+    - `strong-for-all`: all spend at most the smallest budget.
+    - `dropout`: records below the mean budget leave, and the others spend at most the mean.
+    - `filter`: the noise of rPDP-FL; a record leaves before the round that would pass its own
+      budget. The paper gives no figures for it, and which noise it had is not known.
 
     `client_of` ascends, below the number of training `clients`; a client may have no record. Raises
-    InvalidInputError where no noise is enough.
+    InvalidInputError where no noise is enough, or no curve can be fitted.
     """
     settings, privacy = record_settings(spec), spec.privacy
     assert isinstance(privacy, RecordPersonalised)
-    if privacy.baseline is None:
-        return personalised_plan(
-            budgets, settings, client_of=client_of, clients=clients, inversion=privacy.inversion
+    staying = np.full(len(budgets), True)
+    if privacy.baseline == "dropout":
+        staying = budgets >= budgets.mean()
+    sizes = np.bincount(client_of[staying], minlength=clients)
+    batch = spec.training.local.batch_size or 1  # a baseline has one
+    client_rates = sampling_grid(np.minimum(batch / np.maximum(sizes, 1), 1.0))
+    rates = np.where(staying, client_rates[client_of], 0.0)
+    rounds = np.where(staying, settings.rounds, 0)
+
+    def within(epsilon: float, field: str) -> tuple[TwoStageRun, ...]:
+        at = f"/privacy/{field}"
+        return tuple(
+            calibrated_run(epsilon, settings, record_rate=rate, pointer=at)
+            for rate in client_rates.tolist()
         )
-    assert spec.training.local.batch_size is not None
-    return baseline_plan(
-        budgets,
-        settings,
-        baseline=privacy.baseline,
-        client_of=client_of,
-        clients=clients,
-        batch_size=spec.training.local.batch_size,
-        uniform_epsilon=privacy.uniform_epsilon,
-    )
+
+    runs: tuple[TwoStageRun, ...] | None = None
+    match privacy.baseline:
+        case None:
+            run = calibrated_run(settings.epsilon_max, settings)
+            runs, rates = (run,) * clients, _INVERSIONS[privacy.inversion](budgets, run)
+        case "filter":
+            run = calibrated_run(settings.epsilon_max, settings)
+            runs, rounds = (run,) * clients, longest_lasting(budgets, rates, run)
+        case "uniform":
+            runs = within(privacy.uniform_epsilon, "uniform_epsilon")
+        case "strong-for-all":
+            runs = within(float(budgets.min()), "epsilon_min")
+        case "dropout":
+            runs = within(float(budgets.mean()), "epsilon_max")
+        case "privacy-free":
+            pass
+        case _:
+            assert_never(privacy.baseline)
+    return RecordPlan(runs=runs, rates=rates, rounds=rounds, budgets=budgets, client_of=client_of)
 
 
 _MAX_LEVELS = 12

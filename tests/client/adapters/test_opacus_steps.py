@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit_client import Client
+from fedaudit_client.adapters.canaries import Canaries, PlantedCanaries
 from fedaudit_client.adapters.opacus import attach
 from fedaudit_client.adapters.plain import Ledger, RoundRefused
 from tests.api.ledgers.trainings import CENTRAL, epsilon
@@ -113,3 +114,18 @@ def test_the_step_without_room_changes_nothing(api: Api, client: Client) -> None
     assert len(silo.engine.accountant.history) == 1
     silo.optimizer.step_hook(silo.optimizer)
     assert silo.engine.accountant.history[0][2] == 9
+
+
+def test_steps_after_a_round_that_could_not_be_given_back_are_charged(client, monkeypatch) -> None:
+    silo, ledger = Silo("rdp"), Ledger.open(client, RECORDS)
+    canaries = Canaries(count=2, directions="random")
+    watched = attach(silo.optimizer, silo.loader, ledger, subject="silo", audit=canaries)
+    with monkeypatch.context() as patch:
+        patch.setattr(PlantedCanaries, "end", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            silo.epoch()
+        patch.setattr(client, "release_round", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            watched.close()
+    silo.epoch()
+    assert ledger.next_round == 2

@@ -3,33 +3,41 @@
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.two_stage import RecordSettings
-from fedaudit.privacy.records.record_plans import (
-    TREATED_AS_PUBLIC,
-    baseline_plan,
-    personalised_plan,
-)
-from fedaudit.privacy.records.record_use import drawn_budgets, record_spending
-from tests.privacy.records.test_record_spending import records_spec
+from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
+from fedaudit.privacy.records.record_use import drawn_budgets, record_spending, record_use
+from tests.privacy.specs_of_privacy import a_spec
 from tests.refusals import refused_by
 
-SETTINGS = RecordSettings(client_rate=0.8, steps=50, rounds=15, delta=1e-4, epsilon_max=10.0)
 RECORDS = (396, 200, 40)
 CLIENT_OF = np.repeat(np.arange(3), RECORDS)
-CLIENTS = {"client_of": CLIENT_OF, "clients": 3}
+
+
+def spec_of(baseline, *, batch_size=32, **more):
+    privacy = {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": "three-levels"},
+        "delta": 1e-4,
+        "baseline": baseline,
+        **more,
+    }
+    return a_spec(
+        privacy,
+        hypotheses=1,
+        loss="mse",
+        rounds=15,
+        cohort={"sampling": "poisson", "rate": 0.8},
+        local={"steps": 50, "batch_size": batch_size},
+    )
+
+
 BUDGETS = drawn_budgets(
-    records_spec().model_copy(update={"seed": 1}), keys=np.arange(sum(RECORDS), dtype=np.uint64)
+    spec_of(None).model_copy(update={"seed": 1}), keys=np.arange(sum(RECORDS), dtype=np.uint64)
 )
 
 
-def plan(baseline, **changes):
-    arguments = {
-        "client_of": CLIENT_OF,
-        "clients": 3,
-        "batch_size": 32,
-        "uniform_epsilon": 5.0,
-    } | changes
-    return baseline_plan(BUDGETS, SETTINGS, baseline=baseline, **arguments)
+def plan(baseline=None, *, budgets=BUDGETS, **more):
+    spec = spec_of(baseline, **more)
+    return record_use(spec, budgets=budgets, client_of=CLIENT_OF[: len(budgets)], clients=3)
 
 
 def spent(found):
@@ -38,19 +46,18 @@ def spent(found):
 
 
 def test_personalised_records_exhaust_their_budgets_together():
-    found = personalised_plan(BUDGETS, SETTINGS, **CLIENTS)
+    found = plan()
     assert len(set(found.runs)) == 1
     assert found.runs[0].noise_multiplier == pytest.approx(12.373, abs=0.012)
     assert (spent(found) <= BUDGETS).all()
     assert (spent(found) >= 0.999 * BUDGETS).all()
-    fitted = personalised_plan(BUDGETS, SETTINGS, **CLIENTS, inversion="curve-fit")
+    fitted = plan(inversion="curve-fit")
     assert fitted.runs == found.runs
     assert ((spent(fitted) > BUDGETS) >= (BUDGETS == 0.1)).all()
 
 
 def test_the_noise_does_not_depend_on_budgets():
-    other = personalised_plan(np.array([0.2, 7.0]), SETTINGS, **CLIENTS)
-    assert other.runs == personalised_plan(BUDGETS, SETTINGS, **CLIENTS).runs
+    assert plan(budgets=np.array([0.2, 7.0])).runs == plan().runs
 
 
 def test_every_client_samples_its_batch_on_average():
@@ -98,23 +105,7 @@ def test_a_filtered_record_leaves_when_its_budget_is_spent():
 
 def test_a_budget_too_small_for_any_noise_is_told():
     budgets = np.where(np.arange(len(BUDGETS)) == 7, 1e-4, BUDGETS)
-    found = personalised_plan(budgets, SETTINGS, **CLIENTS)
+    found = plan(budgets=budgets)
     assert np.flatnonzero(found.left_out).tolist() == [7]
-    first, *_ = refused_by(
-        baseline_plan,
-        budgets,
-        SETTINGS,
-        baseline="strong-for-all",
-        client_of=CLIENT_OF,
-        clients=3,
-        batch_size=32,
-    )
+    first, *_ = refused_by(plan, "strong-for-all", budgets=budgets)
     assert first.pointer == "/privacy/epsilon_min"
-
-
-@pytest.mark.parametrize(
-    "changes", [{"batch_size": 0}, {"uniform_epsilon": None}, {"client_of": CLIENT_OF[1:]}]
-)
-def test_a_plan_needs_its_numbers(changes):
-    with pytest.raises(ValueError, match=r"batch_size|uniform_epsilon|client"):
-        plan("uniform", **changes)

@@ -124,10 +124,11 @@ class WatchedSteps:
     def _declare(self) -> None:
         if self._round is None:
             return
-        self._round.event = _with_steps(self._event, self._steps)
         if self._steps == 0:
-            self._round.withdraw()
-        self._round.settle([self._subject])
+            self._ledger.release(self._round.number)
+        else:
+            self._round.event = _with_steps(self._event, self._steps)
+            self._round.settle([self._subject])
         self._round, self._steps = None, 0
 
 
