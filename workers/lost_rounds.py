@@ -23,32 +23,10 @@ from workers.flush import interrupted_rounds, store_totals, stored_ledger
 log = structlog.get_logger()
 
 
-def charge_interrupted_rounds(session: Session, experiment_id: str, project_id: str) -> int:
-    """Write the ledger rows of an ended experiment's open intents; returns their number. A resuming
-    worker does this itself; otherwise the ledger would show less than was charged. Raises
-    LookupError for an unknown experiment."""
-    experiment = ExperimentRepository(session, project_id).existing(experiment_id)
-    interrupted = interrupted_rounds(session, experiment_id)
-    if not interrupted:
-        return 0
-    names = SubjectSetRepository(session).names(experiment.subject_set_id)
-    ledger = stored_ledger(
-        session,
-        experiment,
-        ledger_context=_context_as_submitted(experiment, names),
-        training=np.arange(len(names), dtype=np.int32),
-    )
-    recorded = [ledger.record_interrupted(lost) for lost in interrupted]
-    rows = [row for lost in recorded for row in lost.written]
-    LedgerRepository(session).insert(experiment_id, project_id, rows)
-    store_totals(session, experiment_id, project_id, ledger)
-    return len(interrupted)
-
-
 def count_ahead(database: Database, experiment_id: str, project_id: str) -> None:
-    """Make the tables of epsilons that `charge_interrupted_rounds` needs, and which are kept: by
-    privacy loss distributions they take seconds, in which no transaction should be held. A ledger
-    that refuses is met again there. Raises LookupError for an unknown experiment."""
+    """Make the tables of epsilons that `enter_lost_rounds` needs, and which are kept: by privacy
+    loss distributions they take seconds, in which no transaction should be held. A ledger that
+    refuses is met again there. Raises LookupError for an unknown experiment."""
     with database.read() as session:
         experiment = ExperimentRepository(session, project_id).existing(experiment_id)
         names = SubjectSetRepository(session).names(experiment.subject_set_id)
@@ -68,19 +46,33 @@ def _context_as_submitted(experiment: Experiment, names: Sequence[str]) -> Ledge
 
 
 def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> int | None:
-    """`charge_interrupted_rounds`, but a ledger that refuses them holds up nothing else: None then,
-    and what was written to it is undone. Raises the error of a database that is away."""
+    """Write the ledger rows of an ended experiment's open intents; returns the number of rounds. A
+    resuming worker does this itself; otherwise the ledger would show less than was charged. A
+    ledger that refuses them holds up nothing else: None then, and what was written to it is undone.
+    Raises the error of a database that is away."""
     try:
         with session.begin_nested():
-            rounds = charge_interrupted_rounds(session, experiment_id, project_id)
+            experiment = ExperimentRepository(session, project_id).existing(experiment_id)
+            interrupted = interrupted_rounds(session, experiment_id)
+            if not interrupted:
+                return 0
+            names = SubjectSetRepository(session).names(experiment.subject_set_id)
+            ledger = stored_ledger(
+                session,
+                experiment,
+                ledger_context=_context_as_submitted(experiment, names),
+                training=np.arange(len(names), dtype=np.int32),
+            )
+            rows = [row for one in interrupted for row in ledger.record_interrupted(one).written]
+            LedgerRepository(session).insert(experiment_id, project_id, rows)
+            store_totals(session, experiment_id, project_id, ledger)
     except AWAY:
         raise
     except Exception:
         log.exception("lost rounds not entered", experiment_id=experiment_id)
         return None
-    if rounds:
-        log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
-    return rounds
+    log.warning("lost rounds entered", experiment_id=experiment_id, rounds=len(interrupted))
+    return len(interrupted)
 
 
 class LostRounds:

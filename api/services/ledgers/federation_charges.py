@@ -8,9 +8,6 @@ it: that is checked when a ledger is opened, and again for every reservation, si
 set later.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 from sqlalchemy.orm import Session
 
@@ -27,7 +24,6 @@ from fedaudit.privacy.declared.histories import (
 )
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.stored import Cost, CostFigure, LeakageTerms
-from models.repositories import Budgets
 from models.repositories.budgets.counting import Refusal
 from models.repositories.webhooks import announcing_low
 from models.tables.ledger import DeclaredLedger
@@ -43,7 +39,8 @@ def hold_budget(
     roll-back, where a budget of the federation cannot count such costs or is used up."""
     if row.federation_id is None:
         return
-    with _announcing(resources, session, row, row.federation_id) as budgets:
+    budgets = resources.budgets(session, row.project_id)
+    with announcing_low(budgets, row.federation_id):
         refusal = budgets.reserve(
             row.federation_id, experiment_id=row.id, book=BOOK, costs=_no_costs(terms)
         )
@@ -75,7 +72,8 @@ def charge_federation(
     """
     if row.federation_id is None:
         return None
-    with _announcing(resources, session, row, row.federation_id) as budgets:
+    budgets = resources.budgets(session, row.project_id)
+    with announcing_low(budgets, row.federation_id):
         if within_totals:
             refusal = budgets.uncounted(row.federation_id, BOOK, _no_costs(terms))
             if refusal is not None:
@@ -101,16 +99,6 @@ def _why(refusal: Refusal) -> str:
     if refusal.shortage == "no-room":
         return "has no room left"
     return uncounted_words(refusal.budget, refusal.shortage, "the ledger")
-
-
-@contextmanager
-def _announcing(
-    resources: Resources, session: Session, row: DeclaredLedger, federation_id: str
-) -> Iterator[Budgets]:
-    """The project's budgets; those that run low within the block are announced."""
-    budgets = resources.budgets(session, row.project_id)
-    with announcing_low(budgets, federation_id):
-        yield budgets
 
 
 def _no_costs(terms: LedgerTerms) -> list[Cost]:
