@@ -152,8 +152,8 @@ def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
         going_on = [one for one in cells if one.experiment.status not in ENDED]
         if not going_on:
             raise conflict("every cell of the sweep has ended")
-        ExperimentRepository(session, call.project_id).request_cancel_each(
-            [one.experiment.id for one in going_on], cancelled_by=call.caller.actor
+        ExperimentRepository(session, call.project_id).request_cancel(
+            *(one.experiment.id for one in going_on), cancelled_by=call.caller.actor
         )
         note(session, call.caller, "sweep.cancelled", sweep.id, cells=len(going_on))
     return get_sweep(sweep_id, call)

@@ -133,14 +133,7 @@ class ExperimentRepository(RowRepository[Experiment]):
             raise LookupError(f"this project has no experiment {', '.join(sorted(missing))}")
         return {id_ for id_, status in found.items() if status == "cancelling"}
 
-    def request_cancel(self, id: str, *, cancelled_by: Actor | None = None) -> Experiment | None:
-        """`request_cancel_each` of one; returns the experiment, or None if there is none."""
-        self.request_cancel_each([id], cancelled_by=cancelled_by)
-        return self.get(id)
-
-    def request_cancel_each(
-        self, ids: Collection[str], *, cancelled_by: Actor | None = None
-    ) -> None:
+    def request_cancel(self, *ids: str, cancelled_by: Actor | None = None) -> None:
         """Cancels those that have not ended, nor were asked before: at once where no worker has
         them, otherwise `cancelling` until the worker stops. Those that wait and never started, as a
         rule nearly all of many, end by a few statements, whatever their number."""

@@ -218,8 +218,8 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(database, context, mo
 
     def asked(self: ExperimentRepository, rounds_done: dict[str, int]) -> set[str]:
         if rounds_done == {submitted.id: 3}:
-            asked_for = self.request_cancel(submitted.id)
-            statuses.append(asked_for.status)
+            self.request_cancel(submitted.id)
+            statuses.append(self.existing(submitted.id).status)
         return progress(self, rounds_done)
 
     monkeypatch.setattr(ExperimentRepository, "progress_each", asked)
@@ -299,8 +299,9 @@ def test_an_experiment_cancelled_before_its_worker_started_is_never_played(datab
             submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
         )
         assert claim is not None
-        asked = ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
-        assert asked.status == "cancelling"
+        experiments = ExperimentRepository(session, submitted.project_id)
+        experiments.request_cancel(submitted.id)
+        assert experiments.existing(submitted.id).status == "cancelling"
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.rounds_done) == ("cancelled", 0)
