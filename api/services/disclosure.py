@@ -186,17 +186,17 @@ def near_copy_warnings(
     other projects are not named."""
     found: dict[str, list[str]] = defaultdict(list)
     strangers: set[str] = set()
-    for one in NearCopyRepository(session).of(federation_ids):
-        if one.other_project_id == project_id:
-            whose = f"federation {one.other_id} of this project"
-        elif one.federation_id not in strangers:
+    for federation_id, other_id, others in NearCopyRepository(session).of(federation_ids):
+        if others == project_id:
+            whose = f"federation {other_id} of this project"
+        elif federation_id not in strangers:
             # The closest one comes first, and represents all.
-            strangers.add(one.federation_id)
+            strangers.add(federation_id)
             whose = "other registered content"
         else:
             continue
         # No share of rows: files that differ by one row would disclose whether others have it.
-        found[one.federation_id].append(
+        found[federation_id].append(
             f"it has nearly the same rows as {whose}, or one is a part of the other; the budgets "
             "are separate: a person with a row in both spends twice, and no budget adds it up"
         )

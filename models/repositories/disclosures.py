@@ -116,22 +116,11 @@ _ADVISORY_LOCK = 4_216_990_387_015_529
 
 
 _NEAR = (
-    select(NearCopy.federation_id, NearCopy.other_id, Federation.project_id, NearCopy.share)
+    select(NearCopy.federation_id, NearCopy.other_id, Federation.project_id)
     .join(Federation, Federation.id == NearCopy.other_id)
     .where(NearCopy.federation_id.in_(bindparam("federation_ids", expanding=True)))
     .order_by(NearCopy.share.desc(), NearCopy.other_id)
 )
-
-
-@dataclass(frozen=True)
-class NearCopyOf:
-    """Another federation that has most rows of one, or most of whose rows the one has."""
-
-    federation_id: str
-    other_id: str
-    other_project_id: str
-    share: float
-    """Estimated share of the rows of `federation_id` that are the other's."""
 
 
 class NearCopyRepository(Repository):
@@ -144,25 +133,21 @@ class NearCopyRepository(Repository):
             self.session.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
         values = {"federation_id": federation_id, "hashes": sketch.hashes, "rows": sketch.rows}
         self._put(RowSketch, values)
-        for other_id, other in self._others(federation_id):
-            shares = shared_rows(sketch, other)
+        mine = select(Federation.fingerprint).where(Federation.id == federation_id)
+        others = self.session.execute(
+            select(RowSketch.federation_id, RowSketch.hashes, RowSketch.rows)
+            .join(Federation, Federation.id == RowSketch.federation_id)
+            .where(Federation.fingerprint != mine.scalar_subquery())
+        )
+        for other_id, hashes, rows in others.all():
+            shares = shared_rows(sketch, Sketch(hashes, rows))
             if max(shares) < NEAR:
                 continue
             pairs = ((federation_id, other_id), (other_id, federation_id))
             for (one, two), share in zip(pairs, shares, strict=True):
                 self._put(NearCopy, {"federation_id": one, "other_id": two, "share": share})
 
-    def of(self, federation_ids: Sequence[str]) -> list[NearCopyOf]:
-        """The near-copies of these federations, the closest first."""
-        rows = self._rows(_NEAR, federation_ids=federation_ids)
-        return [NearCopyOf(*row) for row in rows]
-
-    def _others(self, federation_id: str) -> list[tuple[str, Sketch]]:
-        """The sketches of all other content."""
-        mine = select(Federation.fingerprint).where(Federation.id == federation_id)
-        rows = self.session.execute(
-            select(RowSketch.federation_id, RowSketch.hashes, RowSketch.rows)
-            .join(Federation, Federation.id == RowSketch.federation_id)
-            .where(Federation.fingerprint != mine.scalar_subquery())
-        )
-        return [(id_, Sketch(hashes, rows)) for id_, hashes, rows in rows]
+    def of(self, federation_ids: Sequence[str]) -> Sequence[tuple[str, str, str]]:
+        """Each near-copy of these federations, the closest first: the federation, the other one,
+        which has most of its rows or most of whose rows it has, and the other one's project."""
+        return self._rows(_NEAR, federation_ids=federation_ids)
