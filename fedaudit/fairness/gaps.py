@@ -151,6 +151,8 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
     sure = ""
     if interval is not None:
         sure = f": its interval {'excludes' if interval[0] > 0 else 'reaches'} 0"
+        if value <= WIDE < interval[1]:
+            sure += f" and goes up to {interval[1]:.3g}, which is wide"
     return f"That is {size} between two groups{sure}; {_NO_STANDARD}."
 
 

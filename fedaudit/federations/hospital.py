@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import Levels
@@ -77,34 +76,24 @@ def with_zip(rows: TableRows, name: str, where: str) -> TableRows:
     return rows.with_column(name, pc.utf8_lpad(first, width=5, padding="0"))
 
 
-@dataclass(frozen=True, eq=False)
-class Coordinates:
-    """Degrees; NaN where a place is unknown."""
-
-    longitude: NDArray[np.float64]
-    latitude: NDArray[np.float64]
-
-    @property
-    def known(self) -> NDArray[np.bool_]:
-        """Where both are known; 0,0 is in the sea and marks a missing place."""
-        origin = (self.longitude == 0) & (self.latitude == 0)
-        known: NDArray[np.bool_] = ~(np.isnan(self.longitude) | np.isnan(self.latitude) | origin)
-        return known
+def own_places(rows: TableRows, columns: dict[str, str], where: str) -> Floats:
+    """Degrees of longitude and latitude in the rows, [rows, 2]; NaN where a cell is empty. Raises
+    InvalidInputError at `where`."""
+    own = [columns["longitude"], columns["latitude"]]
+    return np.stack([rows.numbers(name, where, missing_allowed=True) for name in own], axis=1)
 
 
-def own_coordinates(rows: TableRows, columns: dict[str, str], where: str) -> Coordinates:
-    """The coordinates in the rows. Raises InvalidInputError at `where`."""
-    return Coordinates(
-        rows.numbers(columns["longitude"], where, missing_allowed=True),
-        rows.numbers(columns["latitude"], where, missing_allowed=True),
-    )
+def are_known(places: Floats) -> Bools:
+    """Where longitude and latitude are known; 0,0 is in the sea and marks a missing place."""
+    known: Bools = (~np.isnan(places)).all(1) & (places != 0).any(1)
+    return known
 
 
-def joined_coordinates(zips: Levels, source: SourceFile) -> Coordinates:
-    """Coordinates of each row's ZIP code in a table with columns zip, longitude and latitude.
+def joined_places(zips: Levels, source: SourceFile) -> Floats:
+    """The places of each row's ZIP code in a table with columns zip, longitude and latitude.
 
-    A ZIP code that the table lacks has unknown coordinates; a repeated one has its last known
-    place. Raises InvalidInputError at the file's pointer.
+    A ZIP code that the table lacks has an unknown place; a repeated one has its last known place.
+    Raises InvalidInputError at the file's pointer.
     """
     where = source.pointer
     file = TableFile(source)
@@ -112,16 +101,13 @@ def joined_coordinates(zips: Levels, source: SourceFile) -> Coordinates:
     if missing := [name for name in ZIP_TABLE if name not in columns]:
         raise source.fault(f"lacks the columns {listed(missing)}; name a table that has them")
     table = with_zip(file.read(list(columns.values())), columns["zip"], where)
-    places = own_coordinates(table, columns, where)
-    codes = table.where(places.known).text(columns["zip"], where).to_pylist()
-    row_of = dict(zip(codes, np.flatnonzero(places.known).tolist(), strict=True))
+    places = own_places(table, columns, where)
+    known = are_known(places)
+    codes = table.where(known).text(columns["zip"], where).to_pylist()
+    place_of = dict(zip(codes, places[known], strict=True))
     # One look-up per distinct ZIP code; the last entry serves codes without a place.
-    rows = np.array([row_of.get(code, -1) for code in zips.values] + [-1], dtype=np.int64)
-    place = rows[zips.codes]
-    return Coordinates(
-        np.where(place < 0, np.nan, places.longitude[place]),
-        np.where(place < 0, np.nan, places.latitude[place]),
-    )
+    unknown = np.full(2, np.nan)
+    return np.stack([*(place_of.get(code, unknown) for code in zips.values), unknown])[zips.codes]
 
 
 DERIVED_CONDITIONS = (194, 690, 292, 392)
@@ -147,7 +133,7 @@ class HospitalChargesKind(SourceKind[HospitalCharges]):
         with open_source(self._source, files=asked.files) as file:
             return _load(self._source, file, asked.fairness.sensitive, asked.files)
 
-    def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64]:
+    def row_hashes(self, asked: LoadRequest, *, keep: int) -> Ints:
         """Hashes of all columns of the charges."""
         with open_source(self._source, files=asked.files) as file:
             return smallest_row_hashes(file, asked, header=True, keep=keep)
@@ -165,7 +151,7 @@ def _load(
     if source.client_key == "zip" or source.zip_table is not None:
         rows = with_zip(rows, columns["zip"], file.pointer)
     places = _places(rows, columns, source, files)
-    kept = places.known
+    kept = are_known(places)
     if not kept.any():
         raise error_at(
             file.pointer if source.zip_table is None else _ZIP_TABLE,
@@ -181,7 +167,7 @@ def _load(
     return pack(
         Rows(
             clients=rows.levels(key, "/federation/client_key"),
-            features=_scaled(source, service[kept], places.longitude[kept], places.latitude[kept]),
+            features=_scaled(source, service[kept], *places[kept].T),
             feature_names=FEATURES,
             target=rows.numbers(columns[TARGET], file.pointer),
             target_name=TARGET,
@@ -194,7 +180,7 @@ def _load(
     )
 
 
-def _scaled(source: HospitalCharges, *columns: NDArray[np.float64]) -> NDArray[np.float32]:
+def _scaled(source: HospitalCharges, *columns: Floats) -> Floats32:
     """FEATURES by their scales, float32 [rows, features]."""
     scales = centred(source.declared_scales, source.standardise)
     every = scales.get(EVERY_NUMBER, 1.0)
@@ -245,7 +231,7 @@ def _check_columns(
 
 def _select_conditions(
     rows: TableRows, columns: dict[str, str], conditions: Sequence[int]
-) -> tuple[TableRows, NDArray[np.float64]]:
+) -> tuple[TableRows, Floats]:
     """The rows of the chosen conditions, and the index of each row's condition among them."""
     codes = _conditions(rows, columns)
     service = np.full(len(rows), -1, dtype=np.int64)
@@ -265,7 +251,7 @@ def _select_conditions(
     return rows.where(mask), service[mask].astype(np.float64)
 
 
-def _conditions(rows: TableRows, columns: dict[str, str]) -> NDArray[np.int64]:
+def _conditions(rows: TableRows, columns: dict[str, str]) -> Ints:
     """Each row's DRG code, of cells like "194", "039" or "194 - SIMPLE PNEUMONIA & PLEURISY"."""
     where = rows.source.pointer
     if (name := columns.get("drg")) is not None:
@@ -281,11 +267,11 @@ def _conditions(rows: TableRows, columns: dict[str, str]) -> NDArray[np.int64]:
 
 def _places(
     rows: TableRows, columns: dict[str, str], source: HospitalCharges, files: Files
-) -> Coordinates:
-    """Coordinates of each row; a given ZIP table takes precedence over the file's own."""
+) -> Floats:
+    """The place of each row; a given ZIP table takes precedence over the file's own places."""
     where = rows.source.pointer
     if source.zip_table is None:
-        return own_coordinates(rows, columns, where)
+        return own_places(rows, columns, where)
     zips = rows.levels(columns["zip"], where)
     with open_path(source.zip_table, files=files, pointer=_ZIP_TABLE) as table:
-        return joined_coordinates(zips, table)
+        return joined_places(zips, table)

@@ -259,6 +259,7 @@ def test_counts_must_fit_the_groups():
         ("demographic_parity_difference", 0.268, (0.2, 0.3), "27 percentage points (wide) between"),
         ("equalized_odds_difference", 0.05, (0.01, 0.1), "5 percentage points (narrow)"),
         ("equalized_odds_difference", 0.1, (0.0, 0.1), "two groups: its interval reaches 0; no"),
+        ("equalized_odds_difference", 0.02, (0, 1), "0 and goes up to 1, which is wide; no"),
         ("equalized_odds_difference", 0.05, None, "(narrow) between two groups; no"),
         ("demographic_parity_ratio", 0.38, (0.3, 0.5), "(its interval 0.3 to 0.5): below four"),
         ("demographic_parity_ratio", 0.9, (0.7, 1), "at least four fifths, though not for sure,"),

@@ -177,14 +177,9 @@ def ask_service(asked: Service, out: Path) -> None:
     given, by_name = yaml.safe_load((HERE / "specs.yaml").read_text("utf-8")), specs()
     out.mkdir()
     (out / "openapi.json").write_bytes(asked.ask("/openapi.json"))
-    ids = {one: asked.json("/v1/experiments", by_name[one])["id"] for one in given["served"]}
-    sweep = asked.json("/v1/sweeps", {**given["sweep"], "base": by_name["laplace-adaptive"]})["id"]
-    table, *_ = given["audit"]
-    options = {"truth": "repaid", "prediction": "approved", "sensitive": ["sex"]}
-    body = {"name": "golden", "path": table, **options, "favourable": ["yes"]}
-    audit = asked.json("/v1/audits", body)["id"]
-    ledgers = {name: declare(asked, one) for name, one in given["ledgers"].items()}
-    for name, identifier in ids.items():
+    for name in given["served"]:
+        # One after the other: the log of their data has what other runs did by then.
+        identifier = asked.json("/v1/experiments", by_name[name])["id"]
         asked.wait(f"/v1/experiments/{identifier}")
         keep(asked, f"/v1/experiments/{identifier}", out / name)
         for rest in ("rounds", "fairness", "privacy-ledger.csv", "attacks"):
@@ -195,6 +190,12 @@ def ask_service(asked: Service, out: Path) -> None:
             (out / name / f"{reading}.{'txt' if reading == 'model-card' else 'json'}").write_bytes(
                 kept
             )
+    sweep = asked.json("/v1/sweeps", {**given["sweep"], "base": by_name["laplace-adaptive"]})["id"]
+    table, *_ = given["audit"]
+    options = {"truth": "repaid", "prediction": "approved", "sensitive": ["sex"]}
+    body = {"name": "golden", "path": table, **options, "favourable": ["yes"]}
+    audit = asked.json("/v1/audits", body)["id"]
+    ledgers = {name: declare(asked, one) for name, one in given["ledgers"].items()}
     asked.wait(f"/v1/sweeps/{sweep}")
     (out / "sweep-table.json").write_bytes(asked.ask(f"/v1/sweeps/{sweep}/table"))
     asked.wait(f"/v1/audits/{audit}")

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -200,10 +199,11 @@ def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
         raise error_at(
             _ID, "uploaded federations are known to their service only; give a `path`", of_spec=True
         )
-    with files.open_upload(source.id) as upload:
-        opened = partial(_open_regular, upload.path, upload.name, _ID)
-        with _reading(opened, upload.name, _ID, expected=upload.fingerprint) as file:
-            yield file
+    with (
+        files.open_upload(source.id) as upload,
+        _reading(upload.path, upload.name, _ID, expected=upload.fingerprint) as file,
+    ):
+        yield file
 
 
 @contextmanager
@@ -214,7 +214,7 @@ def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
     folder, cannot be read, or changed in the meantime. One that `files` does not let be read is
     answered as if it were not there.
     """
-    with _reading(partial(_open_below, files, path, pointer), path, pointer) as file:
+    with _reading(_place_below(files, path, pointer), path, pointer) as file:
         yield file
 
 
@@ -235,47 +235,51 @@ def registered_file(registration: Mapping[str, Any] | None, *, files: Files) -> 
 @contextmanager
 def open_stored(path: Path, label: str) -> Iterator[SourceFile]:
     """A file that the service itself keeps. Raises InvalidInputError where it cannot be read."""
-    with _reading(partial(_open_regular, path, label, _ID), label, _ID) as file:
+    with _reading(path, label, _ID) as file:
         yield file
 
 
 @contextmanager
 def _reading(
-    opened: Callable[[], int], label: str, pointer: str, *, expected: str | None = None
+    path: Path, label: str, pointer: str, *, expected: str | None = None
 ) -> Iterator[SourceFile]:
+    """A regular file; what is checked is the open one, which cannot be swapped afterwards."""
     try:
-        descriptor = opened()
+        # Without O_NONBLOCK, opening a FIFO would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise _unreadable(error, label, pointer) from None
     try:
-        state = _state(descriptor)
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            kind = "a folder" if stat.S_ISDIR(before.st_mode) else "no regular file"
+            raise error_at(pointer, f"'{label}' is {kind}; name a file with data")
         file = SourceFile(descriptor, label=label, pointer=pointer, expected=expected)
         yield file
+        after = os.fstat(descriptor)
         # Otherwise the fingerprint could belong to other rows than those that were read.
-        if _state(descriptor) != state:
+        if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
             raise file.fault("changed while it was being read; write it elsewhere and rename it")
     finally:
         os.close(descriptor)
 
 
-def _folder(sources_dir: Path | None, pointer: str) -> Path:
-    if sources_dir is None:
+def _place_below(files: Files, path: str, pointer: str) -> Path:
+    """Where a path below the sources folder leads, if the caller may read there."""
+    if files.sources_dir is None:
         raise error_at(
             pointer, "no sources folder is configured; set FEDAUDIT_SOURCES_DIR", of_spec=True
         )
     try:
-        return sources_dir.resolve(strict=True)
+        folder = files.sources_dir.resolve(strict=True)
     except (OSError, RuntimeError):
         raise error_at(
             pointer, "the sources folder does not exist; correct FEDAUDIT_SOURCES_DIR", of_spec=True
         ) from None
-
-
-def _open_below(files: Files, path: str, pointer: str) -> int:
-    folder, may_read = _folder(files.sources_dir, pointer), files.may_read
+    may_read = files.may_read or (lambda _: True)
     # The path as written comes first: a refusal must reveal no link or folder of others.
-    if may_read is not None and not may_read(PurePosixPath(path)):
-        raise FileNotFoundError(path)
+    if not may_read(PurePosixPath(path)):
+        raise _unreadable(FileNotFoundError(), path, pointer)
     try:
         resolved = (folder / path).resolve()
     except (RuntimeError, ValueError):
@@ -287,22 +291,9 @@ def _open_below(files: Files, path: str, pointer: str) -> int:
             "below it",
         )
     # And where its links lead.
-    if may_read is not None and not may_read(PurePosixPath(*resolved.relative_to(folder).parts)):
-        raise FileNotFoundError(path)
-    return _open_regular(resolved, path, pointer)
-
-
-def _open_regular(path: Path, label: str, pointer: str) -> int:
-    """A descriptor of a regular file; checks apply to it, so the file cannot be swapped
-    afterwards."""
-    # Without O_NONBLOCK, opening a FIFO would wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-        raise error_at(pointer, f"'{label}' is {kind}; name a file with data")
-    return descriptor
+    if not may_read(PurePosixPath(*resolved.relative_to(folder).parts)):
+        raise _unreadable(FileNotFoundError(), path, pointer)
+    return resolved
 
 
 def _unreadable(error: OSError, label: str, pointer: str) -> InvalidInputError:
@@ -322,8 +313,3 @@ def _unreadable(error: OSError, label: str, pointer: str) -> InvalidInputError:
 
 def _same_file(descriptor: int) -> str:
     return f"/dev/fd/{descriptor}"
-
-
-def _state(descriptor: int) -> tuple[int, int]:
-    found = os.fstat(descriptor)
-    return found.st_size, found.st_mtime_ns
