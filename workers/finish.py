@@ -63,8 +63,6 @@ class FinishedReport:
     claims: list[dict[str, Any]]
     """Signed bundles."""
     material: ReportMaterial
-    key: SigningKey
-    """That signed both."""
 
 
 GATE_EVALUATED = "gate.evaluated"
@@ -112,7 +110,7 @@ def report_of(
     signed = sign_report(document, key, claims_key_id=of_claims, run=run)
     hashed = report_hash(signed)
     claims = signed_claims(database, experiment, signed, key, hashed=hashed, progressed=progressed)
-    return FinishedReport(signed, hashed, claims, material, key)
+    return FinishedReport(signed, hashed, claims, material)
 
 
 def alarm_events(
@@ -143,7 +141,7 @@ def succeed(
 ) -> bool:
     """Store the report, its companions, gates and last checkpoint, settle the reservation,
     and publish the end. No change if the experiment has ended; False if its sweep now costs more
-    than the report states, which must then be made again. `key`: for the checkpoint."""
+    than the report states, which must then be made again. `key`: the one that signed it."""
     document, material = report.document, report.material
     experiments = ExperimentRepository(session, experiment.project_id)
     owner = (experiment.id, experiment.project_id)
@@ -173,7 +171,7 @@ def succeed(
         figures=stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
-    use_claims_key(session, report.key)
+    use_claims_key(session, key)
     CheckpointRepository(session).delete(experiment.id)
     sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     return True

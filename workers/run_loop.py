@@ -28,7 +28,7 @@ from models.repositories.webhooks import announcing_low
 from workers.attacks.attacked_experiment import AttacksCancelledError, LeasedAttacks
 from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError, go_on
 from workers.context import WorkerContext
-from workers.finish import DIVERGED, FinishedReport, report_of, sign_end, store_file, succeed
+from workers.finish import DIVERGED, report_of, sign_end, store_file, succeed
 from workers.flush import Pace, Played, RunningExperiment, store_blocks
 from workers.proof.signing import CHECKPOINT_SECONDS, sign_checkpoint
 
@@ -248,14 +248,26 @@ class RunLoop:
             sign_checkpoint(session, state, project_id=experiment.project_id, key=key)
 
     def _succeed(self, position: int, result: FinalResult) -> None:
-        experiment, key = self._experiments[position], self._context.signing_key
+        experiment = self._experiments[position]
         try:
             attacks = self._attacked(experiment, result)
         except AttacksCancelledError:
             self._end(position, status="cancelled", reason="cancelled-by-caller")
             return
+        key = self._context.signing_key
+        make_report = partial(
+            report_of,
+            self._context.database,
+            experiment,
+            result,
+            device=self._context.device,
+            backend=backend(self._context.device),
+            key=key,
+            attacks=[one.section for one in attacks],
+            progressed=self._lease.progressed,
+        )
         try:
-            report = self._report(experiment, result, attacks)
+            report = make_report()
         except FiguresDisagreeError as error:
             # Another attempt would give the same figures.
             log.error("figures disagree", experiment_id=experiment.id)
@@ -275,23 +287,8 @@ class RunLoop:
             partial(succeed, experiment=experiment, report=report, key=key)
         ):
             log.info("sweep has grown; the report is made again", experiment_id=experiment.id)
-            report = self._report(experiment, result, attacks)
+            report = make_report()
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
-
-    def _report(
-        self, experiment: RunningExperiment, result: FinalResult, attacks: Sequence[AttackOutcome]
-    ) -> FinishedReport:
-        device = self._context.device
-        return report_of(
-            self._context.database,
-            experiment,
-            result,
-            device=device,
-            backend=backend(device),
-            key=self._context.signing_key,
-            attacks=[one.section for one in attacks],
-            progressed=self._lease.progressed,
-        )
 
     def _attacked(self, experiment: RunningExperiment, result: FinalResult) -> list[AttackOutcome]:
         if not experiment.run.spec.attacks:

@@ -43,6 +43,7 @@ _MAX_PAUSE_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 
 _GONE = 410
+_MAX_ERROR_CHARACTERS = 500
 
 
 class WebhookDispatcher:
@@ -141,23 +142,21 @@ class WebhookDispatcher:
             error = str(failure)
         except AddressRefusedError as refused:
             error = f"not sent: {refused}"
-        return Attempted(status, monotonic() - begun, error)
+        return Attempted(status, monotonic() - begun, error and error[:_MAX_ERROR_CHARACTERS])
 
     def _record_result(self, claimed: ClaimedDelivery, attempted: Attempted) -> None:
+        gone = attempted.status_code == _GONE
         with self._database.write() as session:
-            queue = WebhookQueueRepository(session)
-            if attempted.error is None:
-                queue.delivered(claimed, attempted)
-                return
-            gone = attempted.status_code == _GONE
-            queue.failed(
+            WebhookQueueRepository(session).note(
                 claimed,
                 attempted,
                 retry_in=None if gone else retry_delay(claimed.row.retries),
                 disable="the receiver answered 410 Gone" if gone else None,
                 disable_after=_DISABLE_AFTER,
             )
-        log.info("webhook not delivered", delivery=claimed.row.id, status=attempted.status_code)
+        if attempted.error is not None:
+            status = attempted.status_code
+            log.info("webhook not delivered", delivery=claimed.row.id, status=status)
 
 
 def retry_delay(attempt: int) -> float | None:

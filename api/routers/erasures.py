@@ -1,6 +1,6 @@
 """Erase a federation: data about its people go, spending and signatures stay."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -33,6 +33,13 @@ from models.values import FileKind
 router = Router(prefix="/federations/{federation_id}/erasure", tags=["federations"])
 
 _SHOWN, _RECEIPT = 20, "the receipt"
+_COUNTED: dict[FileKind, str] = {
+    "model": "models",
+    "record-table": "record_tables",
+    "attack-files": "attack_files",
+    "artifact": "artifacts",
+}
+"""Under which names a receipt counts what was removed."""
 _SAID = (
     *("reference", "requested_at", "requested_by", "completed_at"),
     *("removed", "remains", "ledgers", "other_projects"),
@@ -101,23 +108,14 @@ def _erase(
     files = _files(caller.project_id, federation, leaving)
     counted = {
         "uploaded_data": int(federation.storage_key is not None),
-        "models": len(leaving.models),
-        "record_tables": len(leaving.record_tables),
-        "attack_files": len(leaving.attacked),
-        "artifacts": len(leaving.artifacts),
+        **{_COUNTED[kind]: len(owners) for kind, owners in leaving.files.items()},
         "pending_uploads": len(leaving.uploads),
         "ledgers_without_names": len(leaving.named),
     }
     others = erasures.other_projects(federation)
     counted |= erasures.erase(federation, leaving)
     gone = ExpiredFileRepository(session, caller.project_id)
-    left: dict[FileKind, Iterable[str]] = {
-        "model": leaving.models,
-        "record-table": leaving.record_tables,
-        "attack-files": leaving.attacked,
-        "artifact": leaving.artifacts,
-    }
-    for kind, owners in left.items():
+    for kind, owners in leaving.files.items():
         for id_ in owners:
             gone.note(kind, id_, reason="erased")
     made = erasures.add(
@@ -178,17 +176,13 @@ def _refuse(
 
 
 def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[str]:
-    stored = [] if federation.storage_key is None else [federation.storage_key]
-    attacked = dict.fromkeys([*leaving.experiments, *leaving.attacked])
-    return [
-        *stored,
-        *leaving.uploads,
+    files = [] if federation.storage_key is None else [federation.storage_key]
+    files += leaving.uploads
+    for kind, owners in leaving.files.items():
         # Of every run: one that failed at its very end may have stored them already.
-        *(file_key("model", project_id, one) for one in leaving.experiments),
-        *(file_key("record-table", project_id, one) for one in leaving.experiments),
-        *(file_key("attack-files", project_id, one) for one in attacked),
-        *(file_key("artifact", project_id, one) for one in leaving.artifacts),
-    ]
+        runs = () if kind == "artifact" else leaving.experiments
+        files += [file_key(kind, project_id, one) for one in dict.fromkeys([*runs, *owners])]
+    return files
 
 
 @dataclass(frozen=True)

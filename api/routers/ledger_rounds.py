@@ -6,7 +6,7 @@ Reservations and rounds of one ledger wait for each other: both book what the wh
 its federation's budget.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -132,7 +132,8 @@ def _posted(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
 @dataclass(frozen=True, eq=False)
 class _Answer:
     admitted: Sequence[str]
-    refused: Sequence[RefusedSubject]
+    refused: Mapping[str, str]
+    """Why, by client."""
     reason: str | None
     held: Histories
     """What all reservations together would come to."""
@@ -160,13 +161,15 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
                 round=number,
             )
         others, earlier = _held_and_own(parts, state, ledger_id, number, now=now)
-        asked, before = _asked(state, others, value)
+        before = held_by(state.terms, state.histories, others)
+        asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
         answer = _decide(state.terms, before, asked)
         if answer.admitted:
             why = charge_federation(
                 call.resources, session, row, state.terms, held=answer.held, within_totals=True
             )
-            answer = answer if why is None else _none(before, asked, why)
+            if why is not None:
+                answer = _Answer((), dict.fromkeys(asked.participants, why), why, before)
         if answer.refused:
             announcements = AnnouncementRepository(session, call.project_id)
             announcements.ledger_round_refused(ledger_id, round_=number)
@@ -179,7 +182,7 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
         ledger_id=ledger_id,
         round=number,
         admitted=list(answer.admitted),
-        refused=list(answer.refused),
+        refused=[RefusedSubject(subject=name, reason=why) for name, why in answer.refused.items()],
         reason=answer.reason,
         epsilon=epsilon_bodies(state.terms, costs["epsilon_max"], accountant="rdp"),
         leakage_max=costs["leakage_max"],
@@ -198,16 +201,6 @@ def _held_and_own(
     return [one for one in found if one is not own and holds(one, now)], own
 
 
-def _asked(
-    state: LedgerState, others: Sequence[DeclaredReservation], value: Any
-) -> tuple[ReservationRequest, Histories]:
-    """The request in a body, and what is spent and held before it. Raises InvalidInputError for a
-    body with faults."""
-    before = held_by(state.terms, state.histories, others)
-    asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
-    return asked, before
-
-
 def _compute_beforehand(call: Call, place: tuple[str, int], state: LedgerState, value: Any) -> None:
     """What the answer looks up; nothing for a body with faults.
 
@@ -220,7 +213,8 @@ def _compute_beforehand(call: Call, place: tuple[str, int], state: LedgerState, 
             parts = DeclaredPartRepository(session, call.project_id)
             others, _ = _held_and_own(parts, state, *place, now=utc_now())
     with suppress(InvalidInputError):
-        asked, before = _asked(state, others, value)
+        before = held_by(state.terms, state.histories, others)
+        asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
         _decide(state.terms, before, asked)
 
 
@@ -238,7 +232,7 @@ def _stored(
     round that this one does not contain.
     """
     before = [] if earlier is None or earlier.denied is None else earlier.denied
-    refused, admitted = [*before, *(one.subject for one in answer.refused)], set(answer.admitted)
+    refused, admitted = [*before, *answer.refused], set(answer.admitted)
     replaced = 0
     if earlier is not None:
         unanswered = earlier.state == OPEN and not _contains(asked.event, admitted, earlier)
@@ -268,40 +262,27 @@ _NO_LESS = {"steps": ge, "rate": ge, "clients": ge, "noise_multiplier": le}
 
 
 def _decide(terms: LedgerTerms, before: Histories, asked: ReservationRequest) -> _Answer:
-    trial = before.copy()
+    trial, everyone = before.copy(), charge_of(terms, asked.event).everyone
     places = charge_event(terms, trial, asked.event, asked.participants)
-    everyone = charge_of(terms, asked.event).everyone
     if everyone:
         places = np.arange(len(trial.names), dtype=np.int32)
     rows, which = distinct(trial.of(places))
     over = over_budget(rows, trial.charges, terms)
     if not over.any():
-        return _Answer(asked.participants, (), None, trial)
-    why = _reasons(terms, rows, trial)
-    refused_at = over[which]
+        return _Answer(asked.participants, {}, None, trial)
+    why, is_over = _reasons(terms, rows, trial), over.tolist()
     if everyone:
-        count = clients_over(terms, trial)
-        worst = why[int(which[refused_at.argmax()])]
+        count, worst = clients_over(terms, trial), why[int(which[over[which].argmax()])]
         reason = f"the round is charged to everyone, and {count} clients have no room: {worst}"
-        return _none(before, asked, reason)
-    refused = [
-        RefusedSubject(subject=name, reason=why[group])
-        for name, group, out in zip(asked.participants, which.tolist(), refused_at, strict=True)
-        if out
-    ]
-    admitted = [
-        name for name, out in zip(asked.participants, refused_at.tolist(), strict=True) if not out
-    ]
+        return _Answer((), dict.fromkeys(asked.participants, reason), reason, before)
+    groups = dict(zip(asked.participants, which.tolist(), strict=True))
+    refused = {name: why[group] for name, group in groups.items() if is_over[group]}
+    admitted = [name for name in groups if name not in refused]
     held = before
     if admitted:
         held = before.copy()
         charge_event(terms, held, asked.event, admitted)
     return _Answer(admitted, refused, None, held)
-
-
-def _none(before: Histories, asked: ReservationRequest, reason: str) -> _Answer:
-    refused = [RefusedSubject(subject=name, reason=reason) for name in asked.participants]
-    return _Answer((), refused, reason, before)
 
 
 def _reasons(terms: LedgerTerms, rows: NDArray[np.int64], trial: Histories) -> list[str]:

@@ -116,9 +116,14 @@ class IdempotentRequest:
 
     def before(self, call: Call, find: Callable[[Session, Caller, str], Row]) -> Queued[Row] | None:
         """What the same request came to before, as `find` finds it now; else as `earlier`."""
-        with call.reading() as session:
+        if self.key is None:
+            return None
+        with call.resources.database.autocommit_read() as session:
             id_ = self.earlier(session, call.caller)
-            return None if id_ is None else Queued(find(session, call.caller, id_))
+        if id_ is None:
+            return None
+        with call.reading() as session:
+            return Queued(find(session, call.caller, id_))
 
     def claim(self, session: Session, caller: Caller, resource_id: str) -> bool:
         """Claim the key in the caller's transaction; False where it is already claimed. A second,

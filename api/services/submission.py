@@ -201,16 +201,16 @@ def cancel(call: Call, experiment_id: str) -> Experiment:
 
 def _earlier(call: Call, idempotency: IdempotentRequest) -> Submitted | None:
     """The result of the same request made before. Raises ProblemError where its body differed."""
-    if idempotency.key is None:
-        return None
-    with call.resources.database.autocommit_read() as session:
-        found = idempotency.earlier(session, call.caller)
+    found = idempotency.before(call, find_experiment)
     if found is None:
         return None
     with call.reading() as session:
-        experiment = find_experiment(session, call.caller, found)
-        kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
-        return Submitted(experiment, warnings=_warnings(call, session, experiment, kind))
+        return _submitted_before(call, session, found.row)
+
+
+def _submitted_before(call: Call, session: Session, experiment: Experiment) -> Submitted:
+    kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
+    return Submitted(experiment, warnings=_warnings(call, session, experiment, kind))
 
 
 def _warnings(
@@ -286,26 +286,19 @@ def _queue(
     """Queue one in a transaction. Raises ProblemError or InvalidInputError where it is refused."""
     caller, id_ = call.caller, new_id()
     with call.writing() as session:
-        is_first = idempotency.claim(session, caller, id_)
-        if is_first:
-            with admitting_for(session, call) as admitting:
-                experiment, unit = _admit(admitting, plans, id_, by=caller.actor, retry_of=retry_of)
-            kind = plans[0].ledger_context.inputs.cost_kind
-            warnings = [*plans[0].doubts, *_warnings(call, session, experiment, kind)]
-            names = ("federation_id", "noise", "retry_of", "spec_hash")
-            details = {name: getattr(experiment, name) for name in names}
-            action: AuditAction = (
-                "experiment.submitted" if retry_of is None else "experiment.retried"
-            )
-            note(session, caller, action, id_, **details)
-            refuse_over_running(session, call.project_id, call.resources.settings)
-    if is_first:
-        log.info("experiment queued", experiment_id=id_, unit_id=unit.id)
-        return Submitted(experiment, [unit], warnings)
-    found = _earlier(call, idempotency)
-    if found is None:
-        raise LookupError("the key of the request was taken, and is not there")
-    return found
+        if (known := idempotency.claimed_before(session, caller, id_)) is not None:
+            return _submitted_before(call, session, find_experiment(session, caller, known))
+        with admitting_for(session, call) as admitting:
+            experiment, unit = _admit(admitting, plans, id_, by=caller.actor, retry_of=retry_of)
+        kind = plans[0].ledger_context.inputs.cost_kind
+        warnings = [*plans[0].doubts, *_warnings(call, session, experiment, kind)]
+        names = ("federation_id", "noise", "retry_of", "spec_hash")
+        details = {name: getattr(experiment, name) for name in names}
+        action: AuditAction = "experiment.submitted" if retry_of is None else "experiment.retried"
+        note(session, caller, action, id_, **details)
+        refuse_over_running(session, call.project_id, call.resources.settings)
+    log.info("experiment queued", experiment_id=id_, unit_id=unit.id)
+    return Submitted(experiment, [unit], warnings)
 
 
 def _admit(

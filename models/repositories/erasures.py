@@ -30,6 +30,7 @@ from models.tables.federations import (
     RowSketch,
 )
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow, Fairness
+from models.values import FileKind
 from models.vocabulary import ENDED, OPEN
 
 _BY_RECORDS = "record-personalised"
@@ -40,17 +41,12 @@ class Leaving:
     """What the storage has of a federation, and which ledgers name its clients."""
 
     experiments: Sequence[str]
-    models: Mapping[str, str]
-    """Hash of each stored model, keyed by experiment."""
-    record_tables: Sequence[str]
-    """Experiments with one."""
-    attacked: Sequence[str]
-    """Experiments whose specs asked for attacks, and later attacks by their own ids."""
+    files: Mapping[FileKind, Sequence[str]]
+    """Whose files there are: of experiments, of later attacks by their own ids, and of artifacts
+    that were brought and are such models by their hashes."""
     named: Sequence[str]
     """Experiments and ledgers of trainings elsewhere that name clients: those of
     `record-personalised` name budgets of records."""
-    artifacts: Sequence[str]
-    """Hashes of files that were brought and are such models."""
     uploads: Sequence[str]
     """Storage keys of the same content that waits to be registered."""
     ledgers: Sequence[str]
@@ -123,35 +119,37 @@ class ErasureRepository(ScopedRepository):
         reports = self.session.execute(
             select(Report.experiment_id, sha256, attack).where(of_these)
         ).all()
-        models = {one.experiment_id: str(one.sha256) for one in reports if one.sha256 is not None}
+        models = [one for one in reports if one.sha256 is not None]
         later = select(LaterAttacks.id).where(LaterAttacks.experiment_id.in_(experiments))
         attacked = [one.experiment_id for one in reports if one.attack is not None]
         # Locked, so that `in_use` sees the admission of an experiment that starts from one.
-        brought = self._select(Artifact).where(Artifact.sha256.in_(models.values()))
+        brought = self._select(Artifact).where(Artifact.sha256.in_([one.sha256 for one in models]))
         brought = brought.order_by(Artifact.sha256).with_for_update()
         same_content = PendingUpload.fingerprint == federation.fingerprint
         waiting = self._select(PendingUpload).where(same_content)
         known = set(self.session.scalars(erased.where(ErasedLedger.federation_id == federation.id)))
         declared = [row.id for row in ledgers if row.id not in known]
         return Leaving(
-            experiments,
-            models,
-            [row.id for row in by_records if row.status == "succeeded"],
-            [*attacked, *self.session.scalars(later)],
-            [*(row.id for row in rows if row.mechanism != _BY_RECORDS), *declared],
-            [row.sha256 for row in self._all(brought)],
-            [row.storage_key for row in self._all(waiting)],
-            declared,
+            experiments=experiments,
+            files={
+                "model": [one.experiment_id for one in models],
+                "record-table": [row.id for row in by_records if row.status == "succeeded"],
+                "attack-files": [*attacked, *self.session.scalars(later)],
+                "artifact": [row.sha256 for row in self._all(brought)],
+            },
+            named=[*(row.id for row in rows if row.mechanism != _BY_RECORDS), *declared],
+            uploads=[row.storage_key for row in self._all(waiting)],
+            ledgers=declared,
         )
 
     def in_use(self, federation: Federation, leaving: Leaving) -> Sequence[str]:
         """Ids of what still needs it: experiments, attacks on them and audits that have not ended,
         also such as start from its models."""
-        columns = table_of(Experiment).c
+        columns, artifacts = table_of(Experiment).c, leaving.files["artifact"]
         started = columns.spec["model"]["start"]["artifact"].as_string()
         needing_it = or_(
             columns.federation_id == federation.id,
-            started.in_(leaving.artifacts) if leaving.artifacts else columns.id.is_(None),
+            started.in_(artifacts) if artifacts else columns.id.is_(None),
         )
         open_runs = (self._own(Experiment), columns.status.not_in(ENDED))
         runs = select(columns.id).where(*open_runs, needing_it)
@@ -189,7 +187,7 @@ class ErasureRepository(ScopedRepository):
         }
         self._forget_parts(federation, ids)
         removed["declared_group_counts"] = self._forget_declared(leaving.ledgers)
-        self._delete(Artifact, self._own(Artifact), Artifact.sha256.in_(leaving.artifacts))
+        self._delete(Artifact, self._own(Artifact), Artifact.sha256.in_(leaving.files["artifact"]))
         keys = PendingUpload.storage_key.in_(leaving.uploads)
         self._delete(PendingUpload, self._own(PendingUpload), keys)
         if federation.unit_id is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
@@ -173,9 +173,6 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
         return bool(self._delete(WebhookEndpoint, WebhookEndpoint.id == id))
 
 
-_MAX_ERROR_CHARACTERS = 500
-
-
 @dataclass(frozen=True)
 class ClaimedDelivery:
     """A delivery that this process may send: a result is taken from its newest attempt alone."""
@@ -251,12 +248,15 @@ class WebhookQueueRepository(Repository):
 
     def claim(self, id: str, *, lease_seconds: float) -> ClaimedDelivery | None:
         """Takes a delivery for a time; None where another process was faster."""
-        lease: dict[str, Any] = {"lease_until": seconds_from_now(lease_seconds), "state": "sending"}
-        lease["attempts"] = WebhookDelivery.attempts + 1
-        if not self._set(WebhookDelivery, WebhookDelivery.id == id, _claimable(), **lease):
+        leased = update(WebhookDelivery).values(
+            state="sending",
+            attempts=WebhookDelivery.attempts + 1,
+            lease_until=seconds_from_now(lease_seconds),
+        )
+        mine = leased.where(WebhookDelivery.id == id, _claimable())
+        row = self._returned(mine, WebhookDelivery).scalar_one_or_none()
+        if row is None:
             return None
-        row = self._one(select(WebhookDelivery).where(WebhookDelivery.id == id))
-        assert row is not None
         endpoint = self._one(select(WebhookEndpoint).where(WebhookEndpoint.id == row.endpoint_id))
         assert endpoint is not None
         secrets = [endpoint.secret]
@@ -265,46 +265,44 @@ class WebhookQueueRepository(Repository):
             secrets.append(endpoint.previous_secret)
         return ClaimedDelivery(row, endpoint.url, tuple(secrets))
 
-    def delivered(self, claimed: ClaimedDelivery, attempted: Attempted) -> bool:
-        """Notes that it arrived; False where another process has taken it since."""
-        endpoint = self._lock_endpoint(claimed)
-        if endpoint is not None:
-            endpoint.failing_since = None
-            self.session.flush()
-        return self._end(claimed, attempted, state="delivered", ended_at=seconds_from_now())
-
-    def failed(
+    def note(
         self,
         claimed: ClaimedDelivery,
         attempted: Attempted,
         *,
         retry_in: float | None,
-        disable: str | None = None,
+        disable: str | None,
         disable_after: timedelta,
-    ) -> bool:
-        """Records a failure, to be retried in `retry_in` seconds or (None) never. Disables the
-        endpoint for the reason `disable`, or after `disable_after` without a success. False if
-        another process has taken the delivery."""
-        endpoint = self._lock_endpoint(claimed)
-        if retry_in is None:
-            noted = self._end(claimed, attempted, state="failed", ended_at=seconds_from_now())
-        else:
+    ) -> None:
+        """Records how an attempt ended, unless another process has taken the delivery. A failure is
+        to be retried in `retry_in` seconds or (None) never. It disables the endpoint for the reason
+        `disable`, or after `disable_after` without a success."""
+        mine = select(WebhookEndpoint).where(WebhookEndpoint.id == claimed.row.endpoint_id)
+        endpoint, error = self._one(mine.with_for_update()), attempted.error
+        if endpoint is None:
+            return  # it was deleted meanwhile, and its deliveries with it
+        ended: dict[str, Any] = {"state": "failed", "ended_at": seconds_from_now()}
+        if error is None:
+            endpoint.failing_since, ended["state"] = None, "delivered"
+        elif retry_in is not None:
             again = {"retries": claimed.row.retries + 1, "available_at": seconds_from_now(retry_in)}
-            noted = self._end(claimed, attempted, state="waiting", **again)
-        if not noted or endpoint is None:
-            return noted
+            ended = {"state": "waiting", **again}
+        ended |= {**vars(attempted), "attempted_at": seconds_from_now(), "lease_until": None}
+        newest = WebhookDelivery.attempts == claimed.row.attempts
+        sending = (WebhookDelivery.id == claimed.row.id, WebhookDelivery.state == "sending", newest)
+        noted = self._set(WebhookDelivery, *sending, **ended)
+        if not noted or error is None:
+            return
         now = utc_now()
         endpoint.failing_since = endpoint.failing_since or now
         if disable is None and now - endpoint.failing_since >= disable_after:
             disable = (
                 f"every attempt since {endpoint.failing_since:%Y-%m-%d %H:%M} UTC has failed, the "
-                f"last one with: {(attempted.error or '')[:200]}"
+                f"last one with: {error[:200]}"
             )
         if disable is not None and endpoint.disabled_at is None:
             endpoint.disabled_at, endpoint.disabled_reason = now, disable
             endpoint.updated_at, endpoint.updated_by = now, None
-        self.session.flush()
-        return noted
 
     def forget(self, older_than: timedelta, *, limit: int = 1000) -> int:
         """Deletes deliveries that old, whatever became of them; returns how many."""
@@ -315,18 +313,6 @@ class WebhookQueueRepository(Repository):
             .limit(limit)
         )
         return self._delete(WebhookDelivery, WebhookDelivery.id.in_(old))
-
-    def _lock_endpoint(self, claimed: ClaimedDelivery) -> WebhookEndpoint | None:
-        """None where it was deleted meanwhile."""
-        mine = select(WebhookEndpoint).where(WebhookEndpoint.id == claimed.row.endpoint_id)
-        return self._one(mine.with_for_update())
-
-    def _end(self, claimed: ClaimedDelivery, attempted: Attempted, **values: Any) -> bool:
-        row, error = claimed.row, attempted.error and attempted.error[:_MAX_ERROR_CHARACTERS]
-        sending = (WebhookDelivery.state == "sending", WebhookDelivery.attempts == row.attempts)
-        ended = {**vars(attempted), "error": error, "attempted_at": seconds_from_now()}
-        mine = (WebhookDelivery.id == row.id, *sending)
-        return self._set(WebhookDelivery, *mine, lease_until=None, **ended, **values)
 
 
 def _lease_ran_out() -> ColumnElement[bool]:

@@ -2,6 +2,7 @@
 arrive."""
 
 import json
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -14,6 +15,7 @@ from sqlalchemy import update
 from api.app import create_app
 from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import SettingsError
+from infrastructure.signing_keys import ensure_key_file
 from infrastructure.storage import Storage
 from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
@@ -26,7 +28,8 @@ from tests.api.people.keys import key_of
 from tests.api.service import Api, fail, finish, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import deliver, deliveries, register
 from tests.workers.receiver import Receiver, receiving
-from workers.sweeper import Expiry, _webhook_dispatcher
+from workers import sweeper
+from workers.sweeper import Expiry
 from workers.webhooks import PAUSES_SECONDS, WebhookDispatcher
 
 
@@ -295,12 +298,18 @@ def test_another_project_that_draws_on_the_same_data_lets_the_owner_know(api: Ap
     assert (told["federation_id"], told["budget"]["radius"]) == (id_, 0.5)
 
 
-def test_a_key_that_cannot_be_used_ends_the_start(api: Api, tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_used_ends_the_start(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     garbage = tmp_path / "garbage"
     garbage.write_text("no key")
     garbage.chmod(0o600)
     settings = api.settings.model_copy(update={"secrets_key_file": garbage})
     with pytest.raises(SettingsError, match="something else than keys"):
         create_app(settings)
+    ensure_key_file(signing_key := tmp_path / "signing-key.pem")
+    settings = settings.model_copy(update={"signing_key_file": signing_key})
+    monkeypatch.setattr(sweeper, "start", lambda: (settings, api.database))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit, match="something else than keys"):
-        _webhook_dispatcher(settings, api.database)
+        sweeper.main()
