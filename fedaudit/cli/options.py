@@ -65,7 +65,19 @@ def read_value(source: str) -> Any:
     """
     from fedaudit.spec.parse import decode_text
 
-    return decode_text(_read_text(source))
+    name = "standard input" if source == STANDARD_INPUT else source
+    if source == STANDARD_INPUT:
+        content = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    else:
+        with Path(source).open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise usage_error(f"{name} is larger than 1 MiB; a spec is a short text")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise usage_error(f"{name} is not UTF-8 text; a spec is YAML or JSON") from None
+    return decode_text(text)
 
 
 def read_spec(source: str) -> "ExperimentSpec":
@@ -94,21 +106,6 @@ def read_submission(source: str) -> Any:
 
     value = read_value(source)
     return value if waits_for_registration(value) else parse_spec(value).model_dump(mode="json")
-
-
-def _read_text(source: str) -> str:
-    name = "standard input" if source == STANDARD_INPUT else source
-    try:
-        if source == STANDARD_INPUT:
-            content = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        else:
-            with Path(source).open("rb") as file:
-                content = file.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise usage_error(f"{name} is larger than 1 MiB; a spec is a short text")
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise usage_error(f"{name} is not UTF-8 text; a spec is YAML or JSON") from None
 
 
 def explain(errors: "Sequence[FieldError]") -> str:

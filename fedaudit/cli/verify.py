@@ -218,7 +218,7 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
     if found.verdict != UNTRUSTED:
         return
     left = {one.name for one in found.checks if one.outcome == "unchecked"}
-    is_ours = bool(left) and set(found.signers) <= trusted
+    is_ours = bool(left and found.signers) and set(found.signers) <= trusted
     if is_ours and left <= REWORDED:
         say(
             "what is signed is unaltered, by a key of --public-key; the dossier's words or page "

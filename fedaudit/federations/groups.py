@@ -108,18 +108,16 @@ def compared(
 
 def _unknown_values(attribute: Attribute, fairness: Groups) -> list[FieldError]:
     name, known, faults = attribute.name, attribute.values, []
-    asked = [
-        *((("groups", name, group), one) for group, one in fairness.groups.get(name, {}).items()),
-        *((("exclude", name), one) for one in [fairness.exclude.get(name, [])]),
-    ]
-    for where, values in asked:
+    groups = fairness.groups.get(name, {})
+    asked = [(("groups", name, group), values) for group, values in groups.items()]
+    for where, values in (*asked, (("exclude", name), fairness.exclude.get(name, []))):
         for place, value in enumerate(values):
             if value not in known:
                 message = f"{name!r} has no value {value!r}; it has {listed_values(known)}"
                 faults.append(FieldError(pointer("fairness", *where, place), message))
-    joined = {value for values in fairness.groups.get(name, {}).values() for value in values}
+    joined = {value for values in groups.values() for value in values}
     others = {as_read(value) for value in known if value not in joined}
-    for group in fairness.groups.get(name, {}):
+    for group in groups:
         if as_read(group) in others:
             message = f"{group!r} is another value of {name!r}; join it too, or use another name"
             faults.append(FieldError(pointer("fairness", "groups", name, group), message))

@@ -233,10 +233,7 @@ def _select_conditions(
     rows: TableRows, columns: dict[str, str], conditions: Sequence[int]
 ) -> tuple[TableRows, Floats]:
     """The rows of the chosen conditions, and the index of each row's condition among them."""
-    codes = _conditions(rows, columns)
-    service = np.full(len(rows), -1, dtype=np.int64)
-    for index, condition in enumerate(conditions):
-        service[codes == condition] = index
+    chosen = _conditions(rows, columns)[:, None] == np.array(conditions)
     raise_errors(
         [
             FieldError(
@@ -244,11 +241,11 @@ def _select_conditions(
                 f"no row has DRG {condition}; take it off the list or correct it",
             )
             for index, condition in enumerate(conditions)
-            if not (service == index).any()
+            if not chosen[:, index].any()
         ]
     )
-    mask = service >= 0
-    return rows.where(mask), service[mask].astype(np.float64)
+    mask = chosen.any(1)
+    return rows.where(mask), chosen.argmax(1)[mask].astype(np.float64)
 
 
 def _conditions(rows: TableRows, columns: dict[str, str]) -> Ints:

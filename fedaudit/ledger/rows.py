@@ -70,14 +70,13 @@ def report_inputs(release: CountRelease, *, counts: int, noise: str) -> Mechanis
     `clip` is how far one unit moves them: the sum for discrete Laplace noise, the Euclidean length
     for Gaussian noise.
     """
-    gaussian = release.mechanism == "gaussian"
     return MechanismParameters(
         mechanism=f"counts-{release.mechanism}",
         n=counts,
         noise_multiplier=release.noise_multiplier,
         radius=None,
         radius_floor=None,
-        clip=release.l2 if gaussian else release.l1,
+        clip=release.l2 if release.is_gaussian else release.l1,
         noise=noise,
         guarantee="formal",
         event=canonical_json(release.event.as_dict()).decode(),

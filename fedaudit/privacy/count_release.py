@@ -122,7 +122,6 @@ def _words(source: Source, purpose: Purpose, round_: int) -> Iterator[int]:
         block += 1
 
 
-Tail = Literal["discrete-laplace", "gaussian"]
 ADJACENCY: Adjacency = "add-or-remove-one"
 BUDGET_DELTA = 1e-9
 """The delta under which an epsilon without one is charged: budgets compose Renyi divergences, which
@@ -134,7 +133,7 @@ _MARGIN = 1 + 1e-12
 class CountRelease:
     """One release of the counts of all attributes together. Public numbers alone."""
 
-    mechanism: Tail
+    mechanism: Literal["discrete-laplace", "gaussian"]
     unit: HeldOutUnit
     attributes: int
     max_rows: int
@@ -151,13 +150,7 @@ class CountRelease:
     @property
     def is_gaussian(self) -> bool:
         """Whether the noise is discrete Gaussian, and not discrete Laplace."""
-        match self.mechanism:
-            case "gaussian":
-                return True
-            case "discrete-laplace":
-                return False
-            case _:
-                assert_never(self.mechanism)
+        return isinstance(self.event, Gaussian)
 
     @property
     def l1(self) -> float:
@@ -210,28 +203,23 @@ def count_release(spec: ExperimentSpec) -> CountRelease | None:
     attributes, rows = len(spec.fairness.attributes), noise.max_rows_per_client or 1
     match noise:
         case DiscreteLaplaceCounts():
-            return CountRelease(
-                mechanism="discrete-laplace",
-                unit=noise.unit,
-                attributes=attributes,
-                max_rows=rows,
-                event=DiscreteLaplace(noise.epsilon),
-                delta=0.0,
-                scale=attributes * rows / Fraction(noise.epsilon),
-            )
+            event: Event = DiscreteLaplace(noise.epsilon)
+            delta, scale = 0.0, attributes * rows / Fraction(noise.epsilon)
         case GaussianCounts():
             multiplier = _noise_multiplier(noise.epsilon, noise.delta)
-            return CountRelease(
-                mechanism="gaussian",
-                unit=noise.unit,
-                attributes=attributes,
-                max_rows=rows,
-                event=Gaussian(multiplier),
-                delta=noise.delta,
-                scale=Fraction(multiplier) ** 2 * attributes * rows**2,
-            )
+            event, delta = Gaussian(multiplier), noise.delta
+            scale = Fraction(multiplier) ** 2 * attributes * rows**2
         case _:
             assert_never(noise)
+    return CountRelease(
+        mechanism=noise.mechanism,
+        unit=noise.unit,
+        attributes=attributes,
+        max_rows=rows,
+        event=event,
+        delta=delta,
+        scale=scale,
+    )
 
 
 def _noise_multiplier(epsilon: float, delta: float) -> float:

@@ -38,13 +38,9 @@ from numpy.typing import ArrayLike, NDArray
 from fedaudit.arrays import Floats, Floats32, Ints, Ints16, Ints32, Turns
 
 
-def epsilon(*, n: int, noise_multiplier: float, radius: float) -> float:
-    """epsilon = n / (nu * radius), per unit of distance (Algorithm 2, line 3)."""
-    return n / (noise_multiplier * radius)
-
-
 def release_epsilons(sizes: ArrayLike, *, noise_multiplier: float, radii: ArrayLike) -> Floats:
-    """`epsilon` of many releases: float64, of the shape that `sizes` and `radii` make together.
+    """epsilon = n / (nu * radius), per unit of distance (Algorithm 2, line 3), of many releases:
+    float64, of the shape that `sizes` and `radii` make together.
 
     `sizes`: parameters of the parts that have their own noise.
     """
@@ -85,7 +81,7 @@ def worst_log_ratio(
     one hypothesis, each clipped, lie within 2 * clip; over layers the sum of epsilon_l * d_l is at
     most that times the norm of the rates n_l / (nu * radius) (Cauchy and Schwarz).
     """
-    rate = epsilon(n=1, noise_multiplier=noise_multiplier, radius=radius) * math.hypot(*sizes)
+    rate = 1 / (noise_multiplier * radius) * math.hypot(*sizes)
     return releases * (rate * (2 * clip))
 
 
@@ -133,6 +129,16 @@ def leakage_quantiles(
         f"p{level:02d}": leakage(float(count), n=n, noise_multiplier=noise_multiplier)
         for level, count in zip(QUANTILES, np.percentile(ordered, QUANTILES), strict=True)
     }
+
+
+def median_and_most(counts: Ints) -> tuple[Ints, Floats, Ints]:
+    """How many subjects there are, their median number of releases, halfway where two stand in the
+    middle, and their largest, from how many have each number: [..., releases]."""
+    totals = counts.cumsum(axis=-1)
+    sizes = totals[..., -1:]
+    low = (totals > (sizes - 1) // 2).argmax(axis=-1)
+    high = (totals > sizes // 2).argmax(axis=-1)
+    return sizes[..., 0], (low + high) / 2, (totals == sizes).argmax(axis=-1)
 
 
 class ClusterLeakage(TypedDict):
@@ -214,13 +220,9 @@ class ClusterCounts:
 def _priced(history: Ints, price: Callable[[ArrayLike], Floats]) -> list[list[ClusterLeakage]]:
     """Return for each round the leakage of each cluster that has a client, from numbers of clients
     [rounds, clusters, releases]."""
-    totals = history.cumsum(axis=2)
-    sizes = totals[..., -1]
-    low = (totals > (sizes[..., np.newaxis] - 1) // 2).argmax(axis=2)
-    high = (totals > sizes[..., np.newaxis] // 2).argmax(axis=2)
-    most = (totals == sizes[..., np.newaxis]).argmax(axis=2)
+    sizes, median, most = median_and_most(history)
     # Computed as in the report: the median of the counts, then the shared factor.
-    found = (sizes, price((low + high) / 2), price(most))
+    found = (sizes, price(median), price(most))
     return [
         [
             {"cluster": cluster, "clients": size, "leakage_median": median, "leakage_max": largest}

@@ -62,11 +62,12 @@ def noised_counts(
     be one. `round_`: whose counts they are, since each release has its own noise.
     """
     draws = IntegerDraws(source, purpose=Purpose.COUNT_NOISE, round_=round_)
-    gaussian = release.mechanism == "gaussian"
     counts = {}
     for place, (attribute, of_clients) in enumerate(client_counts.items()):
         bounded = _bounded(release, of_clients, source, place, round_=round_)
-        noise = drawn_integers(draws, shape=bounded.shape, scale=release.scale, gaussian=gaussian)
+        noise = drawn_integers(
+            draws, shape=bounded.shape, scale=release.scale, gaussian=release.is_gaussian
+        )
         counts[attribute] = bounded + noise
     return NoisedCounts(
         counts=counts,

@@ -13,6 +13,7 @@ from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, genesis, links_of
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import SUBJECT_KINDS, Outcome, charges_report
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters, Observer
+from fedaudit.privacy.leakage import median_and_most
 from fedaudit.stored import Key, LedgerRow
 from fedaudit.training.base.rounds import PlannedRound, RoundColumns
 
@@ -47,7 +48,6 @@ class Spending:
         self.refusals = self.withheld = 0
         self.refused = np.zeros(len(self.releases), dtype=np.int32)
         """How often each subject was refused: [subjects], as far as rounds were counted in."""
-        self._training_clients = len(training)
         self._clients_with = np.bincount(self.releases[training], minlength=1)
 
     def count_rounds(self, subjects: Ints32, outcomes: NDArray[np.uint8]) -> Counted:
@@ -67,16 +67,8 @@ class Spending:
         history[0, : len(self._clients_with)] += self._clients_with
         history = history.cumsum(axis=0)
         self._clients_with = history[-1]
-        most, median = self._of_counts(history)
+        _, median, most = median_and_most(history)
         return Counted(after, most, median)
-
-    def _of_counts(self, counts: Ints) -> tuple[Ints, Floats]:
-        """The most releases, and the median, of numbers of subjects [rounds, releases]."""
-        most = counts.shape[1] - 1 - (counts > 0)[:, ::-1].argmax(axis=1)
-        totals = counts.cumsum(axis=1)
-        low = (totals <= (self._training_clients - 1) // 2).sum(axis=1)
-        high = (totals <= self._training_clients // 2).sum(axis=1)
-        return most, (low + high) / 2
 
     def count_refused(self, subjects: Ints32, outcomes: NDArray[np.integer]) -> None:
         """Count in whom rounds refused whose totals are counted already."""

@@ -139,9 +139,11 @@ class _Draft:
     @property
     def training_clients(self) -> int:
         """How many clients train."""
-        source = {**self.facts.source, **self.spec["federation"]}
-        held_out = _held_out(self.facts, source["validation_fraction"])
-        return self.facts.clients - (held_out if source["validation_unit"] == "client" else 0)
+        clients, source = self.facts.clients, self.spec["federation"]
+        if source["validation_unit"] != "client":
+            return clients
+        share = source["validation_fraction"]
+        return clients - validation_clients(clients, validation_fraction=share)
 
     @property
     def share_of_rows(self) -> float:
@@ -263,10 +265,6 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
 # -- data -----------------------------------------------------------------------------------------
 
 
-def _held_out(facts: DeclaredFacts, share: float) -> int:
-    return validation_clients(facts.clients, validation_fraction=share)
-
-
 def _put_split(draft: _Draft) -> None:
     facts, split = draft.facts, draft.facts.policy.split
     if split is not None:
@@ -281,11 +279,12 @@ def _put_split(draft: _Draft) -> None:
         why = f"one client has about a quarter of the rows or more, {so}: {why}"
     elif draft.unit == "client" or not draft.aim.private:
         unit, why = "client", f"gaps between groups are judged by {MIN_CLIENTS} clients or more"
-        if _held_out(facts, share) < MIN_CLIENTS:
-            # The smallest, in hundredths, that holds out enough, unless more than half would go.
-            shares = (hundredths / 100 for hundredths in range(1, 51))
-            share = next((one for one in shares if _held_out(facts, one) >= MIN_CLIENTS), share)
-        if _held_out(facts, share) < MIN_CLIENTS:
+        # Else the smallest, in hundredths, that holds out enough, unless more than half would go.
+        for other in (share, *(hundredths / 100 for hundredths in range(1, 51))):
+            if validation_clients(facts.clients, validation_fraction=other) >= MIN_CLIENTS:
+                share = other
+                break
+        else:
             why = (
                 f"{why}, and there are too few: `validation_unit: record` holds out rows of each, "
                 "so that all train and are measured, by figures that no guarantee covers"
@@ -323,22 +322,6 @@ def _scales(source: Mapping[str, Any]) -> dict[str, Any]:
     whole = [{"name": one} if isinstance(one, str) else one for one in features]
     numeric = [one["name"] for one in whole if one.get("kind", "numeric") == "numeric"]
     return {name: scale.get(name, scale.get(EVERY_NUMBER)) for name in numeric}
-
-
-def _unscaled(draft: _Draft) -> list[str]:
-    """Numeric features that stay as they are, of which nothing is declared."""
-    source = draft.facts.source
-    if source["source"] != "table" or draft.spec["federation"].get("standardise") is not None:
-        return []
-    return [name for name, declared in _scales(source).items() if declared is None]
-
-
-def _unscaled_target(facts: DeclaredFacts) -> str | None:
-    """The target of a table, where it is a number without a scale."""
-    source = facts.source
-    if source["source"] != "table" or facts.classes or source["target"] in source.get("scale", {}):
-        return None
-    return str(source["target"])
 
 
 def _put_group_sizes(draft: _Draft) -> None:
@@ -411,7 +394,12 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/clip", 1.0)
     _put_delta(draft, clients, "clients train")
     draft.put("/privacy/accountant", "pld")
-    noise = _least_noise(draft, epsilon)
+    draft.put("/privacy/noise_multiplier", 1.0)
+    figure = mechanism_of(draft.parsed()).targeted_figure(
+        n=draft.parameters, training_clients=clients
+    )
+    assert figure is not None, "the mechanism is given a noise multiplier"
+    noise = figure.least_noise(epsilon)
     draft.put("/privacy/noise_multiplier", noise)
     _put_clip(draft, noise * math.sqrt(draft.parameters / _ROUNDS) / drawn)
 
@@ -481,18 +469,6 @@ def _put_delta(draft: _Draft, units: int, named: str) -> None:
     draft.put("/privacy/delta", draft.aim.delta or usual, why)
 
 
-def _least_noise(draft: _Draft, epsilon: float) -> float:
-    """The least noise multiplier at which the run costs at most `epsilon`. Raises InvalidInputError
-    where none does."""
-    draft.put("/privacy/noise_multiplier", 1.0)
-    figure = mechanism_of(draft.parsed()).targeted_figure(
-        n=draft.parameters, training_clients=draft.training_clients
-    )
-    if figure is None:
-        raise ValueError("the noise of the mechanism follows from its spec")
-    return figure.least_noise(epsilon)
-
-
 # -- judgement ------------------------------------------------------------------------------------
 
 
@@ -559,15 +535,19 @@ def _undeclared(draft: _Draft) -> str | None:
             f"submission refuses it until the registration says which of {facts.classes} classes "
             "are favourable, as in `fairness.favourable: {op: in, value: [CLASS]}`"
         )
-    if unscaled := _unscaled(draft):
+    source = facts.source
+    if source["source"] != "table":
+        return None
+    unscaled = [name for name, declared in _scales(source).items() if declared is None]
+    if unscaled and draft.spec["federation"].get("standardise") is None:
         return (
             f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "
             "{low, high} under `federation.scale`"
         ).replace(EVERY_NUMBER, "the features")
-    if draft.aim.private and (target := _unscaled_target(facts)) is not None:
+    if draft.aim.private and not facts.classes and source["target"] not in source.get("scale", {}):
         return (
-            f"nothing is known of the size of {target}, which is predicted: declare a number under "
-            "`federation.scale` that divides it to about 1; 1 where it has that size"
+            f"nothing is known of the size of {source['target']}, which is predicted: declare a "
+            "number under `federation.scale` that divides it to about 1; 1 where it has that size"
         )
     return None
 

@@ -1,6 +1,5 @@
 """An audit of predictions alone: a table with truth, prediction and groups."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -8,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
@@ -24,7 +22,7 @@ from fedaudit.spec.errors import (
     refuse_at,
     validated,
 )
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.fairness import (
     DEFAULT_GROUP_CLIENTS,
     WHERE_USED,
@@ -171,7 +169,7 @@ class AuditSpec(SpecPart):
     @property
     def hash(self) -> str:
         """SHA-256 of the canonical form, every default explicit, in hexadecimal."""
-        return hashlib.sha256(canonical_json(self.model_dump(mode="json"))).hexdigest()
+        return document_hash(self.model_dump(mode="json"))
 
 
 def is_audit(value: object) -> bool:

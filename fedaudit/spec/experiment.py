@@ -316,13 +316,12 @@ class ExperimentSpec(SpecPart):
             if gate.attribute is not None and gate.attribute not in self.fairness.attributes:
                 yield refuse_at(
                     f"/gates/{position}/attribute",
-                    f"{gate.attribute!r} is not in fairness.sensitive, nor one of "
-                    "fairness.intersections",
+                    f"{gate.attribute!r} is not in `sensitive`, nor one of `intersections`",
                 )
             if gate.compares_groups and not self.fairness.attributes:
                 yield refuse_at(
                     f"/gates/{position}/figure",
-                    f"no attribute has {gate.figure}; name a sensitive one in fairness.sensitive",
+                    f"no attribute has {gate.figure}; name a sensitive one in `sensitive`",
                 )
 
     @property

@@ -139,6 +139,6 @@ def refuse_other_columns(
         if column not in sensitive and column != target:
             yield refuse_at(
                 pointer("federation", "labels", column),
-                f"{column!r} is neither the target ({target!r}) nor in fairness.sensitive; name "
+                f"{column!r} is neither the target ({target!r}) nor in `sensitive`; name "
                 "it there, or leave its labels out",
             )

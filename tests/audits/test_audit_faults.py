@@ -33,7 +33,7 @@ GATE = {"figure": "accuracy_difference", "attribute": "town", "op": "le", "value
         ({"path": None}, "/path", "neither is given"),
         ({"labels": {"town": {"t1": "one"}}}, "/labels/town", "neither the target"),
         ({"intersections": [["sex", "age"]]}, "/intersections/0", "'age' is not in `sensitive`"),
-        ({"gates": [GATE]}, "/gates/0/attribute", "'town' is not in fairness.sensitive"),
+        ({"gates": [GATE]}, "/gates/0/attribute", "'town' is not in `sensitive`"),
         ({"threshhold": 1}, "/threshhold", "unknown field"),
     ],
 )

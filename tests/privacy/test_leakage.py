@@ -18,7 +18,6 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import (
     ClusterCounts,
     clipped_reach,
-    epsilon,
     exponents,
     largest_participation,
     leakage,
@@ -38,7 +37,7 @@ def test_the_papers_numbers():
     assert leakage(6, n=2, noise_multiplier=5.0) == 2.4
     # Section 5.2: 11 parameters.
     assert leakage(3, n=11, noise_multiplier=3.0) == 11.0
-    assert epsilon(n=11, noise_multiplier=3.0, radius=0.5) == pytest.approx(22 / 3, rel=1e-15)
+    assert release_epsilons(11, noise_multiplier=3.0, radii=0.5) == pytest.approx(22 / 3, rel=1e-15)
 
 
 @given(
@@ -107,7 +106,7 @@ def test_where_nobody_is_held_out_everybody_trains_and_nobody_more():
 def test_many_at_once_are_each_alone(parts, nu):
     sizes, radii = zip(*parts, strict=True)
     found = release_epsilons(sizes, noise_multiplier=nu, radii=radii)
-    assert found.tolist() == [epsilon(n=n, noise_multiplier=nu, radius=r) for n, r in parts]
+    assert found.tolist() == [n / (nu * r) for n, r in parts]
     shared = leakages(3, n=sizes, noise_multiplier=nu)
     assert shared.tolist() == [leakage(3, n=n, noise_multiplier=nu) for n in sizes]
 

@@ -167,7 +167,7 @@ def test_gates_may_speak_of_an_intersection_or_of_every_attribute() -> None:
     assert spec(fairness, gates=[gate]).gates[0].attribute is None
     pointer, message = fault(fairness, gates=[{**gate, "attribute": "race_sex"}])
     assert pointer == "/gates/0/attribute"
-    assert "fairness.intersections" in message
+    assert "`intersections`" in message
 
 
 def test_an_outcome_is_declared_by_a_rule_or_by_classes() -> None:

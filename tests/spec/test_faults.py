@@ -177,7 +177,7 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
                 ]
             },
             "/gates/1/attribute",
-            "'sex' is not in fairness.sensitive",
+            "'sex' is not in `sensitive`",
         ),
         (
             HOSPITAL,

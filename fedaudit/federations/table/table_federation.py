@@ -10,7 +10,7 @@ machine, except for the last bit of logarithms in Dirichlet shares.
 """
 
 import errno
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -325,19 +325,16 @@ def _read_table(
     if not faults.found:
         with faults.noting():
             return _grouped(source, asked, columns, used, rows, folder=folder, outline=outline)
-    numbers = partial(rows.numbers, source.target, _TARGET)
-    checks: list[Callable[[], object]] = [
-        *([] if asked.classification else [numbers]),
-        partial(_attributes, rows, asked),
-        partial(_budgets, rows, asked.budgets),
-        *(
-            partial(encoded_cells, rows, one, CellCounts(), scales=source.scale)
-            for one in columns.features
-        ),
-    ]
-    for check in checks:
+    if not asked.classification:
         with faults.noting():
-            check()
+            rows.numbers(source.target, _TARGET)
+    with faults.noting():
+        _attributes(rows, asked)
+    with faults.noting():
+        _budgets(rows, asked.budgets)
+    for one in columns.features:
+        with faults.noting():
+            encoded_cells(rows, one, CellCounts(), scales=source.scale)
     raise faults.error()
 
 

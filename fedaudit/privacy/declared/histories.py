@@ -331,7 +331,9 @@ def largest_epsilon(histories: Histories, terms: LedgerTerms) -> LargestEpsilon 
         return LargestEpsilon(np.inf, accountant)
     chosen = rows[[int(bounds.argmax())]]
     if accountant == "pld":
-        chosen = _maximal(rows)
+        # Those that no other one contains: more charges never cost less.
+        within = (rows[:, None, :] <= rows[None, :, :]).all(axis=2)
+        chosen = rows[within.sum(axis=1) == 1]
         few = len(chosen) <= _MAX_EXACT
         cells = [loss_cells(row, charges, adjacency=terms.adjacency) for row in chosen[:_MAX_EXACT]]
         if not few or sum(cells) > MAX_CELLS:
@@ -340,13 +342,6 @@ def largest_epsilon(histories: Histories, terms: LedgerTerms) -> LargestEpsilon 
     if not np.isfinite(value):
         return LargestEpsilon(largest, "rdp", TOO_LARGE)
     return LargestEpsilon(value, accountant)
-
-
-def _maximal(rows: Counts) -> Counts:
-    """Those that no other one contains; more charges never cost less."""
-    within = (rows[:, None, :] <= rows[None, :, :]).all(axis=2)
-    found: Counts = rows[within.sum(axis=1) == 1]
-    return found
 
 
 def leakages(histories: Counts, charges: Sequence[Charge]) -> Floats:

@@ -30,7 +30,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     CostKind,
     GuaranteeKind,
     MechanismParameters,
-    Observer,
     TwoStage,
     unbounded_inputs,
 )
@@ -226,11 +225,16 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             reasons["noise_multiplier"] = noise
         else:
             projection = replace(projection, noise_multiplier=noise)
+        rounds, delta = self.spec.training.rounds, self.privacy.delta
         if plan is not None:
-            rounds = self.spec.training.rounds
             most = {observer: plan.largest(observer, rounds) for observer in plan.observers}
         elif not isinstance(noise, str):
-            most = self._epsilons_at_rate_one()
+            # That of a record in every batch: no record spends more.
+            event = self._run_at_rate_one().event(1.0)
+            most = {
+                one: float(renyi_epsilons(event, rounds, epsilon_terms(one, delta)))
+                for one in RECORD_OBSERVERS
+            }
         else:
             most = {}
             reasons["epsilon"] = (
@@ -341,12 +345,6 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """The event of a record in every batch."""
         settings = record_settings(self.spec)
         return calibrated_run(settings.epsilon_max, settings)
-
-    def _epsilons_at_rate_one(self) -> dict[Observer, float]:
-        """What a record in every batch spends, by observer; no record spends more."""
-        event, rounds = self._run_at_rate_one().event(1.0), self.spec.training.rounds
-        each = {one: epsilon_terms(one, self.privacy.delta) for one in RECORD_OBSERVERS}
-        return {one: float(renyi_epsilons(event, rounds, terms)) for one, terms in each.items()}
 
 
 _DIGITS = 1e-6

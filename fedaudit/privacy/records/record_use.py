@@ -359,30 +359,26 @@ class RecordSpending:
 
     def lines(self) -> dict[Observer, tuple[EpsilonCurve, ...]]:
         """For each observer one curve for each group: that of the record that spends most."""
-        groups = [self._lines(group) for group in range(len(self.groups))]
-        return {
-            observer: tuple(lines[observer] for lines in groups) for observer in RECORD_OBSERVERS
-        }
-
-    def _lines(self, group: int) -> dict[Observer, EpsilonCurve]:
-        """The curve for each observer; events are the same against all, so one list is enough."""
-        repeated_events = self._repeated_events(group)
         counts = np.arange(self.rounds + 1)
-        tables = {
-            terms: np.array([worst_epsilons((one,), counts, terms) for one in repeated_events])
-            for terms in (epsilon_terms(one, self.delta) for one in RECORD_OBSERVERS)
-        }
-        # Keep each event that is the worst somewhere against any observer, the largest final cost
-        # first.
-        worst = np.unique([table.argmax(axis=0)[1:] for table in tables.values()])
-        found: dict[Observer, EpsilonCurve] = {}
-        for terms, table in tables.items():
-            order = worst[np.argsort(-table[worst, -1], kind="stable")]
-            found[terms.observer] = EpsilonCurve(
-                terms=terms,
-                repeated_events=tuple(repeated_events[place] for place in order.tolist()),
-                epsilons=table.max(axis=0),
-            )
+        found: dict[Observer, tuple[EpsilonCurve, ...]] = dict.fromkeys(RECORD_OBSERVERS, ())
+        for group in range(len(self.groups)):
+            # Events are the same against all observers.
+            events = self._repeated_events(group)
+            tables = {
+                terms: np.array([worst_epsilons((one,), counts, terms) for one in events])
+                for terms in (epsilon_terms(one, self.delta) for one in RECORD_OBSERVERS)
+            }
+            # Keep each event that is the worst somewhere against any observer, the largest final
+            # cost first.
+            worst = np.unique([table.argmax(axis=0)[1:] for table in tables.values()])
+            for terms, table in tables.items():
+                order = worst[np.argsort(-table[worst, -1], kind="stable")]
+                curve = EpsilonCurve(
+                    terms=terms,
+                    repeated_events=tuple(events[place] for place in order.tolist()),
+                    epsilons=table.max(axis=0),
+                )
+                found[terms.observer] = (*found[terms.observer], curve)
         return found
 
     def _repeated_events(self, group: int) -> list[RepeatedEvent]:

@@ -212,6 +212,14 @@ def test_behind_another_keys_signature_the_witness_is_the_database(api_on_both, 
     assert "they do not show what is marked with ?" in done.stderr
 
 
+def test_what_no_key_signed_is_not_said_to_be_by_one_that_was_named(api: Api, tmp_path) -> None:
+    bundle = tmp_path / "bundle.zip"
+    ledger = opened(api, rounds=[declared(1, ["a"])])
+    bundle.write_bytes(api.get(f"/v1/ledgers/{ledger}/bundle").content)
+    done = subprocess.run([SCRIPT, "verify", bundle], check=False, capture_output=True, text=True)
+    assert (done.returncode, "proves nothing: name one" in done.stderr) == (3, True), done.stderr
+
+
 @pytest.mark.parametrize("thorough", [False, True])
 def test_where_checkpoints_were_deleted_the_signature_says_so(api: Api, thorough: bool) -> None:
     ledger = opened(api)

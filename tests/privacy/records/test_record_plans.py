@@ -5,7 +5,7 @@ import pytest
 
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
 from fedaudit.privacy.records.record_use import drawn_budgets, record_spending, record_use
-from tests.privacy.specs_of_privacy import a_spec
+from tests.privacy.records.test_record_spending import records_spec
 from tests.refusals import refused_by
 
 RECORDS = (396, 200, 40)
@@ -13,21 +13,8 @@ CLIENT_OF = np.repeat(np.arange(3), RECORDS)
 
 
 def spec_of(baseline, *, batch_size=32, **more):
-    privacy = {
-        "mechanism": "record-personalised",
-        "budgets": {"distribution": "three-levels"},
-        "delta": 1e-4,
-        "baseline": baseline,
-        **more,
-    }
-    return a_spec(
-        privacy,
-        hypotheses=1,
-        loss="mse",
-        rounds=15,
-        cohort={"sampling": "poisson", "rate": 0.8},
-        local={"steps": 50, "batch_size": batch_size},
-    )
+    known = {"rate": 0.8, "rounds": 15, "steps": 50, "delta": 1e-4}
+    return records_spec(baseline, batch_size=batch_size, **known, **more)
 
 
 BUDGETS = drawn_budgets(

@@ -26,7 +26,16 @@ KEYS = np.arange(sum(RECORDS), dtype=np.uint64)
 ROUNDS, DELTA = 6, 1e-3
 
 
-def records_spec(baseline=None, *, distribution="three-levels", rate=0.5, **settings):
+def records_spec(
+    baseline=None,
+    *,
+    distribution="three-levels",
+    rate=0.5,
+    rounds=ROUNDS,
+    steps=10,
+    batch_size=16,
+    **settings,
+):
     privacy = {
         "mechanism": "record-personalised",
         "budgets": {"distribution": distribution},
@@ -38,9 +47,9 @@ def records_spec(baseline=None, *, distribution="three-levels", rate=0.5, **sett
         privacy,
         hypotheses=1,
         loss="mse",
-        rounds=ROUNDS,
+        rounds=rounds,
         cohort={"sampling": "poisson", "rate": rate},
-        local={"steps": 10, "batch_size": 16},
+        local={"steps": steps, "batch_size": batch_size},
     )
 
 
