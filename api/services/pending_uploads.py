@@ -157,7 +157,14 @@ def discard(call: Call, upload_id: str) -> None:
     call.resources.discard_upload(find_upload(call, upload_id))
 
 
-def look_at(resources: Resources, upload: PendingUpload, *, header: bool) -> LookedAt:
+def look_at(
+    resources: Resources,
+    upload: PendingUpload,
+    *,
+    header: bool,
+    client_key: str | None = None,
+    target: str | None = None,
+) -> LookedAt:
     """A proposal from the table's first rows. Raises InvalidInputError for what is no table."""
     # Imported here because this package loads pyarrow.
     from fedaudit.federations.proposals.column_survey import survey_table
@@ -172,7 +179,7 @@ def look_at(resources: Resources, upload: PendingUpload, *, header: bool) -> Loo
         survey = survey_table(file, header=header, most_rows=SURVEYED_ROWS)
     proposal, why = None, ""
     try:
-        proposal = propose(survey, name=upload.file_name)
+        proposal = propose(survey, name=upload.file_name, client_key=client_key, target=target)
     except InvalidInputError as error:
         why = "; ".join(one.message for one in error.errors)
     return LookedAt(survey, proposal, why, rows)

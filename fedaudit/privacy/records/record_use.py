@@ -179,9 +179,6 @@ def record_settings(spec: ExperimentSpec) -> RecordSettings:
     )
 
 
-_INVERSIONS = {"exact": exact_rates, "curve-fit": curve_fit_rates}
-
-
 def record_use(
     spec: ExperimentSpec, *, budgets: Floats, client_of: Ints, clients: int
 ) -> RecordPlan:
@@ -223,7 +220,8 @@ def record_use(
     match privacy.baseline:
         case None:
             run = calibrated_run(settings.epsilon_max, settings)
-            runs, rates = (run,) * clients, _INVERSIONS[privacy.inversion](budgets, run)
+            invert = {"exact": exact_rates, "curve-fit": curve_fit_rates}[privacy.inversion]
+            runs, rates = (run,) * clients, invert(budgets, run)
         case "filter":
             run = calibrated_run(settings.epsilon_max, settings)
             runs, rounds = (run,) * clients, longest_lasting(budgets, rates, run)

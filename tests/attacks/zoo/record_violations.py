@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.record_gradients import SmallDenseClippedGradients, vector_norms
-from fedaudit.privacy.records import record_plans
+from fedaudit.privacy.records import record_use
 from fedaudit.training import personalised
 from fedaudit.training.base import record_steps
 from fedaudit.training.base.record_steps import RecordSteps
@@ -49,7 +49,7 @@ def exchange_rates(real: Any, self: Any, *given: Any, **named: Any) -> NDArray[n
     return found
 
 
-@violation(records, "sampling", "rates of the other records", at=(record_plans, "exact_rates"))
+@violation(records, "sampling", "rates of the other records", at=(record_use, "exact_rates"))
 def look_at_everybody(real: Any, budgets: NDArray[np.float64], run: Any) -> Any:
     """A record's rate follows from how many records there are."""
     return (1 - 1 / len(budgets)) * real(budgets, run)
