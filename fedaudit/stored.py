@@ -196,8 +196,6 @@ class CellPlace:
     values: Mapping[str, Any]
     facts: Mapping[str, Any]
     """Facts of all cells: `noises`, `guarantees`, `conditions` (`sweep_facts`)."""
-    tries: Sequence[str]
-    """The runs of all cells: those that were tried again are among them."""
 
 
 @dataclass(frozen=True, kw_only=True)

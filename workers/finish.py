@@ -258,8 +258,9 @@ def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | 
     place = sweeps.place_of(experiment.id)
     if place is None:
         return None
-    reserved = sweeps.reserved_costs(place.sweep_id)
-    return sweep_section(place, sweep_costs(reserved, runs=place.tries, facts=place.facts))
+    reserved, tries = sweeps.reserved_costs(place.sweep_id), sweeps.tries(place.sweep_id)
+    costs = sweep_costs(reserved, runs=tries, facts=place.facts)
+    return sweep_section(place, costs, tries=len(tries))
 
 
 def is_as_stated(

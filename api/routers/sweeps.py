@@ -267,11 +267,13 @@ def with_costs_of_now(
     """A report with the present costs of its sweep, and never less than it states. Cells that were
     cancelled may have been tried again since, and the choice of this run rests on them too."""
     section = document.get("sweep")
-    place = SweepRepository(session, caller.project_id).place_of(experiment_id)
+    sweeps = SweepRepository(session, caller.project_id)
+    place = sweeps.place_of(experiment_id)
     if section is None or place is None:
         return document
-    costs = _costs_of(session, caller, place.sweep_id, place.facts)
-    now = sweep_section(place, costs, when="by now").model_dump()
+    reserved, tries = sweeps.reserved_costs(place.sweep_id), sweeps.tries(place.sweep_id)
+    costs = sweep_costs(reserved, runs=tries, facts=place.facts)
+    now = sweep_section(place, costs, tries=len(tries), when="by now").model_dump()
     more = larger_sums(now, section)
     changed = {
         **section,

@@ -207,7 +207,6 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
     if len(runs) < 2:
         return None
     spec = runs[0].spec
-    tries = [run.experiment_id for run in runs]
     facts = sweep_facts([(run.spec, run.ledger.ledger_context) for run in runs])
     costs = sweep_costs(
         [
@@ -219,7 +218,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
             for run in runs
             for cost in planned_costs(run.spec, run.ledger.ledger_context)
         ],
-        runs=tries,
+        runs=[run.experiment_id for run in runs],
         facts=facts,
     )
     place = CellPlace(
@@ -229,9 +228,8 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
         position=0,
         values={"seed": spec.seed},
         facts=facts,
-        tries=tries,
     )
-    return sweep_section(place, costs)
+    return sweep_section(place, costs, tries=len(runs))
 
 
 def _room() -> DataRoom:

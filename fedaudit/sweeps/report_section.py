@@ -104,13 +104,14 @@ _AS_CHARGED = (
 
 
 def sweep_section(
-    place: CellPlace, costs: SweepCosts, *, when: str = "when this report was made"
+    place: CellPlace, costs: SweepCosts, *, tries: int, when: str = "when this report was made"
 ) -> SweepSection:
-    """The section; a figure's reason says since when it is what it is, which is `when`."""
+    """The section; a figure's reason says since when it is what it is, which is `when`. `tries`:
+    the runs of all cells, those that were tried again among them."""
     of_training = [one for one in costs["epsilon"] if one["observer"] != REPORT]
     largest = max(of_training, key=lambda one: one["value"], default=None)
     at_delta = "" if largest is None else f" at delta = {largest['delta']:g}"
-    charged = partial(_AS_CHARGED.format, cells=place.cells, tries=len(place.tries), when=when)
+    charged = partial(_AS_CHARGED.format, cells=place.cells, tries=tries, when=when)
     reasons = {
         "sweep_epsilon_max": costs["reasons"].get("epsilon") or charged(at_delta=at_delta),
         "sweep_log_ratio_max": costs["reasons"].get("log_ratio_max") or charged(at_delta=""),
@@ -121,7 +122,7 @@ def sweep_section(
         name=place.name,
         cells=place.cells,
         position=place.position,
-        tries=len(place.tries),
+        tries=tries,
         values=dict(place.values),
         sweep_epsilon_max=None if largest is None else largest["value"],
         sweep_log_ratio_max=costs["log_ratio_max"],

@@ -156,7 +156,6 @@ class SweepRepository(RowRepository[Sweep]):
             position=cell.position,
             values=cell.values,
             facts=sweep.facts,
-            tries=self.tries(sweep.id),
         )
 
     def tries(self, sweep_id: str) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """Training under record-level budgets, and its layout."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ NO_CLIENTS = {"training__cohort": {"sampling": "poisson", "rate": 1e-9}}
 EVERYBODY = {"training__cohort": {"sampling": "poisson", "rate": 1}}
 
 
-EARLIER = {*vars(Progress.at_the_start(1)), "moments"}
+EARLIER = {*(one.name for one in fields(Progress)), "moments"}
 """What a checkpoint of this and of earlier versions has alike."""
 
 

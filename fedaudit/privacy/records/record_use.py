@@ -186,7 +186,7 @@ def record_use(
     at all clients that a record of rate 1 needs to stay within `epsilon_max`, or as a baseline.
 
     In a baseline every client samples `batch_size` records a step on average, and but for `filter`
-    it has noise of its own, as its rate needs it; a client without a record, that of a rate of 1.
+    it adds as much noise as its rate needs; a client without a record has that of a rate of 1.
 
     - `privacy-free`: none.
     - `uniform`: all records spend at most `uniform_epsilon`, whatever their budgets.

@@ -65,12 +65,6 @@ class Progress:
     without_improvement: Ints
     """Consecutive validations without a lower selection loss."""
 
-    @classmethod
-    def at_the_start(cls, runs: int) -> "Progress":
-        """The progress of so many runs before their first round."""
-        none = np.zeros(runs, dtype=np.int64)
-        return cls(none, none.copy(), none.copy(), np.full(runs, np.inf), none.copy(), none.copy())
-
     def of(self, runs: Ints) -> "Progress":
         """A copy, of some of the runs."""
         return Progress(*(getattr(self, one.name)[runs] for one in fields(Progress)))

@@ -10,6 +10,12 @@ from fedaudit.training.base.rounds import EarlyStopping, Followed, Progress
 from tests.training.specs import groups_spec
 
 
+def at_the_start(runs: int) -> Progress:
+    """The progress of so many runs before their first round."""
+    none = np.zeros(runs, dtype=np.int64)
+    return Progress(none, none.copy(), none.copy(), np.full(runs, np.inf), none.copy(), none.copy())
+
+
 def rule(*patience: int | None, rounds: int = 9, every: int = 1) -> EarlyStopping:
     return EarlyStopping(np.full(len(patience), rounds), patience, every)
 
@@ -43,7 +49,7 @@ def test_the_rule_is_that_of_the_specs() -> None:
 
 
 def test_only_a_lower_loss_is_an_improvement() -> None:
-    progress, stopping = Progress.at_the_start(1), rule(2)
+    progress, stopping = at_the_start(1), rule(2)
     followed = follow(stopping, progress, (2.0, 1.0, 1.0, 1.5))
     assert (followed.improved.tolist(), followed.ends) == ([1], {0: "patience"})
     assert best(progress) == [(1.0, 2, 2)]
@@ -51,14 +57,14 @@ def test_only_a_lower_loss_is_an_improvement() -> None:
 
 def test_runs_beside_one_another_end_each_by_itself_and_in_any_cuts() -> None:
     losses = np.array([[3, 3, 3], [2, 4, 4], [5, 5, np.nan], [6, 2, 1], [1, 1, 1]], dtype=float)
-    together, stopping = Progress.at_the_start(3), rule(2, None, 4)
+    together, stopping = at_the_start(3), rule(2, None, 4)
     followed = follow(stopping, together, losses)
     assert followed.kept.tolist() == [4, 5, 3]
     assert followed.improved.tolist() == [1, 4, 0]
     assert followed.ends == {0: "patience", 2: "diverged"}
     assert best(together) == [(2.0, 2, 2), (1.0, 5, 0), (3.0, 1, 1)]
     for run, kept in enumerate(followed.kept.tolist()):
-        alone, own = Progress.at_the_start(1), stopping.of([run])
+        alone, own = at_the_start(1), stopping.of([run])
         for loss in losses[:kept, run]:
             ended = follow(own, alone, [loss]).ends
         assert ended.get(0) == followed.ends.get(run)
@@ -67,13 +73,13 @@ def test_runs_beside_one_another_end_each_by_itself_and_in_any_cuts() -> None:
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
 def test_a_loss_that_is_not_finite_leaves_the_best_alone(loss: float) -> None:
-    progress = Progress.at_the_start(1)
+    progress = at_the_start(1)
     assert follow(rule(2), progress, (1.0, loss, 0.5)).ends == {0: "diverged"}
     assert best(progress) == [(1.0, 1, 0)]
 
 
 def test_where_losses_do_not_count_the_last_round_is_the_best() -> None:
-    progress = Progress.at_the_start(1)
+    progress = at_the_start(1)
     stopping = EarlyStopping(np.array([9]), [None], 1, looks_at_losses=False)
     followed = follow(stopping, progress, (1.0, float("nan"), 2.0))
     assert (followed.improved.tolist(), followed.ends) == ([2], {})
@@ -93,7 +99,7 @@ def test_where_losses_do_not_count_the_last_round_is_the_best() -> None:
     ],
 )
 def test_why_a_run_ends(number: int, waited: int, last_round: int, why: str | None) -> None:
-    progress = Progress.at_the_start(1)
+    progress = at_the_start(1)
     progress.round[0], progress.without_improvement[0] = number, waited
     assert rule(2).stop_reason(progress, 0, last_round=last_round) == why
 
@@ -107,6 +113,6 @@ def test_the_last_round_is_validated_too() -> None:
 
 
 def test_rounds_that_repeat_interrupted_ones_carry_their_release() -> None:
-    progress = Progress.at_the_start(1)
+    progress = at_the_start(1)
     progress.release[0], progress.release_until[0] = 2, 6
     assert progress.release_numbers(np.array([[5], [6], [7]])).ravel().tolist() == [2, 2, 0]
