@@ -262,6 +262,11 @@ class ConstantComparison:
             return None
         return self.correct - self.constant_correct
 
+    @property
+    def saved(self) -> Floats:
+        """How much smaller than the constant's the losses are, as clients count."""
+        return (self.constant_loss - self.loss) * self.weights
+
 
 def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantComparison:
     """The model's rows beside the best constant for them."""
@@ -365,19 +370,14 @@ def _outcomes(rows: MeasuredRows) -> tuple[Ints | None, Ints | None]:
     return counts, np.bincount(true, minlength=kinds)
 
 
-_GAINS = ("accuracy_over_baseline", "loss_under_baseline", "outcome_gain")
 _JUDGED_AT = 0.95
 MIN_CLIENTS = 20
 """Below this, the variance between clients is not trusted to judge a model."""
 NO_INTERVALS = "the spec asks for no intervals"
 
 
-def over_constant(
-    found: ConstantComparison, *, level: float | None
-) -> tuple[dict[str, float | None], dict[str, Interval]]:
-    """The figures of a comparison, None for what a target of its kind has not, and the intervals of
-    its gains in accuracy and loss, for a fixed constant. `level`: coverage of these, None for
-    none."""
+def over_constant(found: ConstantComparison) -> dict[str, float | None]:
+    """The figures of a comparison, None for what a target of its kind has not."""
     rows = int(found.rows.sum())
     baseline = gain = None
     if found.correct is not None and found.constant_correct is not None:
@@ -387,7 +387,7 @@ def over_constant(
         float(np.average(values, weights=found.weights))
         for values in (found.loss, found.constant_loss)
     )
-    figures = {
+    return {
         "baseline_accuracy": baseline,
         "baseline_loss": constant_loss,
         "accuracy_over_baseline": gain,
@@ -395,9 +395,20 @@ def over_constant(
         "prediction_share": _share(found.outcomes),
         "outcome_share": _share(found.true_outcomes),
     }
-    if level is None:
-        return figures, dict.fromkeys(_GAINS[:2], Interval(None, None, NO_INTERVALS))
-    return figures, _intervals(found, level)
+
+
+def gain_interval(
+    gained: Floats | Ints, of: Floats | Ints, *, level: float, are_shares: bool
+) -> Interval:
+    """Interval of what was gained over a fixed constant, [clients], `of` so much of each client;
+    `are_shares` as in `gain_intervals`."""
+    clients = len(of)
+    if clients < MIN_CLIENTS:
+        reason = f"{clients} validation clients; an interval needs {MIN_CLIENTS}"
+        return Interval(None, None, reason)
+    own = Clustered(np.stack([gained, of], axis=-1)[:, np.newaxis])
+    [found] = gain_intervals(own, level=level, are_shares=are_shares)
+    return found
 
 
 _LOSS = "loss"
@@ -498,20 +509,17 @@ def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Jud
     clients, and decide only if the same `clients_trained`.
     """
     by_rows = clients_trained or len(found.rows) < MIN_CLIENTS
-    intervals = _intervals(found, _JUDGED_AT, decisions=found.decision_gain)
-    saved = np.average(found.constant_loss - found.loss, weights=found.weights)
-    right, outcome = found.decision_gain, found.outcome_gain
-    kinds: dict[Gain, float | None] = {
-        "accuracy": None if right is None else float(right.sum()),
-        "loss": float(saved),
-        "outcome": None if outcome is None else float(outcome.sum()),
+    gains: dict[Gain, tuple[Floats | None, Floats]] = {
+        "accuracy": (found.decision_gain, found.decided),
+        "loss": (found.saved, found.weights),
+        "outcome": (found.outcome_gain, found.decided),
     }
-    gained: dict[Gain, Gained | None] = dict.fromkeys(kinds)
-    for (kind, gain), name in zip(kinds.items(), _GAINS, strict=True):
+    gained: dict[Gain, Gained | None] = dict.fromkeys(gains)
+    for kind, (gain, of) in gains.items():
         if gain is not None:
-            low = intervals[name].low
+            low = gain_interval(gain, of, level=_JUDGED_AT, are_shares=kind != "loss").low
             shown = by_rows and found.shown_by_rows[kind] if low is None else low > 0
-            gained[kind] = Gained(gain, shown, too_uneven=low is None and not by_rows)
+            gained[kind] = Gained(float(gain.sum()), shown, too_uneven=low is None and not by_rows)
     return judge_model(
         accuracy=gained["accuracy"],
         loss=gained["loss"],
@@ -527,31 +535,6 @@ def _share(outcomes: Ints | None) -> float | None:
     if outcomes is None or not outcomes.sum():
         return None
     return int(outcomes.max(axis=-1).sum()) / int(outcomes.sum())
-
-
-def _intervals(
-    found: ConstantComparison, level: float, *, decisions: Floats | None = None
-) -> dict[str, Interval]:
-    """Interval of each of the gains; missing gains have none. `decisions`: the gain [clients] in
-    decisions in the place of that in accuracy."""
-    clients = len(found.rows)
-    if clients < MIN_CLIENTS:
-        reason = f"{clients} validation clients; an interval needs {MIN_CLIENTS}"
-        return dict.fromkeys(_GAINS, Interval(None, None, reason))
-    saved = (found.constant_loss - found.loss) * found.weights
-    kinds = (
-        (found.accuracy_gain, found.rows) if decisions is None else (decisions, found.decided),
-        (saved, found.weights),
-        (found.outcome_gain, found.decided),
-    )
-    intervals = {}
-    for name, (gained, rows) in zip(_GAINS, kinds, strict=True):
-        intervals[name] = Interval(None, None, "there is no such gain")
-        if gained is not None:
-            own = Clustered(np.stack([gained, rows], axis=-1)[:, np.newaxis])
-            shares = gained is not saved
-            [intervals[name]] = gain_intervals(own, level=level, are_shares=shares)
-    return intervals
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ from fedaudit.federations.groups import (
 )
 from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.load import federation_label_faults, reference_faults
-from fedaudit.federations.mapped import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, class_levels
@@ -238,7 +237,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     every = table.read([name for name, _ in audit.columns])
     progress()
     complete, left_out = _complete(audit, every, faults)
-    read, notes = dict[str, Levels](), tuple[str, ...]()
+    read, notes = tuple[Attribute, ...](), tuple[str, ...]()
     with faults.noting():
         read, notes = read_sensitive(complete, audit.sensitive, edges=audit.edges)
     attributes, out = _compared(audit, read, faults)
@@ -328,13 +327,12 @@ def _complete(
 
 
 def _compared(
-    audit: AuditSpec, read: dict[str, Levels], faults: Faults
+    audit: AuditSpec, read: tuple[Attribute, ...], faults: Faults
 ) -> tuple[tuple[Attribute, ...], Bools | None]:
     """The attributes of the rows that figures count, and which rows [rows] no figure counts."""
-    every = [attribute_of(name, levels) for name, levels in read.items()]
     found: tuple[Attribute, ...] = ()
     with faults.noting():
-        found = compared(every, audit.fairness)
+        found = compared(read, audit.fairness)
     out = left_out_rows(found, audit.fairness)
     if out is None:
         return found, None

@@ -48,7 +48,14 @@ IdempotencyKey = Annotated[
     str | None, typer.Option(help="Submitting again with the same key starts nothing new.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Without asking.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Write to this file; - is stdout.",
+        callback=lambda out: None if out == Path("-") else out,
+    ),
+]
 ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]
 Most = Annotated[int, typer.Option("--most", min=1, help="How many to print.")]
 

@@ -207,10 +207,10 @@ class Federation:
             first=np.concatenate([[0], np.cumsum(counts)]),
             client_names=tuple(self.client_names[client] for client in clients.tolist()),
             attributes=tuple(attribute.of_rows(kept) for attribute in self.attributes),
-            record_budgets=_taken(self.record_budgets, kept),
-            row_numbers=_taken(self.row_numbers, kept),
-            record_keys=_taken(self.record_keys, kept),
-            left_out=_taken(self.left_out, kept),
+            record_budgets=taken(self.record_budgets, kept),
+            row_numbers=taken(self.row_numbers, kept),
+            record_keys=taken(self.record_keys, kept),
+            left_out=taken(self.left_out, kept),
             rows_removed=self.rows_removed + self.rows - len(kept),
         )
 
@@ -222,7 +222,8 @@ class Federation:
         raise KeyError(name)
 
 
-def _taken(values: NDArray[Number] | None, kept: NDArray[np.int64]) -> NDArray[Number] | None:
+def taken(values: NDArray[Number] | None, kept: NDArray[np.int64]) -> NDArray[Number] | None:
+    """The values of some rows, where there are any values."""
     return None if values is None else values[kept]
 
 

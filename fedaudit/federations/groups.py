@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.levels import Levels
 from fedaudit.spec.errors import Faults, FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
 from fedaudit.spec.labels import as_read, find_classes, number_in
@@ -29,51 +28,51 @@ def read_sensitive(
     columns: Mapping[str, str] | None = None,
     *,
     edges: Mapping[str, Sequence[float]] | None = None,
-) -> tuple[dict[str, Levels], tuple[str, ...]]:
-    """Each attribute's groups, and a note for each that is missing in some rows.
+) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
+    """The attributes, and a note for each that is missing in some rows.
 
     `columns` gives the column of an attribute whose name differs, `edges` where numeric attributes
     are cut into groups. What is no column, as the turns of images, is left out. Raises
     InvalidInputError at /fairness/sensitive/i or /fairness/edges/name.
     """
-    attributes: dict[str, Levels] = {}
+    attributes: list[Attribute] = []
     notes: list[str] = []
     faults = Faults()
     for place, name in enumerate(names):
-        where = pointer("fairness", "sensitive", place)
         column = (columns or {}).get(name, name)
         if column not in rows.columns:
             continue
         with faults.noting():
-            if edges is not None and name in edges:
-                at_edges = pointer("fairness", "edges", name)
-                numbers = rows.numbers(column, at_edges, missing_allowed=True)
-                levels = between_edges(numbers, edges[name])
-            else:
-                levels = rows.levels(column, where, numeric=True)
-            notes += _checked_groups(name, levels, where)
-            attributes[name] = levels
+            where = pointer("fairness", "sensitive", place)
+            one = _read(rows, name, column, where, edges=(edges or {}).get(name))
+            if missing := int(np.count_nonzero(one.codes < 0)):
+                notes.append(f"rows without a value of {name!r}, in no group: {missing}")
+            attributes.append(one)
     faults.end()
-    return attributes, tuple(notes)
+    return tuple(attributes), tuple(notes)
 
 
-def _checked_groups(name: str, levels: Levels, where: str) -> list[str]:
-    """A note on the rows without a group, where there are some.
-
-    Raises InvalidInputError at `where` where no row has a group, or groups are too many.
-    """
-    if levels.missing == len(levels.codes):
-        raise error_at(where, f"{name!r} is empty in every row; name another column")
-    groups = len(levels.values)
-    if groups > MAX_GROUPS:
+def _read(
+    rows: "TableRows", name: str, column: str, where: str, *, edges: Sequence[float] | None
+) -> Attribute:
+    """One attribute. Groups between edges are declared, so that those without rows are included."""
+    numbers = None
+    if edges is None:
+        levels = rows.levels(column, where, numeric=True)
+        values, codes = levels.values, levels.codes
+    else:
+        numbers = rows.numbers(column, pointer("fairness", "edges", name), missing_allowed=True)
+        values, places = group_names(edges), np.searchsorted(edges, numbers, side="right")
+        codes = np.where(np.isnan(numbers), -1, places)
+    if len(values) > MAX_GROUPS:
         raise error_at(
             where,
-            f"{name!r} has {groups} distinct values, and {MAX_GROUPS} groups are allowed; "
+            f"{name!r} has {len(values)} distinct values, and {MAX_GROUPS} groups are allowed; "
             "bring them into fewer groups, numbers by `edges`",
         )
-    if not levels.missing:
-        return []
-    return [f"rows without a value of {name!r}, in no group: {levels.missing}"]
+    if (codes < 0).all():
+        raise error_at(where, f"{name!r} is empty in every row; name another column")
+    return Attribute(name, values, codes.astype(np.int16), numbers)
 
 
 def group_names(edges: Sequence[float]) -> tuple[str, ...]:
@@ -82,14 +81,6 @@ def group_names(edges: Sequence[float]) -> tuple[str, ...]:
     texts = [repr(float(edge) + 0.0).removesuffix(".0") for edge in edges]
     between = [f"{low} to <{high}" for low, high in pairwise(texts)]
     return (f"<{texts[0]}", *between, f">={texts[-1]}")
-
-
-def between_edges(numbers: NDArray[np.float64], edges: Sequence[float]) -> Levels:
-    """Numbers [rows] cut at edges, NaN in no group; groups without rows are included, since they
-    are declared."""
-    codes = np.searchsorted(np.array(edges), numbers, side="right")
-    groups = np.where(np.isnan(numbers), -1, codes).astype(np.int64)
-    return Levels(group_names(edges), groups, numbers)
 
 
 def compared(

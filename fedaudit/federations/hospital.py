@@ -11,7 +11,7 @@ from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.mapped import EVERY_NUMBER, Rows, as_float32, check_scales, pack, scaled
+from fedaudit.federations.mapped import EVERY_NUMBER, as_float32, check_scales, pack, scaled
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_path, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, as_numpy
@@ -165,18 +165,17 @@ def _load(
     if left_out:
         notes = (f"rows without coordinates, left out: {left_out}", *notes)
     return pack(
-        Rows(
-            clients=rows.levels(key, "/federation/client_key"),
-            features=_scaled(source, service[kept], *places[kept].T),
-            feature_names=FEATURES,
-            target=rows.numbers(columns[TARGET], file.pointer),
-            target_name=TARGET,
-            target_scale=source.scale.get(TARGET, 1.0),
-            fingerprint=file.fingerprint,
-            attributes=attributes,
-            notes=notes,
-            row_numbers=rows.row_numbers,
-        )
+        rows.levels(key, "/federation/client_key"),
+        features=_scaled(source, service[kept], *places[kept].T),
+        feature_names=FEATURES,
+        target=rows.numbers(columns[TARGET], file.pointer),
+        target_name=TARGET,
+        target_scale=source.scale.get(TARGET, 1.0),
+        classes=(),
+        fingerprint=file.fingerprint,
+        attributes=attributes,
+        notes=notes,
+        row_numbers=rows.row_numbers,
     )
 
 

@@ -16,13 +16,6 @@ class Levels:
     values: tuple[str, ...]
     codes: NDArray[np.int64]
     """[rows]; -1 where the cell is empty."""
-    numbers: NDArray[np.float64] | None = None
-    """[rows] what was cut at edges, NaN where the cell is empty; None where nothing was cut."""
-
-    @property
-    def missing(self) -> int:
-        """Number of rows without a value."""
-        return int(np.count_nonzero(self.codes < 0))
 
 
 def levels_of(values: Sequence[str], codes: NDArray[np.int64], *, numeric: bool) -> Levels:

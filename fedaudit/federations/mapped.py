@@ -8,8 +8,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from fedaudit.federations.federation import (
     ClientRows,
     Features,
     Federation,
+    taken,
 )
 from fedaudit.federations.levels import Levels
 from fedaudit.spec.errors import FieldError, error_at, pointer, raise_errors
@@ -102,36 +103,6 @@ MAX_FEDERATION_CELLS = 2**26
 """Cells of four bytes that a federation may have: 256 MiB."""
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A data set in its original order: one entry per row, in the order of the file."""
-
-    clients: Levels
-    features: Features
-    """[rows, features], scaled; in the order of the clients where `order` is given, as `ClientRows`
-    always are."""
-    feature_names: tuple[str, ...]
-    target: NDArray[np.float64]
-    """[rows], unscaled; class indices for classification."""
-    target_name: str
-    target_scale: float
-    """1 for classification."""
-    fingerprint: str
-    classes: tuple[str, ...] = ()
-    attributes: Mapping[str, Levels] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    record_budgets: NDArray[np.float64] | None = None
-    """[rows]: the privacy budget of each row."""
-    row_numbers: NDArray[np.int64] | None = None
-    """[rows]: the number of each row in the file."""
-    record_keys: NDArray[np.uint64] | None = None
-    """[rows]: the key of each row."""
-    order: NDArray[np.int64] | None = None
-    """[rows]: `client_order`, where the features lie in it already."""
-    is_outline: bool = False
-    """Whether the features were left out."""
-
-
 def check_size(*, rows: int, features: int, where: str, remedy: str) -> None:
     """Refuse arrays [rows, features] that would not fit into memory."""
     cells = rows * (features + CELLS_BESIDE_FEATURES)
@@ -158,49 +129,51 @@ def check_clients(clients: Levels, *, where: str) -> None:
         )
 
 
-def attribute_of(name: str, levels: Levels) -> Attribute:
-    """A sensitive attribute that has these levels."""
-    return Attribute(name, levels.values, levels.codes.astype(np.int16), levels.numbers)
-
-
 def client_order(clients: Levels) -> NDArray[np.int64]:
     """[rows]: which row comes when, client after client; a client's keep the order of the file."""
     return np.argsort(clients.codes, kind="stable")
 
 
-def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
-    """Group rows by client.
+def pack(
+    clients: Levels,
+    *,
+    features: Features,
+    target: NDArray[np.float64],
+    target_name: str,
+    target_scale: float = 1.0,
+    attributes: Sequence[Attribute] = (),
+    row_numbers: NDArray[np.int64] | None = None,
+    record_budgets: NDArray[np.float64] | None = None,
+    record_keys: NDArray[np.uint64] | None = None,
+    order: NDArray[np.int64] | None = None,
+    where: str = "/federation/client_key",
+    **more: Any,
+) -> Federation:
+    """Group rows, which come in the order of the file, by client.
 
-    A client's rows keep the order of the file. Raises InvalidInputError at `where`, the field that
-    says how clients are identified, if there is only one client, and at the target's scale if it
-    is too small.
+    A client's rows keep that order. `features` are scaled, and in the order of the clients where
+    that `order` is given, as `ClientRows` always are; `target` [rows] is not scaled. `more` is as
+    `Federation` has it. Raises InvalidInputError at `where`, the field that says how clients are
+    identified, if there is only one client, and at the target's scale if it is too small.
     """
-    check_clients(rows.clients, where=where)
-    counts = np.bincount(rows.clients.codes, minlength=len(rows.clients.values))
-    order = client_order(rows.clients) if rows.order is None else rows.order
-    target, _ = scaled(rows.target, rows.target_scale)
-    features = rows.features
-    if rows.order is None and not isinstance(features, ClientRows):
-        features = features[order]
+    check_clients(clients, where=where)
+    place = client_order(clients) if order is None else order
+    if order is None and not isinstance(features, ClientRows):
+        features = features[place]
+    divided, _ = scaled(target, target_scale)
     return Federation(
         features=features,
-        target=as_float32(target, rows.target_name)[order],
-        raw_target=rows.target[order],
-        first=first_rows(counts),
-        client_names=rows.clients.values,
-        feature_names=rows.feature_names,
-        target_name=rows.target_name,
-        target_scale=rows.target_scale,
-        classes=rows.classes,
-        attributes=tuple(
-            attribute_of(name, levels).of_rows(order) for name, levels in rows.attributes.items()
-        ),
-        fingerprint=rows.fingerprint,
-        notes=rows.notes,
-        record_budgets=None if rows.record_budgets is None else rows.record_budgets[order],
-        row_numbers=None if rows.row_numbers is None else rows.row_numbers[order],
-        record_keys=None if rows.record_keys is None else rows.record_keys[order],
-        is_outline=rows.is_outline,
+        target=as_float32(divided, target_name)[place],
+        raw_target=target[place],
+        first=first_rows(np.bincount(clients.codes, minlength=len(clients.values))),
+        client_names=clients.values,
+        target_name=target_name,
+        target_scale=target_scale,
+        attributes=tuple(one.of_rows(place) for one in attributes),
+        row_numbers=taken(row_numbers, place),
+        record_budgets=taken(record_budgets, place),
+        record_keys=taken(record_keys, place),
+        **more,
     )
 
 

@@ -9,7 +9,7 @@ before, between or behind its members may show different content to each.
 import io
 import struct
 import zipfile
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -386,29 +386,51 @@ def _check_members(archive: zipfile.ZipFile) -> None:
 
 def _evidence(archive: zipfile.ZipFile) -> Evidence:
     faults: list[Fault] = []
-    about = _read_json(archive, "bundle.json", faults)
+    present = set(archive.namelist())
+
+    def read(
+        name: str, form: Callable[[bytes], Any] = read_canonical, *, otherwise: Any = None
+    ) -> Any:
+        """What a member holds; a fault where it is damaged or has another form."""
+        if name not in present:
+            return otherwise
+        try:
+            content = archive.read(name)
+        except _DAMAGE as error:
+            faults.append(Fault(name, f"is damaged: {error}"))
+            return otherwise
+        try:
+            return form(content)
+        except ValueError as error:
+            faults.append(Fault(name, str(error)))
+            return otherwise
+
+    about = read("bundle.json")
     if not isinstance(about, dict) or set(about) != {"bundle_version", "experiment_id"}:
         raise NotABundleError("has a bundle.json of another form")
     version = about["bundle_version"]
     if type(version) is not int or version != VERSION:
         raise NotABundleError(f"has version {str(version)[:20]}; version {VERSION} is known here")
-    keys, compromised = read_keys(_list(archive, "keys.json", faults), faults)
-    spec, known = _read_json(archive, "spec.json", faults), len(faults)
-    readme = _read(archive, _README, faults) if _README in archive.namelist() else None
-    if readme is not None and len(faults) == known:
-        faults += _readme_faults(readme, spec, archive.namelist())
+    keys, compromised = read_keys(read("keys.json", _list_in, otherwise=[]), faults)
+    spec, readme = read("spec.json"), read(_README, bytes)
+    if readme is not None:
+        faults += _readme_faults(readme, spec, present)
+    names = distinct_names(read("subjects.json", _list_in, otherwise=[]), faults)
+    report = read("report.json")
+    if "report.json" in present and not isinstance(report, dict):
+        report = {}
     return Evidence(
         experiment_id=str(about["experiment_id"]),
         spec=spec,
-        names=distinct_names(_list(archive, "subjects.json", faults), faults),
-        report=_report(archive, faults),
-        checkpoints=_list(archive, "checkpoints.json", faults),
-        sign_offs=_list(archive, _SIGN_OFFS, faults),
-        later_attacks=_list(archive, _LATER_ATTACKS, faults),
-        erased=_read_json(archive, _ERASED, faults) if _ERASED in archive.namelist() else None,
-        salt=_salt(archive, faults),
-        log=_read_json(archive, _LOG, faults) if _LOG in archive.namelist() else None,
-        claims=_claims(archive, faults),
+        names=names,
+        report=report,
+        checkpoints=read("checkpoints.json", _list_in, otherwise=[]),
+        sign_offs=read(_SIGN_OFFS, _list_in, otherwise=[]),
+        later_attacks=read(_LATER_ATTACKS, _list_in, otherwise=[]),
+        erased=read(_ERASED),
+        salt=read(_SALT, _salt_in),
+        log=read(_LOG),
+        claims=read(_CLAIMS, _claims_in, otherwise=[]),
         keys=keys,
         compromised=compromised,
         rows=_rows(archive, faults),
@@ -416,70 +438,32 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     )
 
 
-def _read(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> bytes:
-    try:
-        return archive.read(name)
-    except _DAMAGE as error:
-        faults.append(Fault(name, f"is damaged: {error}"))
-        return b""
+def _list_in(content: bytes) -> list[Any]:
+    value = read_canonical(content)
+    if not isinstance(value, list):
+        raise ValueError("is no list")
+    return value
 
 
-def _read_json(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> Any:
-    """The value of a member, None where it is absent; it must be canonical JSON (RFC 8785)."""
-    known = len(faults)
-    content = _read(archive, name, faults)
-    try:
-        return read_canonical(content)
-    except ValueError as error:
-        if len(faults) == known:
-            faults.append(Fault(name, str(error)))
-        return None
-
-
-def _report(archive: zipfile.ZipFile, faults: list[Fault]) -> dict[str, Any] | None:
-    if "report.json" not in archive.namelist():
-        return None
-    value = _read_json(archive, "report.json", faults)
-    return value if isinstance(value, dict) else {}
-
-
-def _salt(archive: zipfile.ZipFile, faults: list[Fault]) -> bytes | None:
-    if _SALT not in archive.namelist():
-        return None
-    value = _read_json(archive, _SALT, faults)
+def _salt_in(content: bytes) -> bytes:
+    value = read_canonical(content)
     try:
         salt = bytes.fromhex(value["salt"])
         if {"salt": salt.hex()} == value and len(salt) == SALT_BYTES:
             return salt
     except (TypeError, KeyError, ValueError):
         pass
-    faults.append(Fault(_SALT, f"does not hold {SALT_BYTES} bytes in hexadecimal"))
-    return None
+    raise ValueError(f"does not hold {SALT_BYTES} bytes in hexadecimal")
 
 
-def _claims(archive: zipfile.ZipFile, faults: list[Fault]) -> list[Any]:
-    if _CLAIMS not in archive.namelist():
-        return []
-    content = _read(archive, _CLAIMS, faults)
+def _claims_in(content: bytes) -> list[Any]:
     try:
         found = [read_canonical(line) for line in content.splitlines()]
         if claim_lines(found) == content:
             return found
     except ValueError:
         pass
-    faults.append(Fault(_CLAIMS, "is no canonical JSON (RFC 8785), a line for each claim"))
-    return []
-
-
-def _list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
-    """That of a member, which need not be there unless every bundle has it."""
-    if name in _OPTIONAL and name not in archive.namelist():
-        return []
-    value = _read_json(archive, name, faults)
-    if isinstance(value, list):
-        return value
-    faults.append(Fault(name, "is no list"))
-    return []
+    raise ValueError("is no canonical JSON (RFC 8785), a line for each claim")
 
 
 def distinct_names(

@@ -9,9 +9,10 @@ import hashlib
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import reduce
 from itertools import product
-from typing import Any, Self
+from typing import Self
 
 from fedaudit.ledger.statements import Keyring, PublicKey, SigningKey
 from fedaudit.spec.canonical import canonical_json
@@ -34,11 +35,7 @@ class LogEntry:
 
     def encoded(self) -> bytes:
         """Canonical JSON, as in the log."""
-        return json.dumps(self.fields(), sort_keys=True, separators=(",", ":")).encode("ascii")
-
-    def fields(self) -> dict[str, Any]:
-        """Fields of its JSON."""
-        return {"run": self.run, "kind": self.kind, "digest": self.digest}
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def begun_digest(experiment_id: str, *, spec_hash: str | None, gates: str | None) -> str:
@@ -63,10 +60,7 @@ class LogTree:
     @classmethod
     def of(cls, entries: Iterable[bytes]) -> Self:
         """The tree with these entries."""
-        tree = cls()
-        for entry in entries:
-            tree = tree.with_entry(entry)
-        return tree
+        return reduce(cls.with_entry, entries, cls())
 
     @classmethod
     def restored(cls, size: int, subtrees: bytes) -> Self:
@@ -150,10 +144,7 @@ def tiles(entries: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
             some = hashes[start : start + _TILE]
             yield _path(str(level), start // _TILE, len(some)), b"".join(some)
             if len(some) == _TILE:
-                tree = LogTree()
-                for one in some:
-                    tree = tree.with_leaf(one)
-                whole.append(tree.root)
+                whole.append(reduce(LogTree.with_leaf, some, LogTree()).root)
         level, hashes = level + 1, whole
 
 

@@ -508,10 +508,6 @@ class SignOff(Chained):
     signed_off_at: str
     """By the service's clock, in UTC."""
 
-    def fields(self) -> dict[str, Any]:
-        """What is stated, as JSON."""
-        return {**asdict(self), "concerns": list(self.concerns)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class ErasedNames(Statement):

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.tables.base import Base, Identifier, Word, written_time
+from models.tables.base import Base, Identifier, ProjectRow, Word, written_time
 from models.vocabulary import DeliveryState
 
 
@@ -16,20 +16,19 @@ class Project(Base):
     __tablename__ = "projects"
 
     id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    name: Mapped[str] = mapped_column(Text, unique=True)
+    name: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[datetime]
 
 
-class ApiKey(Base):
+class ApiKey(ProjectRow):
     """A key of one project. The key itself is never stored, only its SHA-256. A person who signs in
     elsewhere has a row in each of their projects that no secret opens, and no scopes: these follow
     from their groups at each request."""
 
     __tablename__ = "api_keys"
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
-    name: Mapped[str] = mapped_column(Text)
+    name: Mapped[str]
     prefix: Mapped[str] = mapped_column(String(16))
     """The key's first characters, to distinguish keys in a list."""
     hash: Mapped[str] = mapped_column(String(64), unique=True)
@@ -39,13 +38,13 @@ class ApiKey(Base):
     rotated_at: Mapped[datetime | None]
     """When the secret was replaced last."""
     scopes: Mapped[list[Any]]
-    person: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    person: Mapped[dict[str, Any] | None]
     """Its person, as named by its maker; never changed. Null for a key without a person. With an
     identity: as its provider named them last."""
-    identity: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    identity: Mapped[dict[str, Any] | None]
     """Issuer and subject of a person who signs in elsewhere; null for a key."""
     created_at: Mapped[datetime]
-    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_by: Mapped[dict[str, Any] | None]
     """The actor who made it over HTTP; null for one that was made on the database itself."""
     revoked_at: Mapped[datetime | None]
 
@@ -60,7 +59,7 @@ class WebSession(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     key_hash: Mapped[str | None] = mapped_column(String(64))
     """Hash of the secret that it begins and ends with; without one it is not in force."""
-    groups: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    groups: Mapped[list[Any] | None]
     """Groups, at the sign-in, of a person who signed in elsewhere; null with a key."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
@@ -88,7 +87,7 @@ class RequestMinute(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     minute: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     """Since 1970, in UTC."""
-    requests: Mapped[int] = mapped_column(Integer)
+    requests: Mapped[int]
 
 
 class AuditEntry(Base):
@@ -101,17 +100,17 @@ class AuditEntry(Base):
     )
 
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
-    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """Counts from 1, without gaps."""
     at: Mapped[datetime]
     action: Mapped[str] = mapped_column(Word)
-    subject: Mapped[str] = mapped_column(Text)
+    subject: Mapped[str]
     """What it was done to, by id."""
     origin: Mapped[str] = mapped_column(Word)
     key_id: Mapped[str | None] = mapped_column(Identifier)
     """Null where no key was used: by the sweeper, or on the database itself."""
-    key_name: Mapped[str | None] = mapped_column(Text)
-    person: Mapped[str | None] = mapped_column(Text)
+    key_name: Mapped[str | None]
+    person: Mapped[str | None]
     """The person that the key named then; null for a key without a person."""
     details: Mapped[dict[str, Any]]
     """Ids, names and settings; never a secret, a spec or a value of a cell."""
@@ -129,16 +128,16 @@ class AuditHead(Base):
     __tablename__ = "audit_heads"
 
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
-    entries: Mapped[int] = mapped_column(Integer)
+    entries: Mapped[int]
     link: Mapped[str] = mapped_column(String(64))
     """Link of the newest entry."""
-    signed_entries: Mapped[int] = mapped_column(Integer)
-    envelope: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    signed_entries: Mapped[int]
+    envelope: Mapped[dict[str, Any] | None]
     """The newest signed head (DSSE); null until there is one."""
     signed_at: Mapped[datetime | None]
 
 
-class SettingChange(Base):
+class SettingChange(ProjectRow):
     """One change. Rows are only ever inserted, and outlive what they are about."""
 
     __tablename__ = "setting_changes"
@@ -146,15 +145,13 @@ class SettingChange(Base):
         Index("ix_setting_changes_subject", "project_id", "subject_kind", "subject", "id"),
     )
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     subject_kind: Mapped[str] = mapped_column(Word)
     """`federation`."""
-    subject: Mapped[str] = mapped_column(Text)
+    subject: Mapped[str]
     """The federation's id."""
     setting: Mapped[str] = mapped_column(Word)
     """Which of its settings."""
-    value: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    value: Mapped[dict[str, Any] | None]
     """What was set; null where it was removed."""
     changed_by: Mapped[dict[str, Any]]
     """The actor: key and person, as they were then."""
@@ -167,38 +164,37 @@ class SweeperLease(Base):
     __tablename__ = "sweeper_leases"
 
     name: Mapped[str] = mapped_column(Word, primary_key=True)
-    holder: Mapped[str] = mapped_column(Text)
+    holder: Mapped[str]
     lease_until: Mapped[datetime]
 
 
-class WebhookEndpoint(Base):
+class WebhookEndpoint(ProjectRow):
     """One registered address with its secrets, which are encrypted."""
 
     __tablename__ = "webhook_endpoints"
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
-    url: Mapped[str] = mapped_column(Text)
-    description: Mapped[str] = mapped_column(Text)
+    url: Mapped[str]
+    description: Mapped[str]
     events: Mapped[list[Any]]
     """The subscribed types (`WebhookEvent`)."""
-    secret: Mapped[str] = mapped_column(Text)
-    previous_secret: Mapped[str | None] = mapped_column(Text)
+    secret: Mapped[str]
+    previous_secret: Mapped[str | None]
     previous_until: Mapped[datetime | None]
     """When the previous secret stops signing."""
     disabled_at: Mapped[datetime | None]
     """Null: enabled."""
-    disabled_reason: Mapped[str | None] = mapped_column(Text)
+    disabled_reason: Mapped[str | None]
     failing_since: Mapped[datetime | None]
     """The first failed attempt since the last that succeeded."""
     created_at: Mapped[datetime]
     created_by: Mapped[dict[str, Any]]
     updated_at: Mapped[datetime]
-    updated_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    updated_by: Mapped[dict[str, Any] | None]
     """The actor of the last change; null where the service itself made it."""
 
 
-class WebhookDelivery(Base):
+class WebhookDelivery(ProjectRow):
     """One event for one endpoint; it is sent at least once, always under the same message id."""
 
     __tablename__ = "webhook_deliveries"
@@ -208,7 +204,6 @@ class WebhookDelivery(Base):
         Index("ix_webhook_deliveries_created_at", "created_at"),
     )
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     endpoint_id: Mapped[str] = mapped_column(ForeignKey("webhook_endpoints.id"))
     project_id: Mapped[str] = mapped_column(Identifier)
     message_id: Mapped[str] = mapped_column(Word)
@@ -216,16 +211,16 @@ class WebhookDelivery(Base):
     type: Mapped[str] = mapped_column(Word)
     payload: Mapped[dict[str, Any]]
     state: Mapped[DeliveryState] = mapped_column(Word)
-    attempts: Mapped[int] = mapped_column(Integer)
+    attempts: Mapped[int]
     """Rises with every claim, so that it is a fence as well."""
-    retries: Mapped[int] = mapped_column(Integer)
+    retries: Mapped[int]
     """How many pauses of the schedule have been used; from the start where it is sent again."""
     available_at: Mapped[datetime]
     lease_until: Mapped[datetime | None]
     attempted_at: Mapped[datetime | None]
-    status_code: Mapped[int | None] = mapped_column(Integer)
+    status_code: Mapped[int | None]
     """Status of the last attempt; null if there was no response."""
-    duration_seconds: Mapped[float | None] = mapped_column(Double)
-    error: Mapped[str | None] = mapped_column(Text)
+    duration_seconds: Mapped[float | None]
+    error: Mapped[str | None]
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]

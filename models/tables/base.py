@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, MetaData, String
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy import JSON, DateTime, Dialect, Double, ForeignKey, MetaData, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 
@@ -55,8 +55,19 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map = {  # noqa: RUF012 SQLAlchemy reads a plain class attribute
+        str: Text(),
+        float: Double(),
         datetime: UtcDateTime(),
         # `json` rather than `jsonb` on Postgres: it keeps the text as it was written.
-        dict[str, Any]: JSON(),
-        list[Any]: JSON(),
+        dict[str, Any]: JSON(none_as_null=True),
+        list[Any]: JSON(none_as_null=True),
     }
+
+
+class ProjectRow(Base):
+    """The columns of what a project has under an id."""
+
+    __abstract__ = True
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True, sort_order=-2)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), sort_order=-1)

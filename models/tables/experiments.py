@@ -4,27 +4,14 @@ and audited beside them."""
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    String,
-    Text,
-    UniqueConstraint,
-)
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.tables.base import Base, Identifier, Word
+from models.tables.base import Base, Identifier, ProjectRow, Word
 from models.values import AuditStatus, LaterAttacksStatus, UnitKind
 
 
-class Experiment(Base):
+class Experiment(ProjectRow):
     """One run of one spec. The final figures are null until it has ended."""
 
     __tablename__ = "experiments"
@@ -37,69 +24,67 @@ class Experiment(Base):
         Index("ix_experiments_project_id_status", "project_id", "status"),
     )
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    name: Mapped[str] = mapped_column(Text)
+    name: Mapped[str]
     status: Mapped[str] = mapped_column(Word)
     status_reason: Mapped[str | None] = mapped_column(Word)
-    status_detail: Mapped[str | None] = mapped_column(Text)
+    status_detail: Mapped[str | None]
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), index=True)
     subject_set_id: Mapped[str] = mapped_column(ForeignKey("subject_sets.id"))
     unit_id: Mapped[str] = mapped_column(ForeignKey("units.id"), index=True)
-    unit_position: Mapped[int] = mapped_column(Integer)
+    unit_position: Mapped[int]
     retry_of: Mapped[str | None] = mapped_column(Identifier)
 
     spec: Mapped[dict[str, Any]]
     spec_hash: Mapped[str] = mapped_column(String(64))
     seed: Mapped[int] = mapped_column(BigInteger)
     mechanism: Mapped[str] = mapped_column(Word)
-    hypotheses: Mapped[int] = mapped_column(Integer)
+    hypotheses: Mapped[int]
     noise: Mapped[str] = mapped_column(Word)
     parameters: Mapped[int] = mapped_column(BigInteger)
     """n, the number of the model's parameters."""
-    noise_multiplier: Mapped[float | None] = mapped_column(Double)
+    noise_multiplier: Mapped[float | None]
     """Noise multiplier of metric privacy."""
-    mechanism_inputs: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    mechanism_inputs: Mapped[dict[str, Any] | None]
     """What each ledger row states of a mechanism with an epsilon and a delta, so that it can be
     written without the data; else null."""
     attributes: Mapped[dict[str, Any]]
     """Sensitive attribute -> its groups, in the order of the fairness counts."""
-    withheld_attributes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    withheld_attributes: Mapped[list[Any] | None]
     """Those withheld as too near to earlier disclosures; null before the decision."""
 
-    ledger_salt: Mapped[bytes | None] = mapped_column(LargeBinary)
+    ledger_salt: Mapped[bytes | None]
     """32 random bytes that key the digests of its ledger (`fedaudit.ledger.encoding`). Null under
     simulated noise, in old rows, and after its clients' names were erased."""
-    disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    disclosure: Mapped[dict[str, Any] | None]
     """The policy of its federation when it was admitted; null where there was none."""
 
-    rounds_total: Mapped[int] = mapped_column(Integer)
-    rounds_done: Mapped[int] = mapped_column(Integer)
-    event_sequence: Mapped[int] = mapped_column(Integer)
+    rounds_total: Mapped[int]
+    rounds_done: Mapped[int]
+    event_sequence: Mapped[int]
     """The number of the last event. Writers raise it first, and so wait for each other."""
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None] = mapped_column(index=True)
     cancel_requested_at: Mapped[datetime | None]
-    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_by: Mapped[dict[str, Any] | None]
     """Who submitted or retried it: key and person at the time; null in old rows, as
     `cancelled_by`."""
-    cancelled_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    cancelled_by: Mapped[dict[str, Any] | None]
 
     gate_outcome: Mapped[str | None] = mapped_column(Word)
-    leakage_max: Mapped[float | None] = mapped_column(Double)
-    leakage_median: Mapped[float | None] = mapped_column(Double)
-    log_ratio_max: Mapped[float | None] = mapped_column(Double)
-    epsilon_max: Mapped[float | None] = mapped_column(Double)
-    delta: Mapped[float | None] = mapped_column(Double)
-    validation_loss: Mapped[float | None] = mapped_column(Double)
-    accuracy: Mapped[float | None] = mapped_column(Double)
-    demographic_parity_difference: Mapped[float | None] = mapped_column(Double)
-    equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
-    equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
-    alarms: Mapped[int | None] = mapped_column(Integer)
+    leakage_max: Mapped[float | None]
+    leakage_median: Mapped[float | None]
+    log_ratio_max: Mapped[float | None]
+    epsilon_max: Mapped[float | None]
+    delta: Mapped[float | None]
+    validation_loss: Mapped[float | None]
+    accuracy: Mapped[float | None]
+    demographic_parity_difference: Mapped[float | None]
+    equalized_odds_difference: Mapped[float | None]
+    equal_opportunity_difference: Mapped[float | None]
+    alarms: Mapped[int | None]
     """Attacks that raised an alarm, later ones included; null if none was asked for."""
-    answer: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    answer: Mapped[dict[str, Any] | None]
     """Whether its model may be released, and reasons by their codes; null without a report."""
 
 
@@ -110,11 +95,11 @@ class ExperimentTag(Base):
     __table_args__ = (Index("ix_experiment_tags_project_id_tag", "project_id", "tag"),)
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    tag: Mapped[str] = mapped_column(Text, primary_key=True)
+    tag: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
 
 
-class Unit(Base):
+class Unit(ProjectRow):
     """What one worker does at a time: a `run` of one experiment or a stack of one shape, a
     `profile` of a federation, an `audit` of predictions, or `attacks` on an ended experiment."""
 
@@ -128,28 +113,26 @@ class Unit(Base):
         Index("ix_units_stack_key_state", "stack_key", "state"),
     )
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     kind: Mapped[UnitKind] = mapped_column(Word, server_default="run")
     state: Mapped[str] = mapped_column(Word)
     device: Mapped[str] = mapped_column(Word)
     lease_until: Mapped[datetime | None]
-    fence: Mapped[int] = mapped_column(Integer)
+    fence: Mapped[int]
     """Rises at every claim; a writer that names an older one writes nothing."""
-    attempts: Mapped[int] = mapped_column(Integer)
-    max_attempts: Mapped[int] = mapped_column(Integer)
-    lost_leases: Mapped[int] = mapped_column(Integer, server_default="0")
+    attempts: Mapped[int]
+    max_attempts: Mapped[int]
+    lost_leases: Mapped[int] = mapped_column(server_default="0")
     """How often a lease expired."""
-    worker: Mapped[str | None] = mapped_column(Text)
+    worker: Mapped[str | None]
     stack_key: Mapped[str | None] = mapped_column(String(64))
     """What experiments share that can be trained together; null to run alone."""
-    stack_size: Mapped[int] = mapped_column(Integer, server_default="1")
+    stack_size: Mapped[int] = mapped_column(server_default="1")
     """How many experiments fit together, at most."""
     available_at: Mapped[datetime]
     created_at: Mapped[datetime]
     published_at: Mapped[datetime | None]
     """When its message was last sent; null where it was not since the unit waits."""
-    last_error: Mapped[str | None] = mapped_column(Text)
+    last_error: Mapped[str | None]
 
 
 class SubjectSet(Base):
@@ -169,8 +152,8 @@ class Checkpoint(Base):
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     project_id: Mapped[str] = mapped_column(Identifier)
-    round: Mapped[int] = mapped_column(Integer)
-    data: Mapped[bytes] = mapped_column(LargeBinary)
+    round: Mapped[int]
+    data: Mapped[bytes]
 
 
 class Event(Base):
@@ -179,25 +162,23 @@ class Event(Base):
     __tablename__ = "events"
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    sequence: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(Identifier)
     type: Mapped[str] = mapped_column(Word)
     data: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
 
 
-class Sweep(Base):
+class Sweep(ProjectRow):
     """Many experiments that were asked for, and reserved, as one."""
 
     __tablename__ = "sweeps"
     __table_args__ = (Index("ix_sweeps_project_id_id", "project_id", "id"),)
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    name: Mapped[str] = mapped_column(Text)
+    name: Mapped[str]
     asked: Mapped[dict[str, Any]]
     """The body: base, grid, zip, repeats."""
-    cells: Mapped[int] = mapped_column(Integer)
+    cells: Mapped[int]
     facts: Mapped[dict[str, Any]]
     """What is known beforehand of all cells: how costs are counted, and the guarantees."""
     created_at: Mapped[datetime]
@@ -212,9 +193,9 @@ class SweepCell(Base):
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     sweep_id: Mapped[str] = mapped_column(ForeignKey("sweeps.id"))
-    position: Mapped[int] = mapped_column(Integer)
+    position: Mapped[int]
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    newest: Mapped[bool] = mapped_column(Boolean)
+    newest: Mapped[bool]
     """Whether it is the last try of its cell. What earlier ones spent counts all the same."""
     values: Mapped[dict[str, Any]]
     """Values that distinguish the cell, keyed by field."""
@@ -230,13 +211,13 @@ class Report(Base):
     document: Mapped[dict[str, Any]]
     report_hash: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime]
-    model_layout: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    model_layout: Mapped[dict[str, Any] | None]
     """Its model's inputs and outputs, confidential; null without a model, in old rows, and after
     erasure."""
-    clients: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    clients: Mapped[dict[str, Any] | None]
     """What each client paid and how it fares, by its index, confidential; null in old rows, and
     after erasure."""
-    claims: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    claims: Mapped[list[Any] | None]
     """What it claims, in Sigstore bundles; null in old rows."""
 
 
@@ -250,15 +231,15 @@ class ReportFigure(Base):
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     figure: Mapped[str] = mapped_column(Word, primary_key=True)
-    attribute: Mapped[str] = mapped_column(Text, primary_key=True)
+    attribute: Mapped[str] = mapped_column(primary_key=True)
     """The sensitive attribute; empty where the figure belongs to none."""
     observer: Mapped[str] = mapped_column(Word, primary_key=True)
     """Before whom an epsilon holds; empty for the largest of all, and for other figures."""
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    delta: Mapped[float | None] = mapped_column(Double)
+    delta: Mapped[float | None]
     adjacency: Mapped[str | None] = mapped_column(Word)
-    value: Mapped[float | None] = mapped_column(Double)
-    reason: Mapped[str | None] = mapped_column(Text)
+    value: Mapped[float | None]
+    reason: Mapped[str | None]
     """Why there is no value, or what the value leaves out."""
 
 
@@ -276,11 +257,11 @@ class ReportSummary(Base):
     report_hash: Mapped[str] = mapped_column(String(64))
     guarantee_kind: Mapped[str | None] = mapped_column(Word)
     """formal, heuristic or none."""
-    in_force: Mapped[bool | None] = mapped_column(Boolean)
+    in_force: Mapped[bool | None]
     """Whether the noise was secret, so that the guarantee is in force."""
     unit: Mapped[str | None] = mapped_column(Word)
     """Whose data the guarantee speaks of."""
-    summary: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    summary: Mapped[dict[str, Any] | None]
     """Verdict and guarantee."""
 
 
@@ -291,19 +272,19 @@ class SignOff(Base):
     __table_args__ = (Index("ix_sign_offs_signed_at", "signed_at", "created_at"),)
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     report_hash: Mapped[str] = mapped_column(String(64))
     decision: Mapped[str] = mapped_column(Word)
     statement: Mapped[dict[str, Any]]
     """All that was stated."""
     created_at: Mapped[datetime]
-    envelope: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    envelope: Mapped[dict[str, Any] | None]
     """The statement in its place of the chain, signed (DSSE); null until it is."""
     signed_at: Mapped[datetime | None]
 
 
-class LaterAttacks(Base):
+class LaterAttacks(ProjectRow):
     """One request for attacks on an experiment with a report. What they found comes once, with
     their end, and nothing removes it."""
 
@@ -313,15 +294,13 @@ class LaterAttacks(Base):
         Index("ix_later_attacks_unit_id", "unit_id"),
     )
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"))
-    number: Mapped[int] = mapped_column(Integer)
+    number: Mapped[int]
     """Counts from 1 within the experiment."""
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     status: Mapped[LaterAttacksStatus] = mapped_column(Word)
     status_reason: Mapped[str | None] = mapped_column(Word)
     """Why nothing was tried, or not everything, as a word."""
-    status_detail: Mapped[str | None] = mapped_column(Text)
+    status_detail: Mapped[str | None]
     """The same as a sentence. May quote the data."""
     asked: Mapped[list[Any]]
     """The attacks, with every default explicit."""
@@ -334,16 +313,16 @@ class LaterAttacks(Base):
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
-    cancelled_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    statement: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    cancelled_by: Mapped[dict[str, Any] | None]
+    statement: Mapped[dict[str, Any] | None]
     """What was found; null until the end, and where nothing was tried."""
-    envelope: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    envelope: Mapped[dict[str, Any] | None]
     """The statement in its place of the chain, signed (DSSE)."""
-    alarms: Mapped[int | None] = mapped_column(Integer)
+    alarms: Mapped[int | None]
     """How many of them raised an alarm; null where nothing was tried."""
 
 
-class PredictionAudit(Base):
+class PredictionAudit(ProjectRow):
     """One audit. Its report comes once, with its end."""
 
     __tablename__ = "prediction_audits"
@@ -353,29 +332,27 @@ class PredictionAudit(Base):
         Index("ix_prediction_audits_fingerprint", "project_id", "fingerprint"),
     )
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    name: Mapped[str] = mapped_column(Text)
+    name: Mapped[str]
     status: Mapped[AuditStatus] = mapped_column(Word)
     status_reason: Mapped[str | None] = mapped_column(Word)
     """Why it failed, as a word."""
-    faults: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    faults: Mapped[list[Any] | None]
     """Why it failed: {pointer, message}. May quote the data."""
     spec: Mapped[dict[str, Any]]
     """The spec, with every default explicit."""
     spec_hash: Mapped[str] = mapped_column(String(64))
     fingerprint: Mapped[str] = mapped_column(String(64))
     """Fingerprint of the data when the audit was admitted."""
-    scored: Mapped[str] = mapped_column(Text)
+    scored: Mapped[str]
     """Truth and score, by which audits of other thresholds are counted."""
-    threshold: Mapped[float | None] = mapped_column(Double)
+    threshold: Mapped[float | None]
     unit_id: Mapped[str] = mapped_column(ForeignKey("units.id"))
-    withheld: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    withheld: Mapped[list[Any] | None]
     """Attributes withheld because of earlier reports; null before the decision."""
-    report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    report: Mapped[dict[str, Any] | None]
     report_hash: Mapped[str | None] = mapped_column(String(64))
     gate_outcome: Mapped[str | None] = mapped_column(Word)
-    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_by: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
@@ -417,7 +394,7 @@ class DisclosedSet(Base):
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     """Equal sets are stored once."""
     favourable_digest: Mapped[str] = mapped_column(String(64), primary_key=True)
-    bits: Mapped[bytes] = mapped_column(LargeBinary)
-    favourable_bits: Mapped[bytes] = mapped_column(LargeBinary)
+    bits: Mapped[bytes]
+    favourable_bits: Mapped[bytes]
     """Those of the rows whose true outcome was favourable."""
     disclosed_at: Mapped[datetime]

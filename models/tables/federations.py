@@ -3,47 +3,45 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Integer, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
-from models.tables.base import Base, Identifier, Word
+from models.tables.base import Base, Identifier, ProjectRow, Word
 from models.values import FederationStatus, FileKind, GoneReason, Simulation
 
 
-class Federation(Base):
+class Federation(ProjectRow):
     """The clients' data, by its fingerprint. Deletion keeps the row, so that what was spent on the
     data stays spent."""
 
     __tablename__ = "federations"
     __table_args__ = (UniqueConstraint("project_id", "fingerprint"),)
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     fingerprint: Mapped[str] = mapped_column(String(64), index=True)
-    name: Mapped[str] = mapped_column(Text)
+    name: Mapped[str]
     source: Mapped[str] = mapped_column(Word)
     profile: Mapped[dict[str, Any]]
     """Empty until there is one, and once the data is deleted."""
     status: Mapped[FederationStatus] = mapped_column(Word)
-    reasons: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    reasons: Mapped[list[Any] | None]
     """Why it was rejected: {pointer, message}, the pointer into the registration."""
-    registration: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    registration: Mapped[dict[str, Any] | None]
     """Null if it was never registered, and experiments named the file by path."""
     unit_id: Mapped[str | None] = mapped_column(ForeignKey("units.id"), index=True)
     """The unit that profiled it last, or is to."""
     storage_key: Mapped[str | None] = mapped_column(String(255))
     """Where the uploaded file is stored; null where it is below the sources folder."""
-    file_name: Mapped[str | None] = mapped_column(Text)
+    file_name: Mapped[str | None]
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Size of the file as it was sent, perhaps compressed."""
     simulation: Mapped[Simulation] = mapped_column(Word, server_default="allowed")
     """Whether runs are admitted whose noise anyone can draw again from the seed."""
-    disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    disclosure: Mapped[dict[str, Any] | None]
     """What its owner lets anyone ask of its groups; null where everything is left to them."""
     disclosure_set_at: Mapped[datetime | None]
     """When the policy was changed last; also where it was taken back."""
-    profiles: Mapped[int] = mapped_column(Integer, server_default="0")
+    profiles: Mapped[int] = mapped_column(server_default="0")
     """How many profiles were published of it: each registration that differs gives one."""
     created_at: Mapped[datetime]
     profiled_at: Mapped[datetime | None]
@@ -81,41 +79,37 @@ class NearCopy(Base):
 
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
     other_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
-    share: Mapped[float] = mapped_column(Double)
+    share: Mapped[float]
     """Estimated share of the rows of `federation_id` that are rows of the other."""
 
 
-class Artifact(Base):
+class Artifact(ProjectRow):
     """One file of parameters of a project. The file itself is in the storage, by its hash."""
 
     __tablename__ = "artifacts"
     __table_args__ = (UniqueConstraint("project_id", "sha256"),)
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     """Orders the list; a spec names the file by its hash."""
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     sha256: Mapped[str] = mapped_column(String(64))
-    name: Mapped[str | None] = mapped_column(Text)
+    name: Mapped[str | None]
     """Its first name."""
     size_bytes: Mapped[int] = mapped_column(BigInteger)
-    hypotheses: Mapped[int] = mapped_column(Integer)
+    hypotheses: Mapped[int]
     parameters: Mapped[int] = mapped_column(BigInteger)
-    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_by: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
 
 
-class PendingUpload(Base):
+class PendingUpload(ProjectRow):
     """One file that waits for its registration; only the key that sent it sees it."""
 
     __tablename__ = "pending_uploads"
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     api_key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"), index=True)
     storage_key: Mapped[str] = mapped_column(String(255))
     fingerprint: Mapped[str] = mapped_column(String(64))
     """SHA-256 of its content, gzip undone."""
-    file_name: Mapped[str] = mapped_column(Text)
+    file_name: Mapped[str]
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     """Size of the file as it was sent, perhaps compressed."""
     created_at: Mapped[datetime]
@@ -129,11 +123,11 @@ class Erasure(Base):
     __tablename__ = "erasures"
 
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
-    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """Counts from 1 within the federation."""
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     fingerprint: Mapped[str] = mapped_column(String(64))
-    reference: Mapped[str | None] = mapped_column(Text)
+    reference: Mapped[str | None]
     """What the caller calls the request, such as a file number."""
     requested_at: Mapped[datetime]
     requested_by: Mapped[dict[str, Any]]
@@ -144,11 +138,11 @@ class Erasure(Base):
     """Keys of the storage whose files are to be removed; empty once they are."""
     ledgers: Mapped[list[Any]]
     """Ids of the ledgers whose clients' names are to be removed, or were."""
-    others: Mapped[int] = mapped_column(Integer)
+    others: Mapped[int]
     """Other projects of the service that hold the same content."""
     completed_at: Mapped[datetime | None] = mapped_column(index=True)
     """When all of it was done; null while the sweeper still works on it."""
-    envelope: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    envelope: Mapped[dict[str, Any] | None]
     """The signed receipt (DSSE); null until it is done."""
 
 
@@ -176,7 +170,7 @@ class ExpiredFile(Base):
     owner: Mapped[str] = mapped_column(String(64), primary_key=True)
     """The experiment's id, or the hash of an artifact."""
     reason: Mapped[GoneReason] = mapped_column(Word)
-    kept_days: Mapped[int | None] = mapped_column(Integer)
+    kept_days: Mapped[int | None]
     """The setting that it exceeded; null where it was erased."""
     expired_at: Mapped[datetime]
     removed_at: Mapped[datetime | None] = mapped_column(index=True)

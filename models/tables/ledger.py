@@ -8,25 +8,12 @@ The view `privacy_ledger` (made by the migrations) unpacks them for people.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Double,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Index,
-    Integer,
-    LargeBinary,
-    String,
-    Text,
-    text,
-)
+from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from fedaudit.stored import CostFigure
 from models.arrays import Packed, PackedArray
-from models.tables.base import Base, Identifier, Word
+from models.tables.base import Base, Identifier, ProjectRow, Word
 
 
 class Ledger(Base):
@@ -38,8 +25,8 @@ class Ledger(Base):
 
     experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     """Or the id of a declared ledger."""
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    release: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
     observer: Mapped[str] = mapped_column(Word, primary_key=True)
     project_id: Mapped[str] = mapped_column(Identifier)
@@ -58,26 +45,26 @@ class Ledger(Base):
 
     mechanism: Mapped[str] = mapped_column(Word)
     n: Mapped[int] = mapped_column(BigInteger)
-    noise_multiplier: Mapped[float | None] = mapped_column(Double)
-    radius: Mapped[float | None] = mapped_column(Double)
+    noise_multiplier: Mapped[float | None]
+    radius: Mapped[float | None]
     """The public radius; null where it is adaptive."""
-    radius_floor: Mapped[float | None] = mapped_column(Double)
-    clip: Mapped[float | None] = mapped_column(Double)
+    radius_floor: Mapped[float | None]
+    clip: Mapped[float | None]
     noise: Mapped[str] = mapped_column(Word)
     guarantee: Mapped[str] = mapped_column(Word)
-    event: Mapped[str | None] = mapped_column(Text)
+    event: Mapped[str | None]
     """What was composed, as canonical JSON; null for metric privacy, as are the next three."""
-    delta: Mapped[float | None] = mapped_column(Double)
+    delta: Mapped[float | None]
     adjacency: Mapped[str | None] = mapped_column(Word)
     accountant: Mapped[str | None] = mapped_column(Word)
-    components: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
+    components: Mapped[list[Any] | None]
     """Name and number of parameters of each part with its own radius; null if an upload is released
     as a whole."""
 
-    digest: Mapped[bytes] = mapped_column(LargeBinary)
-    link: Mapped[bytes] = mapped_column(LargeBinary)
-    interrupted: Mapped[bool] = mapped_column(Boolean)
-    declaration: Mapped[bytes | None] = mapped_column(LargeBinary)
+    digest: Mapped[bytes]
+    link: Mapped[bytes]
+    interrupted: Mapped[bool]
+    declaration: Mapped[bytes | None]
     """The keyed hash of what a declared round stated beside its entries, which the link holds; null
     in rounds that were declared before there was one."""
 
@@ -102,8 +89,8 @@ class ReleaseIntent(Base):
     __tablename__ = "release_intents"
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    release: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(Identifier)
     subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
     created_at: Mapped[datetime]
@@ -115,21 +102,21 @@ class Round(Base):
     __tablename__ = "rounds"
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(Identifier)
-    selection_loss: Mapped[float | None] = mapped_column(Double)
-    validation_loss: Mapped[float | None] = mapped_column(Double)
-    accuracy: Mapped[float | None] = mapped_column(Double)
+    selection_loss: Mapped[float | None]
+    validation_loss: Mapped[float | None]
+    accuracy: Mapped[float | None]
     cluster_sizes: Mapped[list[Any]]
-    separation: Mapped[float | None] = mapped_column(Double)
-    collapsed: Mapped[bool] = mapped_column(Boolean)
-    leakage_median: Mapped[float | None] = mapped_column(Double)
-    leakage_max: Mapped[float | None] = mapped_column(Double)
-    epsilon_max: Mapped[float | None] = mapped_column(Double)
-    demographic_parity_difference: Mapped[float | None] = mapped_column(Double)
-    equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
-    equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
-    leakage_by_cluster: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    separation: Mapped[float | None]
+    collapsed: Mapped[bool]
+    leakage_median: Mapped[float | None]
+    leakage_max: Mapped[float | None]
+    epsilon_max: Mapped[float | None]
+    demographic_parity_difference: Mapped[float | None]
+    equalized_odds_difference: Mapped[float | None]
+    equal_opportunity_difference: Mapped[float | None]
+    leakage_by_cluster: Mapped[list[Any] | None]
     reasons: Mapped[dict[str, Any]]
 
 
@@ -139,8 +126,8 @@ class Fairness(Base):
     __tablename__ = "fairness"
 
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    attribute: Mapped[str] = mapped_column(Text, primary_key=True)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attribute: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = mapped_column(Identifier)
     figures: Mapped[list[Any]]
     """Objects of metric, value and reason."""
@@ -155,7 +142,7 @@ class SigningKey(Base):
 
     key_id: Mapped[str] = mapped_column(String(64), primary_key=True)
     algorithm: Mapped[str] = mapped_column(Word)
-    public_key: Mapped[str] = mapped_column(Text)
+    public_key: Mapped[str]
     """PEM."""
     created_at: Mapped[datetime]
     """When the service first used it."""
@@ -163,7 +150,7 @@ class SigningKey(Base):
     """When another key took its place; null while it is the key in use."""
     compromised_at: Mapped[datetime | None]
     """Time since which others may have the key, by the operator's statement; else null."""
-    compromised_note: Mapped[str | None] = mapped_column(Text)
+    compromised_note: Mapped[str | None]
     derived_from: Mapped[str | None] = mapped_column(String(64))
     """The key that it follows from, and is lost with; null for a key that was made."""
 
@@ -175,7 +162,7 @@ class LedgerCheckpoint(Base):
 
     experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     """Or the id of a declared ledger."""
-    entries: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    entries: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     status: Mapped[str] = mapped_column(Word, primary_key=True)
     """That of the experiment when it was made: the end is signed apart. A declared ledger runs for
     ever."""
@@ -191,62 +178,60 @@ class RunLogEntry(Base):
     __tablename__ = "run_log"
 
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
-    size: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    size: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """Size of the log with this entry."""
     experiment_id: Mapped[str] = mapped_column(Identifier, index=True)
-    run: Mapped[int] = mapped_column(Integer)
+    run: Mapped[int]
     kind: Mapped[str] = mapped_column(Word)
     digest: Mapped[str] = mapped_column(String(64))
-    subtrees: Mapped[bytes] = mapped_column(LargeBinary)
+    subtrees: Mapped[bytes]
     """Hashes of the subtrees of the tree of this size, 32 bytes each."""
-    checkpoint: Mapped[str] = mapped_column(Text)
+    checkpoint: Mapped[str]
     """The signed head of this size."""
 
 
-class DeclaredLedger(Base):
+class DeclaredLedger(ProjectRow):
     """One ledger. Its terms never change; the rest moves on with every round."""
 
     __tablename__ = "declared_ledgers"
     __table_args__ = (Index("ix_declared_ledgers_project_id_id", "project_id", "id"),)
 
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    name: Mapped[str] = mapped_column(Text)
+    name: Mapped[str]
     terms: Mapped[dict[str, Any]]
     terms_hash: Mapped[str] = mapped_column(String(64))
     federation_id: Mapped[str | None] = mapped_column(ForeignKey("federations.id"))
     created_at: Mapped[datetime]
-    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_by: Mapped[dict[str, Any] | None]
 
-    rounds: Mapped[int] = mapped_column(Integer)
+    rounds: Mapped[int]
     """How many were declared."""
-    last_round: Mapped[int] = mapped_column(Integer)
-    entries: Mapped[int] = mapped_column(Integer)
-    head: Mapped[bytes] = mapped_column(LargeBinary)
+    last_round: Mapped[int]
+    entries: Mapped[int]
+    head: Mapped[bytes]
     """The link of the newest entry."""
-    secret: Mapped[bytes | None] = mapped_column(LargeBinary)
+    secret: Mapped[bytes | None]
     """32 random bytes, the key of its rounds' declarations: readers of those must not guess
     counts by trying. Null before the first."""
     names: Mapped[list[Any]]
     """The subjects by index; the first represents all."""
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     """[subjects]: the entries that charged each."""
-    drawn_names: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    drawn_names: Mapped[list[Any] | None]
     """Who was named in rounds that charge everyone: secret, and in no bundle. Null before any."""
     drawn_counts: Mapped[Packed | None] = mapped_column(PackedArray("int64"))
     """[drawn_names]: the rounds that named each."""
-    epsilon_max: Mapped[float | None] = mapped_column(Double)
+    epsilon_max: Mapped[float | None]
     """After the newest round, by Renyi orders; null where nothing bounds it or it is no epsilon."""
-    leakage_max: Mapped[float | None] = mapped_column(Double)
-    alarm_round: Mapped[int | None] = mapped_column(Integer)
+    leakage_max: Mapped[float | None]
+    alarm_round: Mapped[int | None]
     """The round in which canaries contradicted the declared noise; of its evidence the round's
     `canaries` are in the chain."""
     declared_at: Mapped[datetime | None]
     """When the newest round was."""
-    signed_entries: Mapped[int] = mapped_column(Integer)
+    signed_entries: Mapped[int]
     """How many a signature covers; -1 before the first."""
     signed_at: Mapped[datetime | None]
-    report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
+    report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """Signed, of so many entries; overwritten by that of later rounds."""
     report_hash: Mapped[str | None] = mapped_column(String(64))
 
@@ -257,14 +242,14 @@ class DeclaredRoundRow(Base):
     __tablename__ = "declared_rounds"
 
     ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(Identifier)
     content_hash: Mapped[str] = mapped_column(String(64))
     """Hash of all that was declared, participants included: the same again changes nothing."""
     event: Mapped[dict[str, Any]]
-    participants: Mapped[int] = mapped_column(Integer)
-    failures: Mapped[int] = mapped_column(Integer)
-    over_budget: Mapped[int] = mapped_column(Integer)
+    participants: Mapped[int]
+    failures: Mapped[int]
+    over_budget: Mapped[int]
     """Clients whom it charged beyond their budgets."""
     reserved: Mapped[str] = mapped_column(Word)
     """`reserved`, `other` where it is not what was reserved, `refused` where it asked clients whom
@@ -272,11 +257,11 @@ class DeclaredRoundRow(Base):
     reservations: Mapped[str | None] = mapped_column(String(64))
     """The keyed hash of what was reserved behind the round before it, up to this one; null in
     rounds that were declared before the chain held it."""
-    groups: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    groups: Mapped[dict[str, Any] | None]
     drawn: Mapped[str | None] = mapped_column(String(64))
     """The keyed hash of who was drawn so far and how often, in the last round of a request that
     drew a client in secret; null in others."""
-    canaries: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    canaries: Mapped[dict[str, Any] | None]
     """What canaries show up to this round; null in rounds without any."""
     head: Mapped[str] = mapped_column(String(64))
     """The chain's after this round."""
@@ -289,16 +274,16 @@ class DeclaredReservation(Base):
     __tablename__ = "declared_reservations"
 
     ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(Identifier)
     event: Mapped[dict[str, Any]]
     admitted: Mapped[list[Any]]
     """Names."""
     refused: Mapped[int] = mapped_column(BigInteger)
-    denied: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    denied: Mapped[list[Any] | None]
     """Names of those who were refused and not admitted since; null where that is not known, of
     earlier reservations."""
-    replaced: Mapped[int] = mapped_column(Integer, server_default="0")
+    replaced: Mapped[int] = mapped_column(server_default="0")
     """Open ones of the same round whose place it took without containing them."""
     state: Mapped[str] = mapped_column(Word)
     """`open`, `used` by a round, `released` by the trainer; `refused` where no client was
@@ -307,39 +292,47 @@ class DeclaredReservation(Base):
     expires_at: Mapped[datetime]
 
 
-UnitKey = String(255)
 BUDGET_KEY = ("federation_id", "book", "figure", "delta", "adjacency", "observer", "unit_key")
 """The columns that name one budget."""
 
 
-class FederationBudget(Base):
-    """One budget: what may be spent. What is reserved and spent of it follows from the rows of
-    `Reservation`.
+class BudgetRow(Base):
+    """The columns that name a budget.
 
-    `delta`, `adjacency` and `observer` are part of the key, and a key holds no nulls: 0 and ''
-    stand for a figure that has none. Leakage, which has no adjacency, has its radius and clip in
-    its place (`LeakageTerms.key`); '' there is a total whose radius and clip were not recorded,
-    which no run matches. `unit_key` says whose clients are counted; '' is a total that names
-    nobody's, and what was spent before it was recorded.
+    A key holds no nulls: 0 and '' stand for a `delta`, `adjacency` or `observer` of a figure that
+    has none. Leakage, which has no adjacency, has its radius and clip in its place
+    (`LeakageTerms.key`). `unit_key` says how the clients of the figure are distinguished, or is
+    `row`; '' where it was not recorded, which counts as the same whatever the other one is.
     """
 
-    __tablename__ = "federation_budgets"
+    __abstract__ = True
 
-    federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
+    federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     book: Mapped[str] = mapped_column(Word, primary_key=True)
     figure: Mapped[CostFigure] = mapped_column(Word, primary_key=True)
-    delta: Mapped[float] = mapped_column(Double, primary_key=True)
+    delta: Mapped[float] = mapped_column(primary_key=True)
     adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
     observer: Mapped[str] = mapped_column(Word, primary_key=True)
     unit_key: Mapped[str] = mapped_column(
-        UnitKey, primary_key=True, default="", server_default=text("''")
+        String(255), primary_key=True, default="", server_default=text("''")
     )
+
+
+class FederationBudget(BudgetRow):
+    """One budget: what may be spent. What is reserved and spent of it follows from the rows of
+    `Reservation`. Of leakage, '' in the place of radius and clip is a total for which they were not
+    recorded, which no run matches. A `unit_key` of '' is a total that names nobody's clients, and
+    what was spent before it was recorded."""
+
+    __tablename__ = "federation_budgets"
+    __table_args__ = (ForeignKeyConstraint(["federation_id"], ["federations.id"]),)
+
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    total: Mapped[float | None] = mapped_column(Double)
+    total: Mapped[float | None]
     """Null: no bound was set; spending is charged all the same."""
 
 
-class Reservation(Base):
+class Reservation(BudgetRow):
     """What one experiment may still spend of a budget (`held`), or did spend (`settled`)."""
 
     __tablename__ = "reservations"
@@ -353,21 +346,10 @@ class Reservation(Base):
         Index("ix_reservations_sums", *BUDGET_KEY, "state", "amount", "spent"),
     )
 
-    experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    book: Mapped[str] = mapped_column(Word, primary_key=True)
-    figure: Mapped[CostFigure] = mapped_column(Word, primary_key=True)
-    delta: Mapped[float] = mapped_column(Double, primary_key=True)
-    adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
-    observer: Mapped[str] = mapped_column(Word, primary_key=True)
-    unit_key: Mapped[str] = mapped_column(
-        UnitKey, primary_key=True, default="", server_default=text("''")
-    )
-    """How the clients of the figure are distinguished, or `row`; '' where it was not
-    recorded, which counts as the same whatever the other one is."""
-    amount: Mapped[float] = mapped_column(Double)
+    experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True, sort_order=-1)
+    amount: Mapped[float]
     """Cost of the experiment by itself; an epsilon is at its own delta."""
-    spent: Mapped[float] = mapped_column(Double)
+    spent: Mapped[float]
     """What a sum has spent: an epsilon is composed from what follows, and not stored."""
     state: Mapped[str] = mapped_column(Word)
 
@@ -379,7 +361,7 @@ class Reservation(Base):
     They add up over experiments, whatever their deltas."""
     step: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
     """The same for one composition, at most. Of the theorem's sum: [1], what one release adds."""
-    planned: Mapped[int | None] = mapped_column(Integer)
+    planned: Mapped[int | None]
     """How many compositions `curve` was reserved for."""
-    compositions: Mapped[int | None] = mapped_column(Integer)
+    compositions: Mapped[int | None]
     """How many are charged as spent."""

@@ -78,6 +78,9 @@ def test_the_report_in_other_forms(call, finished, tmp_path):
     marked = "<!--appendix-->"
     assert marked in (tmp_path / "page.html").read_text()
     assert marked not in whole
+    assert (
+        call("report", finished["id"], "--out", "-").stdout == call("report", finished["id"]).stdout
+    )
     assert "--appendix: goes with" in call("report", finished["id"], "--appendix").stderr
     unwritable = call("report", finished["id"], "--out", tmp_path / "none" / "x")
     assert unwritable.returncode == 2

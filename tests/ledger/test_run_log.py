@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -114,7 +114,7 @@ class Service:
 
     def outcomes(self, earlier: str) -> set[str]:
         """Of all checks of all bundles."""
-        log = {"entries": [one.fields() for one in self.log], "checkpoint": self.head()}
+        log = {"entries": [asdict(one) for one in self.log], "checkpoint": self.head()}
         empty = Evidence("", SPEC, [], None, [], [], log=log)
         checks = []
         for id_, made in self.runs.items():

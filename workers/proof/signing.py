@@ -7,6 +7,7 @@ database could have altered while no worker held them.
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -185,7 +186,7 @@ class _OpenLog:
                 federation_id=self._federation_id,
                 size=tree.size,
                 experiment_id=experiment_id,
-                **entry.fields(),
+                **asdict(entry),
                 subtrees=b"".join(tree.subtrees),
                 checkpoint=head.signed(self._key),
             )

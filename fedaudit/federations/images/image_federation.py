@@ -31,7 +31,7 @@ from fedaudit.federations.images.client_rows import (
     square_image,
 )
 from fedaudit.federations.levels import MAX_CLASSES, Levels
-from fedaudit.federations.mapped import Rows, client_order, first_rows, pack
+from fedaudit.federations.mapped import client_order, first_rows, pack
 from fedaudit.federations.reading.archives import (
     NumpyArchive,
     is_zip,
@@ -235,20 +235,17 @@ def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int, empty: 
 def _packed(
     file: SourceFile, images: ClientRows, labels: NDArray[np.int64], *, clients: Levels, **more: Any
 ) -> Federation:
-    """The images, which lie client after client. `labels`, `clients` and `more`, as `Rows` has it,
+    """The images, which lie client after client. `labels`, `clients` and `more`, as `pack` has it,
     are in the order of the file, or by user where that is LEAF's."""
     return pack(
-        Rows(
-            features=images,
-            feature_names=feature_names(images),
-            target=labels.astype(np.float64),
-            target_name="y",
-            target_scale=1.0,
-            clients=clients,
-            fingerprint=file.fingerprint,
-            row_numbers=np.arange(1, len(labels) + 1),
-            **more,
-        )
+        clients,
+        features=images,
+        feature_names=feature_names(images),
+        target=labels.astype(np.float64),
+        target_name="y",
+        fingerprint=file.fingerprint,
+        row_numbers=np.arange(1, len(labels) + 1),
+        **more,
     )
 
 
@@ -356,7 +353,7 @@ def _class_names(archive: NumpyArchive, where: str) -> tuple[str, ...]:
     count = (archive.header("classes").shape or (1,))[0]
     names = column(archive, "classes", rows=count, where=where)
     levels = as_table(archive, {"classes": names}).levels("classes", where)
-    if levels.missing or len(levels.values) != count:
+    if (levels.codes < 0).any() or len(levels.values) != count:
         raise archive.file.fault(
             "holds an array 'classes' in which a name is empty or comes twice; name every class "
             "once, or set `classes` to their number"

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.federations.federation import Federation, memory_fault
+from fedaudit.federations.federation import Attribute, Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels
-from fedaudit.federations.mapped import Rows, check_clients, check_scales, loading_folder, pack
+from fedaudit.federations.mapped import check_clients, check_scales, loading_folder, pack
 from fedaudit.federations.profiles.profile import RowSample, giveaways, profile
 from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
@@ -378,29 +378,29 @@ def _grouped(
         progress=asked.progress,
     )
     federation = pack(
-        Rows(
-            clients=clients,
-            features=features.values,
-            feature_names=columns.feature_names,
-            target=target,
-            target_name=source.target,
-            target_scale=_target_scale(source),
-            fingerprint=rows.source.fingerprint,
-            classes=classes,
-            attributes=attributes,
-            notes=(*used.notes, *dealt, *missing, *features.notes),
-            record_budgets=_budgets(rows, asked.budgets),
-            row_numbers=rows.row_numbers,
-            record_keys=row_keys,
-            order=features.order,
-            is_outline=outline,
-        ),
+        clients,
+        features=features.values,
+        feature_names=columns.feature_names,
+        target=target,
+        target_name=source.target,
+        target_scale=_target_scale(source),
+        fingerprint=rows.source.fingerprint,
+        classes=classes,
+        attributes=attributes,
+        notes=(*used.notes, *dealt, *missing, *features.notes),
+        record_budgets=_budgets(rows, asked.budgets),
+        row_numbers=rows.row_numbers,
+        record_keys=row_keys,
+        order=features.order,
+        is_outline=outline,
         where=where,
     )
     return ReadTable(federation, rows, columns.features, {**used.missing, **features.filled})
 
 
-def _attributes(rows: TableRows, asked: LoadRequest) -> tuple[dict[str, Levels], tuple[str, ...]]:
+def _attributes(
+    rows: TableRows, asked: LoadRequest
+) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
     return read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
 
 

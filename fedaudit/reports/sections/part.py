@@ -123,6 +123,17 @@ Evidence = TypeVar("Evidence")
 Values = dict[str, Any]
 
 
+def with_reasons(figures: Mapping[str, Any]) -> Values:
+    """The fields of a part from its figures, of which a text says why one is missing."""
+    reasons = {name: one for name, one in figures.items() if isinstance(one, str)}
+    return {**figures, **dict.fromkeys(reasons), "reasons": reasons}
+
+
+def or_why(figures: Mapping[str, object], why: str) -> Values:
+    """The figures, with the reason in the place of each that is missing."""
+    return {name: why if one is None else one for name, one in figures.items()}
+
+
 @dataclass(frozen=True)
 class Section(Generic[Material, Evidence]):
     """One section of one kind of report. Every question has to be answered: none has a default."""

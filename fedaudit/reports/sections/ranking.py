@@ -15,8 +15,8 @@ from fedaudit.fairness.noised_counts import (
 from fedaudit.fairness.ranking import METHOD, TOO_FEW
 from fedaudit.reports.sections.fairness import no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
-from fedaudit.reports.sections.noised_counts import NOISED_OUTCOMES, WITHHELD, NoisedGain
-from fedaudit.reports.sections.part import IntervalSection, Part, Share, Shown
+from fedaudit.reports.sections.noised_counts import WITHHELD, NoisedGain
+from fedaudit.reports.sections.part import IntervalSection, Part, Share, Shown, or_why
 from fedaudit.utility import NEARLY_CONSTANT, NO_INTERVALS, ConstantComparison
 
 _EVEN = "nothing says that one error is worse than the other: see accuracy_over_baseline"
@@ -108,119 +108,84 @@ def another_threshold(*, field: str, outcome: str = "the outcome") -> str:
     )
 
 
-_DECIDED = ("balanced_accuracy", "precision", "recall")
+DECIDED = ("balanced_accuracy", "precision", "recall")
 _ORDERED = ("auc", "auc_interval", "ranks_above_chance")
 _SCORED = (
     *_ORDERED,
     *("brier", "expected_calibration_error", "base_rate", "weighted_accuracy_over_baseline"),
 )
 _Figures = dict[str, Any]
-_Found = tuple[_Figures, dict[str, str]]
-"""Every field of `RankingFigures`, and the reasons of those that are None."""
 
 
 def ranking_figures(
     material: ScoredMaterial, compared: ConstantComparison | str, noised: NoisedGain | None
-) -> _Found:
-    """The figures from what is published about the held-out people; `compared`: or why there is no
-    figure. `noised`: figures of counts with noise, where these are published."""
-    published = material.published
+) -> _Figures:
+    """Every field of `RankingFigures`, or why it is missing, from what is published about the
+    held-out people; `compared`: or why there is no figure. `noised`: figures of counts with noise,
+    where these are published; scores have no noise, so they then give no figure."""
+    published, threshold = material.published, material.result.threshold
+    found: _Figures = dict.fromkeys((*DECIDED, *_SCORED), WITHHELD)
     match published:
         case NoisedCounts():
-            values, reasons = _from_noise(noised)
+            if noised is not None:
+                found |= _decided(*noised.four_counts)
         case ExactCounts() | Rounder() if isinstance(compared, str):
-            names = (*_DECIDED, *_SCORED)
-            values, reasons = dict.fromkeys(names), dict.fromkeys(names, compared)
+            found = dict.fromkeys(found, compared)
         case ExactCounts():
-            values, reasons = _exact(material, compared)
+            found = _exact(material, compared)
         case Rounder():
-            values, reasons = _exact(material, compared)
-            _coarsen(values, reasons, compared, base=published.base)
+            found = _coarse(_exact(material, compared), compared, base=published.base)
         case _:
             assert_never(published)
-    values["threshold"] = material.result.threshold
-    if values["threshold"] is None:
-        reasons["threshold"] = "nothing is decided by a threshold"
-    return values, reasons
-
-
-def _from_noise(noised: NoisedGain | None) -> _Found:
-    """Figures from the counts with noise alone; scores have no noise, so they give no figure."""
-    values: _Figures = dict.fromkeys((*_DECIDED, *_SCORED))
-    reasons = dict.fromkeys(values, WITHHELD)
-    if noised is not None:
-        values |= _decided(*noised.four_counts)
-        reasons |= dict.fromkeys(_DECIDED, NOISED_OUTCOMES)
-        reasons |= _undefined(values)
-    return values, reasons
-
-
-def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
-    values: _Figures = dict.fromkeys((*_DECIDED, *_SCORED))
-    ranking, counts = compared.ranking, compared.counts
-    missing = no_scores(material)
-    reasons = dict.fromkeys(_DECIDED, missing)
-    if counts is not None:
-        values |= _decided(*counts.tolist())
-        reasons = _undefined(values)
-    if ranking is None:
-        return values, reasons | dict.fromkeys(_SCORED, missing)
-    values |= {
-        "brier": ranking.brier,
-        "expected_calibration_error": ranking.expected_calibration_error,
-        "base_rate": ranking.base_rate,
+    return {
+        **found,
+        "threshold": "nothing is decided by a threshold" if threshold is None else threshold,
     }
-    if compared.decision_gain is None or compared.threshold == 0.5:
-        reasons["weighted_accuracy_over_baseline"] = _EVEN
-    else:
-        gain = float(compared.decision_gain.sum() / compared.decided.sum())
-        values["weighted_accuracy_over_baseline"] = gain
-    if ranking.brier is None:
-        reasons |= dict.fromkeys(("brier", "expected_calibration_error"), _NO_PROBABILITIES)
-    if ranking.ordering is None:
-        few = dict.fromkeys(("auc", "ranks_above_chance"), TOO_FEW)
-        return values, {**reasons, **few, "auc_interval": _NOT_ASKED}
-    asked = material.spec.fairness.intervals
-    values["auc"] = ranking.ordering.auc
-    values["ranks_above_chance"] = all(
-        one is not None and one.interval(_JUDGED_AT)[0] > 0.5
-        for one in (ranking.ordering, ranking.within)
+
+
+def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Figures:
+    ranking, counts = compared.ranking, compared.counts
+    found: _Figures = dict.fromkeys((*DECIDED, *_SCORED), no_scores(material))
+    if counts is not None:
+        found |= _decided(*counts.tolist())
+    if ranking is None:
+        return found
+    calibration = ("brier", "expected_calibration_error")
+    found |= or_why({name: getattr(ranking, name) for name in calibration}, _NO_PROBABILITIES)
+    weighted: float | str = _EVEN
+    if compared.decision_gain is not None and compared.threshold != 0.5:
+        weighted = float(compared.decision_gain.sum() / compared.decided.sum())
+    found |= {"base_rate": ranking.base_rate, "weighted_accuracy_over_baseline": weighted}
+    ordering, asked = ranking.ordering, material.spec.fairness.intervals
+    if ordering is None:
+        return {**found, **dict.fromkeys(_ORDERED, TOO_FEW), "auc_interval": _NOT_ASKED}
+    interval: IntervalSection | str = NO_INTERVALS
+    if asked is not None:
+        low, high = ordering.interval(asked.level)
+        interval = IntervalSection(low=low, high=high, level=asked.level, method=METHOD)
+    ranks = all(
+        one is not None and one.interval(_JUDGED_AT)[0] > 0.5 for one in (ordering, ranking.within)
     )
-    if asked is None:
-        reasons["auc_interval"] = NO_INTERVALS
-        return values, reasons
-    low, high = ranking.ordering.interval(asked.level)
-    values["auc_interval"] = IntervalSection(low=low, high=high, level=asked.level, method=METHOD)
-    return values, reasons
+    return {**found, "auc": ordering.auc, "auc_interval": interval, "ranks_above_chance": ranks}
 
 
 def _decided(true: int, false: int, true_negative: int, false_negative: int) -> _Figures:
-    """Figures of the four counts; None without a denominator."""
-    recall = _share(true, true + false_negative)
-    specificity = _share(true_negative, true_negative + false)
-    both = None if recall is None or specificity is None else (recall + specificity) / 2
-    return {"balanced_accuracy": both, "precision": _share(true, true + false), "recall": recall}
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
-
-
-def _undefined(values: _Figures) -> dict[str, str]:
-    why = {
-        "balanced_accuracy": "one of the two outcomes has no scored row",
-        "precision": "the outcome is predicted for no row",
-        "recall": "no scored row has the outcome",
+    """Figures of the four counts."""
+    positive, negative, predicted = true + false_negative, true_negative + false, true + false
+    both: float | str = "one of the two outcomes has no scored row"
+    if positive and negative:
+        both = (true / positive + true_negative / negative) / 2
+    return {
+        "balanced_accuracy": both,
+        "precision": true / predicted if predicted else "the outcome is predicted for no row",
+        "recall": true / positive if positive else "no scored row has the outcome",
     }
-    return {name: reason for name, reason in why.items() if values[name] is None}
 
 
-def _coarsen(
-    values: _Figures, reasons: dict[str, str], compared: ConstantComparison, *, base: int
-) -> None:
-    """Round figures in place to steps that fit rounded counts: precision, recall and balanced
-    accuracy by the rows of their denominators, AUC by the rows of the rarer outcome, since one such
-    row moves it that much, and weighted accuracy by as many as the heaviest rows would be."""
+def _coarse(found: _Figures, compared: ConstantComparison, *, base: int) -> _Figures:
+    """The figures in steps that fit rounded counts: precision, recall and balanced accuracy by the
+    rows of their denominators, AUC by the rows of the rarer outcome, since one such row moves it
+    that much, and weighted accuracy by as many as the heaviest rows would be."""
     rows: dict[str, int] = {}
     if compared.ranking is not None:
         rows = dict.fromkeys(_SCORED, compared.ranking.rows)
@@ -232,16 +197,16 @@ def _coarsen(
         positive = true + false_negative
         rows["recall"], rows["precision"] = positive, true + false
         rows["balanced_accuracy"] = min(positive, true_negative + false)
+    coarse = dict(found)
     for name, of in rows.items():
-        step, exact = step_of(of, base=base), values[name]
+        step, exact = step_of(of, base=base), found[name]
         # Also of none: why there is none would be a count.
-        if step == 1 or reasons.get(name) == TOO_FEW:
-            values[name], reasons[name] = None, ROUNDED_AWAY
-        elif exact is None or isinstance(exact, bool):
-            continue
+        if step == 1 or exact == TOO_FEW:
+            coarse[name] = ROUNDED_AWAY
         elif isinstance(exact, IntervalSection):
             low, high = outward(exact.low, exact.high, step)
-            low, high = min(low, values["auc"]), max(high, values["auc"])
-            values[name] = exact.model_copy(update={"low": max(0.0, low), "high": min(1.0, high)})
-        else:
-            values[name] = min(1.0, nearest(exact, step))
+            low, high = min(low, coarse["auc"]), max(high, coarse["auc"])
+            coarse[name] = exact.model_copy(update={"low": max(0.0, low), "high": min(1.0, high)})
+        elif not isinstance(exact, str | bool):
+            coarse[name] = min(1.0, nearest(exact, step))
+    return coarse

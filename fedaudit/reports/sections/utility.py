@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, assert_never, get_args
 
-from fedaudit.arrays import finite
+from fedaudit.arrays import Floats, Ints, finite
 from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD
 from fedaudit.fairness.noised_counts import (
@@ -27,8 +27,17 @@ from fedaudit.reports.sections.noised_counts import (
     NoisedGain,
     noised_gain,
 )
-from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Section, Share, Shown
-from fedaudit.reports.sections.ranking import RankingFigures, ranking_figures
+from fedaudit.reports.sections.part import (
+    WHERE_GIVEN,
+    IntervalSection,
+    Part,
+    Section,
+    Share,
+    Shown,
+    or_why,
+    with_reasons,
+)
+from fedaudit.reports.sections.ranking import DECIDED, RankingFigures, ranking_figures
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.table import Table
@@ -38,6 +47,7 @@ from fedaudit.utility import (
     NO_INTERVALS,
     ConstantComparison,
     Judgement,
+    gain_interval,
     judge_comparison,
     over_constant,
 )
@@ -241,17 +251,11 @@ def method_limits(spec: ExperimentSpec) -> list[str]:
 
 
 _MEASURED = ("validation_loss", "selection_loss", "accuracy", "start_loss")
-_COMPARED = (
-    "baseline",
-    "baseline_accuracy",
-    "baseline_loss",
-    "accuracy_over_baseline",
-    "loss_under_baseline",
-    "prediction_share",
-    "outcome_share",
-)
 _GAINS = ("accuracy_over_baseline", "loss_under_baseline")
+_SHARES = ("prediction_share", "outcome_share")
+_COMPARED = ("baseline", "baseline_accuracy", "baseline_loss", *_GAINS, *_SHARES)
 _INTERVALS = tuple(f"{name}_interval" for name in _GAINS)
+_NOISED = ("accuracy_over_baseline", *_SHARES)
 _NOISED_INTERVALS = ("accuracy_over_baseline_interval", "prediction_share_interval")
 _NOT_SCORED = "the run did not hand over what a constant prediction gets on its rows"
 _NOT_FINITE = "there was no finite loss to report"
@@ -283,110 +287,68 @@ _STILL = 1e-12
 
 def utility_section(material: ScoredMaterial) -> Utility:
     """The section, from exact or rounded counts, or from counts with noise alone."""
-    published, gain = material.published, None
+    published, compared, result = material.published, _compared(material), material.result
+    gain, notes = None, dict[str, str]()
     match published:
         case NoisedCounts():
             gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
+            if gain is not None:
+                how = NOISED_OUTCOMES if gain.one_hypothesis else _ONE_CONSTANT
+                notes = dict.fromkeys(_NOISED, how) | dict.fromkeys(DECIDED, NOISED_OUTCOMES)
         case Rounder():
-            counted = material.result.against_constant
+            counted = result.against_constant
             rows = 2**31 if counted is None else int(counted.rows.sum())
-            found = _coarse(_exact(material), step_of(rows, base=published.base))
+            found = _coarse(_exact(material, compared), step_of(rows, base=published.base))
         case ExactCounts():
-            found = _exact(material)
+            found = _exact(material, compared)
         case _:
             assert_never(published)
+    found |= ranking_figures(material, compared, gain)
     start, best = found["start_loss"], found["selection_loss"]
-    improved = None
-    if start is not None and best is not None:
+    improved: bool | str = start if isinstance(start, str) else _NOT_FINITE
+    if not isinstance(start, str) and not isinstance(best, str):
         improved = bool(best < start * (1 - _STILL))
-    judged = _judgement(material, gain, improved=improved)
-    ranked, unranked = ranking_figures(material, _compared(material), gain)
-    reasons = {**found["reasons"], **unranked}
+    judged = _judgement(material, compared, gain, improved=improved)
     if judged.reason is not None:
-        reasons["degenerate"] = judged.reason
-    if improved is None:
-        reasons["improved"] = found["reasons"].get("start_loss", _NOT_FINITE)
-    too_good = _too_good(material.spec, {**found, **ranked})
-    if too_good is None:
-        reasons["too_good"] = reasons.get("accuracy", _NOT_FINITE)
-    result, collapsed = material.result, None
-    if material.spec.training.hypotheses > 1:
-        collapsed = result.collapsed_rounds
-    else:
-        reasons["collapsed_rounds"] = _ONE_HYPOTHESIS
+        notes["degenerate"] = judged.reason
+    several = material.spec.training.hypotheses > 1
+    found |= {
+        "improved": improved,
+        "too_good": _too_good(material.spec, found),
+        "collapsed_rounds": result.collapsed_rounds if several else _ONE_HYPOTHESIS,
+    }
+    fields = with_reasons(found)
+    if not isinstance(compared, str):
+        fields.setdefault("baseline", compared.constant)
     return Utility(
         method=method_section(material.spec),
-        **{**found, **ranked, "reasons": reasons},
+        **{**fields, "reasons": notes | fields["reasons"]},
         degenerate=judged.degenerate,
-        too_good=too_good,
-        improved=improved,
         rounds=result.rounds,
         best_round=result.best_round,
-        collapsed_rounds=collapsed,
         stopped_by=result.stopped_by,
     )
 
 
-def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
+def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | str:
     """Judged by the figures that the report publishes, and nothing else of the held-out people."""
-    source, gain = spec.federation, found["accuracy_over_baseline"]
+    source = spec.federation
     if not isinstance(source, Table) or source.answers_leak:
         return False
+    known = {name: one for name, one in found.items() if not isinstance(one, str)}
+    missing = _NOT_FINITE if "accuracy" in known else found["accuracy"]
     if not spec.classifies:
-        loss, constant = found["validation_loss"], found["baseline_loss"]
-        if loss is None or constant is None:
-            return None
-        return bool(loss <= constant * (_LEFT**0.5 if spec.training.root_mean else _LEFT))
-    accuracy = found["accuracy"]
-    if accuracy is None and gain is not None and found["outcome_share"] is not None:
-        accuracy = found["outcome_share"] + gain
+        if not known.keys() >= {"validation_loss", "baseline_loss"}:
+            return missing
+        most = known["baseline_loss"] * (_LEFT**0.5 if spec.training.root_mean else _LEFT)
+        return bool(known["validation_loss"] <= most)
+    gain, accuracy = known.get("accuracy_over_baseline"), known.get("accuracy")
+    if accuracy is None and gain is not None and "outcome_share" in known:
+        accuracy = known["outcome_share"] + gain
     if accuracy is None or gain is None:
-        return None
-    ranks = found["auc"] is not None and found["auc"] > _TOO_GOOD
-    return bool(gain > 0 and (accuracy > _TOO_GOOD or ranks))
-
-
-def _exact(material: ScoredMaterial) -> dict[str, Any]:
-    result = material.result
-    values: dict[str, Any] = {
-        "validation_loss": finite(result.validation_loss),
-        "selection_loss": finite(result.selection_loss),
-        "accuracy": finite(result.accuracy),
-        "start_loss": finite(result.start_loss),
-    }
-    reasons = {name: _NOT_FINITE for name, value in values.items() if value is None}
-    values["prediction_share_interval"] = None
-    reasons["prediction_share_interval"] = _OF_NOISE_ALONE
-    if not material.spec.classifies:
-        reasons["accuracy"] = NO_ACCURACY
-    found = _compared(material)
-    if isinstance(found, str):
-        missing = (*_COMPARED, *_INTERVALS)
-        return {
-            **values,
-            **dict.fromkeys(missing),
-            "reasons": reasons | dict.fromkeys(missing, found),
-        }
-    asked = material.spec.fairness.intervals
-    figures, intervals = over_constant(found, level=None if asked is None else asked.level)
-    values |= {"baseline": found.constant, **figures}
-    for name in ("baseline_accuracy", "accuracy_over_baseline"):
-        if values[name] is None:
-            reasons[name] = NO_ACCURACY
-    for name in ("prediction_share", "outcome_share"):
-        if values[name] is None:
-            reasons[name] = _NO_OUTCOME
-    for name in _GAINS:
-        interval = intervals[name]
-        values[f"{name}_interval"] = None
-        if asked is not None:
-            values[f"{name}_interval"] = interval_section(
-                interval, level=asked.level, method=GAIN_METHOD
-            )
-        if interval.reason is not None:
-            reasons[f"{name}_interval"] = reasons.get(name, interval.reason)
-    return {**values, "reasons": reasons}
+        return missing
+    return bool(gain > 0 and (accuracy > _TOO_GOOD or known.get("auc", 0) > _TOO_GOOD))
 
 
 def _compared(material: ScoredMaterial) -> ConstantComparison | str:
@@ -397,20 +359,47 @@ def _compared(material: ScoredMaterial) -> ConstantComparison | str:
     return _NOT_FINITE if finite(material.result.validation_loss) is None else found
 
 
+def _exact(material: ScoredMaterial, compared: ConstantComparison | str) -> dict[str, Any]:
+    """Each figure, or why it is missing; `baseline` only where it is."""
+    result, asked = material.result, material.spec.fairness.intervals
+    found = or_why({name: finite(getattr(result, name)) for name in _MEASURED}, _NOT_FINITE)
+    found["prediction_share_interval"] = _OF_NOISE_ALONE
+    if not material.spec.classifies:
+        found["accuracy"] = NO_ACCURACY
+    if isinstance(compared, str):
+        return {**found, **dict.fromkeys((*_COMPARED, *_INTERVALS), compared)}
+    figures = over_constant(compared)
+    shares = {name: figures.pop(name) for name in _SHARES}
+    found |= or_why(figures, NO_ACCURACY) | or_why(shares, _NO_OUTCOME)
+    gains: tuple[tuple[Floats | Ints | None, Floats | Ints], ...] = (
+        (compared.accuracy_gain, compared.rows),
+        (compared.saved, compared.weights),
+    )
+    for name, (gained, of) in zip(_GAINS, gains, strict=True):
+        interval: IntervalSection | str | None = NO_INTERVALS
+        if gained is None:
+            interval = NO_ACCURACY
+        elif asked is not None:
+            own = gain_interval(gained, of, level=asked.level, are_shares="loss" not in name)
+            interval = interval_section(own, level=asked.level, method=GAIN_METHOD) or own.reason
+        found[f"{name}_interval"] = interval
+    return found
+
+
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
     """The constant's figures in steps that fit rounded counts. A gain is the model's published
     figure minus the constant's, so that it discloses no more about the rows than these two do."""
     coarse = dict(found)
-    for name in ("baseline_accuracy", "baseline_loss", "prediction_share", "outcome_share"):
-        if found[name] is not None:
+    for name in ("baseline_accuracy", "baseline_loss", *_SHARES):
+        if not isinstance(found[name], str):
             coarse[name] = nearest(found[name], _step(name, found[name], step))
     pairs = (("accuracy", "baseline_accuracy", 1), ("validation_loss", "baseline_loss", -1))
     for gain, (own, baseline, sign) in zip(_GAINS, pairs, strict=True):
-        if found[gain] is None:
+        if isinstance(found[gain], str):
             continue
         coarse[gain] = without_dust(sign * (found[own] - coarse[baseline]))
         interval = found[f"{gain}_interval"]
-        if interval is not None:
+        if not isinstance(interval, str):
             low, high = outward(
                 interval.low, interval.high, _step(baseline, coarse[baseline], step)
             )
@@ -427,21 +416,17 @@ def _step(name: str, value: float, step: float) -> float:
 def _from_noise(material: ScoredMaterial, gain: NoisedGain | None) -> dict[str, Any]:
     """What counts with noise say; nothing else of the held-out people is published."""
     missing = (*_MEASURED, *_COMPARED, *_INTERVALS, *_NOISED_INTERVALS)
-    values: dict[str, Any] = dict.fromkeys(missing)
-    reasons = dict.fromkeys(missing, WITHHELD)
+    found: dict[str, Any] = dict.fromkeys(missing, WITHHELD)
     asked = material.spec.fairness.intervals
     if gain is None:
-        return {**values, "reasons": reasons}
-    shown = ("accuracy_over_baseline", "prediction_share", "outcome_share")
-    reasons |= dict.fromkeys(shown, NOISED_OUTCOMES if gain.one_hypothesis else _ONE_CONSTANT)
-    values |= {name: getattr(gain, name) for name in shown}
+        return found
+    found |= {name: getattr(gain, name) for name in _NOISED}
     if asked is None:
-        return {**values, "reasons": reasons | dict.fromkeys(_NOISED_INTERVALS, NO_INTERVALS)}
-    found = (gain.gain_interval(asked.level), gain.share_interval(asked.level))
-    for name, (low, high) in zip(_NOISED_INTERVALS, found, strict=True):
-        del reasons[name]
-        values[name] = IntervalSection(low=low, high=high, level=asked.level, method=METHOD)
-    return {**values, "reasons": reasons}
+        return {**found, **dict.fromkeys(_NOISED_INTERVALS, NO_INTERVALS)}
+    ends = (gain.gain_interval(asked.level), gain.share_interval(asked.level))
+    for name, (low, high) in zip(_NOISED_INTERVALS, ends, strict=True):
+        found[name] = IntervalSection(low=low, high=high, level=asked.level, method=METHOD)
+    return found
 
 
 def _constants(material: ScoredMaterial) -> int:
@@ -453,7 +438,11 @@ def _constants(material: ScoredMaterial) -> int:
 
 
 def _judgement(
-    material: ScoredMaterial, gain: NoisedGain | None, *, improved: bool | None
+    material: ScoredMaterial,
+    compared: ConstantComparison | str,
+    gain: NoisedGain | None,
+    *,
+    improved: bool | str,
 ) -> Judgement:
     if isinstance(material.published, NoisedCounts):
         if _constants(material) > 1:
@@ -461,7 +450,6 @@ def _judgement(
         if material.result.threshold not in (None, 0.5):
             return Judgement(None, _NOT_WEIGHTED)
         return Judgement(None, WITHHELD) if gain is None else gain.judgement
-    compared = _compared(material)
     if isinstance(compared, str):
         return Judgement(None, compared)
     judged = judge_comparison(compared, clients_trained=material.spec.federation.holds_out_rows)

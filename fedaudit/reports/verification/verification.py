@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,8 +59,7 @@ from fedaudit.reports.verification.checkpoints import (
     read_erasure,
     sign_off_checks,
 )
-from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
-from fedaudit.reports.verification.entries import EntryEpsilons
+from fedaudit.reports.verification.entries import DeclaredEntries, EntryEpsilons, is_declared
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.canonical import read_canonical
 from fedaudit.spec.errors import InvalidInputError
@@ -282,7 +281,7 @@ def read_log(evidence: Evidence) -> list[LogEntry]:
     """The entries that came with the evidence. Raises ValueError where they have another form."""
     try:
         found = [LogEntry(**one) for one in evidence.log["entries"]]
-        if [one.fields() for one in found] == list(evidence.log["entries"]):
+        if [asdict(one) for one in found] == list(evidence.log["entries"]):
             return found
     except (TypeError, KeyError, AttributeError):
         pass

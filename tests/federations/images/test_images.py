@@ -11,7 +11,7 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.images import image_federation as images
 from fedaudit.federations.images.client_rows import rotate, rotated_clients
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.mapped import Rows, pack
+from fedaudit.federations.mapped import pack
 from fedaudit.spec.fairness import Fairness
 from tests.federations.image_files import (
     PATH,
@@ -272,8 +272,9 @@ def test_real_handwriting(data_dir: Path) -> None:
 
 def federation_with(rows: ClientRows, counts: list[int]) -> Federation:
     names, clients = tuple(map(str, range(len(counts)))), np.repeat(np.arange(len(counts)), counts)
-    target = {"target": np.zeros(len(clients)), "target_name": "y", "target_scale": 1.0}
-    return pack(Rows(Levels(names, clients), rows, (), **target, fingerprint=""))
+    rest: Any = {"feature_names": (), "classes": (), "notes": (), "fingerprint": ""}
+    target = np.zeros(len(clients))
+    return pack(Levels(names, clients), features=rows, target=target, target_name="y", **rest)
 
 
 def test_a_turn_is_counter_clockwise() -> None:
