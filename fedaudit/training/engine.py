@@ -19,6 +19,7 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.native.library import kernels
 from fedaudit.networks.stacked_network import BatchedNetwork
 from fedaudit.reproducible import fixed_order_sum, one_thread
+from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.training.base.cell import (
     Cell,
     LengthClass,
@@ -39,7 +40,6 @@ from fedaudit.training.stacked.clients import (
     Lanes,
     StackData,
     compiled_clients,
-    has_kernel,
     lane_rows,
     own_hypotheses,
     packed_rows,
@@ -81,25 +81,20 @@ class LengthPart:
         own = replace(cell, federation=known.of_rows(known.rows_of(one.clients)))
         self.learner = learner = Learner(own)
         self._federation, self._device, self._trims = cell.federation, device, trims_lanes(own)
-        self._data: StackData | None = None
-        """Not kept where it is too large."""
+        self.data: StackData | None = None
+        """Not kept where it is too large, and so are no lanes from one round to the next."""
         if not cell.federation.is_large:
-            self._data = StackData([own], device, trims=self._trims)
+            self.data = StackData([own], device, trims=self._trims)
         self.clients, self.rows = one.clients, one.rows
         numbers = own.federation.width + own.shape.activations * own.spec.training.hypotheses
         self._together = max(1, _NUMBERS_TOGETHER // (one.rows * numbers))
         if isinstance(learner.network, BatchedNetwork):
             learner.network.rows_at_once = max(1, _NUMBERS_TOGETHER // numbers)
 
-    @property
-    def keeps_lanes(self) -> bool:
-        """Whether the lanes of clients may be kept from one round to the next."""
-        return self._data is not None
-
     def lanes(self, places: Ints) -> Lanes:
         """The rows of the clients at `places`, as those of one cell."""
-        if self._data is not None:
-            return self._data.lanes(places[None])
+        if self.data is not None:
+            return self.data.lanes(places[None])
         federation, clients = self._federation, self.clients[places]
         counts = federation.counts[clients]
         rows = lane_rows(int(counts.max()), trims=True) if self._trims else self.rows
@@ -219,7 +214,7 @@ class ByLength(Engine):
                     np.arange(one.start, one.stop) for one in map(of_clients.__getitem__, members)
                 ]
                 chunk = _Chunk(part, places[members], members, np.concatenate(own), scored, None)
-                yield replace(chunk, kept=chunk.lanes()) if part.keeps_lanes else chunk
+                yield replace(chunk, kept=chunk.lanes()) if part.data is not None else chunk
 
 
 def _joined(parts: Sequence[ScoredRows], order: Ints) -> ScoredRows:
@@ -245,7 +240,9 @@ class SideBySide(Engine):
         self._learner = learner = Learner(first)
         self._compiled = compiled_clients(learner.network, learner.loss, self._data)
         local = first.spec.training.local
-        self._has_kernel = whole_data(local, self._longest) and has_kernel(local)
+        # Kernels take plain steps, as long in every round, each on all of a client's rows.
+        plainly = local.descends_plainly and local.schedule == DEFAULT_SCHEDULE
+        self._has_kernel = plainly and whole_data(local, self._longest)
         self._kept: dict[int, tuple[Ints, Lanes]] = {}
         """The data of the clients that were scored last: the next call often asks for the same."""
 
