@@ -36,7 +36,6 @@ from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows
 from fedaudit.training.one_by_one import ClientByClient
 from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stacked.clients import (
-    CompiledClients,
     Lanes,
     StackData,
     compiled_clients,
@@ -281,7 +280,15 @@ class SideBySide(Engine):
         scored = self._splits.scored(asked.clients, asked.positions, rows=self._longest)
         plain = self._personal is None and scored is None and not per_client
         if plain and self._compiled is not None:
-            return self._compiled_score(self._compiled, asked, columns)
+            # The kernels keep to the cache by themselves.
+            selection, validation, predictions = self._compiled.evaluate(
+                asked.theta, columns, asked.sizes.argmax(-1), predicts=self._counter.counts_rows
+            )
+            if predictions is None:
+                counts = self._counter.nothing(len(columns))
+            else:
+                counts = self._counter.count(predictions, columns)
+            return Figures(selection, validation, None, counts)
         size = self._data.elements * columns.shape[1] * asked.theta.shape[1]
         step, parts = max(1, _MAX_ELEMENTS // size), []
         for start in range(0, len(columns), step):
@@ -293,18 +300,6 @@ class SideBySide(Engine):
             found = self._learner.measure(asked.theta[part], lanes, largest, tuned=asked.tuned)
             parts.append(self._figures(found, lanes, columns[part], per_client))
         return parts[0] if len(parts) == 1 else joined_figures(parts)
-
-    def _compiled_score(self, clients: CompiledClients, asked: Scoring, columns: Ints) -> Figures:
-        """The same by the compiled kernels, which keep to the cache by themselves."""
-        counter = self._counter
-        selection_loss, validation_loss, predictions = clients.evaluate(
-            asked.theta, columns, asked.sizes.argmax(-1), predicts=counter.counts_rows
-        )
-        if predictions is None:
-            counts = counter.nothing(len(columns))
-        else:
-            counts = counter.count(predictions, columns)
-        return Figures(selection_loss, validation_loss, None, counts)
 
     def _figures(self, found: Evaluation, lanes: Lanes, columns: Ints, per_client: bool) -> Figures:
         of_clients = found.scores.selection_loss, found.scores.validation_loss
