@@ -261,7 +261,7 @@ def gather_to_host(
         "chosen": np.where(allowed, chosen, -1).astype(np.int16),
         "clusters": np.where(released, assigned, -1).astype(np.int16),
         # A single one is copied: the engine may write over its own in the next rounds.
-        "cluster_sizes": np.array(joined([part.sizes for part in played]).cpu()),
+        "cluster_sizes": np.array(joined([part.sizes for part in played]).cpu().numpy()),
         "separation": separated.cpu().numpy().astype(np.float64),
     }
     apart = (rounds, cells)
