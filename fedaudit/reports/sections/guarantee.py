@@ -238,39 +238,33 @@ def delta_limits(delta: float, units: int, unit: str) -> list[str]:
     ]
 
 
-def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[str]:
-    found: list[str] = []
+def _limit_records(material: ReportMaterial, records: RecordSpending) -> Iterator[str]:
     section = records_section(material, records)
     if section.overspent != 0:
-        found.append(
-            f"{number_or_some(section.overspent)} records spent more than their own budgets allow."
-        )
+        over = number_or_some(section.overspent)
+        yield f"{over} records spent more than their own budgets allow."
     if section.left_out != 0:
-        found.append(
+        yield (
             f"{number_or_some(section.left_out)} records were never sampled: their budgets are "
             "too small for the accountant, or the baseline drops them. The model has learnt "
             "nothing from them."
         )
-    return found
-
-
-def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
-    spec, report = found.spec, found.report
-    if spec is None:
-        return
-    yield from _checks_of_claim(spec, report, found.parameters)
-    yield from noise_checks(spec, report)
 
 
 _EVER_STATED = ("kind", "mechanism", "unit", "delta")
 """Fields that reports of every version state."""
 
 
+def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
+    if found.spec is not None:
+        if found.parameters is not None:
+            yield from _checks_of_claim(found.spec, found.report, found.parameters)
+        yield from noise_checks(found.spec, found.report)
+
+
 def _checks_of_claim(
-    spec: ExperimentSpec, report: Mapping[str, Any], parameters: int | None
+    spec: ExperimentSpec, report: Mapping[str, Any], parameters: int
 ) -> Iterator[Check]:
-    if parameters is None:
-        return
     try:
         found = mechanism_of(spec).guarantee(n=parameters, layers=stated_layers(spec, report))
     except (ValueError, OverflowError, InvalidInputError):
