@@ -441,10 +441,8 @@ class Gained:
 
 
 def judge_model(
+    gains: Mapping[Gain, Gained],
     *,
-    accuracy: Gained | None,
-    loss: Gained | None,
-    outcome: Gained | None,
     prediction_share: float | None,
     outcome_share: float | None,
     threshold: float = 0.5,
@@ -452,20 +450,18 @@ def judge_model(
     """Judges a model by its gains over the constant, those that are known, and by how often it
     predicts the same.
 
-    `accuracy` in right classifications, which count by the `threshold`, `loss` in the validation
-    loss, `outcome` in rows whose outcome, favourable or not, is predicted correctly. The shares are
-    as in `over_constant`. It is degenerate where it is nearly constant or better in none of the
-    first two, and not known to be otherwise where it is not better, or not shown to be, in all of
-    them.
+    The gain in accuracy counts by the `threshold`. The shares are as in `over_constant`. The model
+    is degenerate where it is nearly constant or better in neither accuracy nor loss, and not known
+    to be otherwise where it is not better, or not shown to be, in all of the gains.
     """
     if _is_nearly_constant(prediction_share, outcome_share):
         return Judgement(True, NEARLY_CONSTANT)
-    named = "accuracy"
+    names = {"accuracy": "accuracy", "loss": _LOSS, "outcome": OF_OUTCOME}
     if threshold != 0.5:
-        named = f"right decisions, which count as the threshold of {threshold:g} weighs errors,"
-    gains = {named: accuracy, _LOSS: loss, OF_OUTCOME: outcome}
-    known = {name: one for name, one in gains.items() if one is not None}
-    first = [one for one in (accuracy, loss) if one is not None] or list(known.values())
+        weighed = f"as the threshold of {threshold:g} weighs errors"
+        names["accuracy"] = f"right decisions, which count {weighed},"
+    known = {names[kind]: one for kind, one in gains.items()}
+    first = [one for kind, one in gains.items() if kind != "outcome"] or list(gains.values())
     if not first:
         return Judgement(None, "nothing says how much better than a constant the model is")
     if not any(one.gain > 0 for one in first):
@@ -514,16 +510,14 @@ def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Jud
         "loss": (found.saved, found.weights),
         "outcome": (found.outcome_gain, found.decided),
     }
-    gained: dict[Gain, Gained | None] = dict.fromkeys(gains)
+    gained = dict[Gain, Gained]()
     for kind, (gain, of) in gains.items():
         if gain is not None:
             low = gain_interval(gain, of, level=_JUDGED_AT, are_shares=kind != "loss").low
             shown = by_rows and found.shown_by_rows[kind] if low is None else low > 0
             gained[kind] = Gained(float(gain.sum()), shown, too_uneven=low is None and not by_rows)
     return judge_model(
-        accuracy=gained["accuracy"],
-        loss=gained["loss"],
-        outcome=gained["outcome"],
+        gained,
         prediction_share=_share(found.outcomes),
         outcome_share=_share(found.true_outcomes),
         threshold=found.threshold,

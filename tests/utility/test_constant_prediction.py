@@ -203,9 +203,9 @@ GOOD = Gained(0.1, shown=True)
 
 
 def judged(accuracy=GOOD, loss=GOOD, outcome=None, share=0.7, truth=0.6):
-    return judge_model(
-        accuracy=accuracy, loss=loss, outcome=outcome, prediction_share=share, outcome_share=truth
-    )
+    gains = {"accuracy": accuracy, "loss": loss, "outcome": outcome}
+    known = {kind: gain for kind, gain in gains.items() if gain is not None}
+    return judge_model(known, prediction_share=share, outcome_share=truth)
 
 
 @pytest.mark.parametrize(

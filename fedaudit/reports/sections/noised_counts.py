@@ -177,9 +177,7 @@ class NoisedGain:
         """Whether the model is degenerate by these."""
         low, _ = self.gain_interval(_JUDGED_AT)
         return judge_model(
-            accuracy=Gained(self.accuracy_over_baseline, low > 0),
-            loss=None,
-            outcome=None,
+            {"accuracy": Gained(self.accuracy_over_baseline, low > 0)},
             prediction_share=self.prediction_share,
             outcome_share=self.outcome_share,
         )

@@ -93,7 +93,7 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
                 "this will do"
             )
             found.append((gap["value"], text))
-    return _widest_gap("gap-not-judged", found)
+    return [reason("gap-not-judged", text) for text in _of_widest(found)]
 
 
 def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -109,11 +109,11 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
         elif size is not None and interval["high"] > size:
             most = _figure(interval["high"])
             found.append((interval["high"], f"{gate}: it may be as wide as {most}"))
-    return _widest_gap("gap-may-be-wide", found)
+    return [reason("gap-may-be-wide", text) for text in _of_widest(found)]
 
 
-def _widest_gap(code: str, found: Sequence[tuple[float, str]]) -> list[AnswerReason]:
-    return [reason(code, max(found, key=itemgetter(0))[1])] if found else []
+def _of_widest(found: Sequence[tuple[float, str]]) -> list[str]:
+    return [max(found, key=itemgetter(0))[1]] if found else []
 
 
 def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
