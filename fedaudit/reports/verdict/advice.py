@@ -8,8 +8,9 @@ longer than that of the updates. Then changes that cost no more come first, and 
 multiplier last, never beyond what still protects.
 """
 
+import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -77,13 +78,7 @@ class _Run:
 
     def changed(self, changes: Mapping[str, Any]) -> "_Run | None":
         """The run with other values, keyed by pointer; None where the spec would be refused."""
-        document = self.spec.model_dump(mode="json")
-        for pointer, value in changes.items():
-            *way, last = pointer.removeprefix("/").split("/")
-            place = document
-            for step in way:
-                place = place[step]
-            place[last] = value
+        document = with_changes(self.spec.model_dump(mode="json"), _listed(changes))
         try:
             return _Run(self.report, parse_spec(document))
         except InvalidInputError:
@@ -158,6 +153,18 @@ class _Run:
             return max(map(float, values))  # type: ignore[arg-type]
         exact = found.log_ratio_worst_case
         return found.leakage_worst_case if exact is None else exact
+
+
+def with_changes(spec: Mapping[str, Any], changes: Iterable[SpecChange]) -> dict[str, Any]:
+    """A spec, every default written out, after changes."""
+    found = copy.deepcopy(dict(spec))
+    for change in changes:
+        *way, last = change.pointer.removeprefix("/").split("/")
+        place = found
+        for step in way:
+            place = place[step]
+        place[last] = change.value
+    return found
 
 
 def _listed(changes: Mapping[str, Any]) -> list[SpecChange]:
