@@ -32,6 +32,7 @@ from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.reports.sections.provenance import (
     RECORDED,
     SIGNED,
+    Experiment,
     Provenance,
     comparison_limits,
     provenance,
@@ -86,12 +87,9 @@ def _near(stated: Any, found: float) -> bool:
     return math.isclose(stated, found, rel_tol=0.0, abs_tol=_DIGITS)
 
 
-class AuditIdentity(Part):
+class AuditIdentity(Experiment):
     """Which audit the report is of."""
 
-    id: str
-    name: str
-    spec_hash: str
     status: Literal["succeeded"]
 
 
