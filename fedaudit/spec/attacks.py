@@ -2,14 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, assert_never, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, assert_never, get_args
 
 from pydantic import ConfigDict, Field
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.models import CnnFemnist, Layers, Linear, Logistic, Mlp, ModelSpec
 from fedaudit.spec.privacy import (
     GaussianCentral,
@@ -17,20 +15,12 @@ from fedaudit.spec.privacy import (
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
-    PrivacySpec,
     RecordPersonalised,
 )
-from fedaudit.spec.training import QFfl, Training
+from fedaudit.spec.training import QFfl
 
-
-@dataclass(frozen=True, kw_only=True)
-class AttackedSpec:
-    """The parts of a spec that an attack must agree with."""
-
-    federation: FederationSpec
-    model: ModelSpec
-    training: Training
-    privacy: PrivacySpec
+if TYPE_CHECKING:
+    from fedaudit.spec.experiment import ExperimentSpec
 
 
 def _states_its_kind(schema: dict[str, Any]) -> None:
@@ -60,7 +50,7 @@ class AttackPart(SpecPart):
                 yield refuse_at(f"{pointer}/{name}", f"{value} is retired; use {left[-1]}")
 
     @abstractmethod
-    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
         """Every fault between the attack and the rest of the spec, with its field and the remedy.
 
         `pointer` is that of the attack in the spec, as `/attacks/0`. What depends on the data is
@@ -68,7 +58,7 @@ class AttackPart(SpecPart):
         """
 
 
-def check_common_model(attacked: AttackedSpec, *, pointer: str) -> Refusals:
+def check_common_model(attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
     """Refuses an attack on what all clients train where they send nothing."""
     if not attacked.training.method.releases:
         yield refuse_at(
@@ -98,7 +88,7 @@ class CanariesSpec(AttackPart):
     """Whether the companion runs beside the run, and ends it in the round in which the evidence
     against its noise is sufficient."""
 
-    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
         privacy, method = attacked.privacy, attacked.training.method
         if self.stop and not pointer.endswith("/0"):
             yield refuse_at(
@@ -118,49 +108,44 @@ class CanariesSpec(AttackPart):
                 f"canaries take the place of updates, and clients of {method.kind} send none, or "
                 "weighted ones; use `hypotheses`, `fine-tuning` or `ditto`",
             )
+        unit: CanaryUnit = "record" if isinstance(privacy, RecordPersonalised) else "client"
+        if self.unit != unit and not isinstance(privacy, GaussianDistance):
+            yield refuse_at(
+                f"{pointer}/unit",
+                f"{privacy.mechanism} promises nothing to a {self.unit}, but to a {unit}; use "
+                f"`unit: {unit}`",
+            )
         match privacy:
-            case RecordPersonalised():
-                yield from self._check_unit("record", privacy.mechanism, pointer)
-                if privacy.baseline is not None:
-                    yield refuse_at(
-                        "/privacy/baseline",
-                        "canaries test the personalised noise that a record is promised; of a "
-                        "baseline some is each client's own, or none; leave the baseline out",
-                    )
-            case GaussianCentral():
-                yield from self._check_unit("client", privacy.mechanism, pointer)
-                if privacy.adaptive_clip is not None:
-                    yield refuse_at(
-                        "/privacy/clip",
-                        "canaries need a clip that is a number: one that moves follows a noised "
-                        "count beside the updates, which they do not test",
-                    )
-            case LaplaceL2():
-                yield from self._check_unit("client", privacy.mechanism, pointer)
-                if privacy.per_layer:
-                    yield refuse_at(
-                        "/privacy/per_layer",
-                        "canaries test the noise of whole updates; set it to false, or leave the "
-                        "canaries out",
-                    )
+            case RecordPersonalised() if privacy.baseline is not None:
+                yield refuse_at(
+                    "/privacy/baseline",
+                    "canaries test the personalised noise that a record is promised; of a baseline "
+                    "some is each client's own, or none; leave the baseline out",
+                )
+            case GaussianCentral() if privacy.adaptive_clip is not None:
+                yield refuse_at(
+                    "/privacy/clip",
+                    "canaries need a clip that is a number: one that moves follows a noised count "
+                    "beside the updates, which they do not test",
+                )
+            case LaplaceL2() if privacy.per_layer:
+                yield refuse_at(
+                    "/privacy/per_layer",
+                    "canaries test the noise of whole updates; set it to false, or leave the "
+                    "canaries out",
+                )
             case GaussianDistance():
                 yield refuse_at(
                     f"{pointer}/kind",
                     f"the noise of {privacy.mechanism} follows from the updates, canaries among "
                     "them, and claims nothing to test; use the attack `client-inference`",
                 )
+            case RecordPersonalised() | GaussianCentral() | LaplaceL2():
+                pass
             case GaussianLocal() | NoMechanism():
-                yield from self._check_unit("client", privacy.mechanism, pointer)
+                pass
             case _:
                 assert_never(privacy)
-
-    def _check_unit(self, unit: CanaryUnit, mechanism: str, pointer: str) -> Refusals:
-        if self.unit != unit:
-            yield refuse_at(
-                f"{pointer}/unit",
-                f"{mechanism} promises nothing to a {self.unit}, but to a {unit}; use "
-                f"`unit: {unit}`",
-            )
 
 
 MembershipMethod = Literal["threshold", "likelihood-ratio", "relative"]
@@ -197,26 +182,24 @@ class MembershipSpec(AttackPart):
     variance: ScoreVariance = "per-record"
     """Each record's scores have a separate variance; `global` is retired."""
 
-    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
         yield from check_common_model(attacked, pointer=pointer)
         at = f"{pointer}/shadows"
         match self.method:
-            case "threshold":
-                if self.shadows is not None:
-                    yield refuse_at(
-                        at,
-                        "a threshold on the loss needs no shadow runs; leave `shadows` out, or "
-                        "choose the method `likelihood-ratio`",
-                    )
-            case "likelihood-ratio":
-                if self.shadows is None or self.shadows < LEAST_SHADOWS:
-                    yield refuse_at(
-                        at,
-                        f"a likelihood ratio needs shadow runs: ask for at least {LEAST_SHADOWS} "
-                        "(256 is usual), or choose the method `threshold`, which needs none",
-                    )
-            case "relative":
-                pass  # retired
+            case "threshold" if self.shadows is not None:
+                yield refuse_at(
+                    at,
+                    "a threshold on the loss needs no shadow runs; leave `shadows` out, or choose "
+                    "the method `likelihood-ratio`",
+                )
+            case "likelihood-ratio" if self.shadows is None or self.shadows < LEAST_SHADOWS:
+                yield refuse_at(
+                    at,
+                    f"a likelihood ratio needs shadow runs: ask for at least {LEAST_SHADOWS} (256 "
+                    "is usual), or choose the method `threshold`, which needs none",
+                )
+            case "threshold" | "likelihood-ratio" | "relative":
+                pass  # the last is retired
             case _:
                 assert_never(self.method)
 
@@ -234,7 +217,7 @@ class ClientInferenceSpec(AttackPart):
     """Models trained alike on random halves of all clients, that show what a loss means; without
     any the attacker has the loss of all clients that the server announces, as in the paper."""
 
-    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
         yield from check_common_model(attacked, pointer=pointer)
         if attacked.federation.holds_out_rows:
             yield refuse_at(
@@ -261,7 +244,7 @@ class ClusterMembershipSpec(AttackPart):
     """The values of nu to try; null tries the run's own, and a tenth, a third, three and ten times
     that."""
 
-    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
         mechanism = attacked.privacy.mechanism
         if attacked.training.hypotheses == 1:
             yield refuse_at(
@@ -368,7 +351,7 @@ class GradientLeakageSpec(AttackPart):
         """Whether images are searched for by their updates, for which their labels are needed."""
         return _COMPARES_UPDATES[self.method]
 
-    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
         yield from self._check_itself(pointer)
         if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
             yield refuse_at(
@@ -419,7 +402,7 @@ class GradientLeakageSpec(AttackPart):
                 f"{pointer}/restarts", f"`{self.method}` starts once; leave it out, or use 1"
             )
 
-    def _check_network(self, attacked: AttackedSpec, pointer: str) -> Refusals:
+    def _check_network(self, attacked: "ExperimentSpec", pointer: str) -> Refusals:
         kinds = _layer_kinds(attacked.model)
         if not getattr(attacked.model, "intercept", True):
             yield refuse_at(

@@ -1,12 +1,14 @@
 """What every mechanism of a spec answers for the rest of the spec."""
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.training import Training
+
+if TYPE_CHECKING:
+    from fedaudit.spec.experiment import ExperimentSpec
 
 
 class MechanismPart(SpecPart):
@@ -36,7 +38,7 @@ class MechanismPart(SpecPart):
         """What a trusted server clips updates of the first round to; None without one."""
 
     @abstractmethod
-    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
         """Every fault between the mechanism and the rest, each with its field and the remedy."""
 
 
@@ -59,9 +61,16 @@ class UpdateMechanism(MechanismPart):
     def initial_clip(self) -> float | None:
         return None
 
-    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        if federation.holds_out_rows:
-            yield from self._check_held_out_rows(training)
+    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
+        training = spec.training
+        # Held-out rows of clients that train must decide nothing of what is released.
+        held_out = spec.federation.holds_out_rows and self.protects
+        if held_out and training.stopping.patience is not None:
+            yield refuse_at(
+                "/training/stopping/patience",
+                f"would end training by held-out rows without noise, so that {self.mechanism} "
+                "covers no model; use null, or `federation.validation_unit: client`",
+            )
         if training.asked_clients is None and not self.gains_from_coins:
             yield refuse_at(
                 "/training/cohort/sampling",
@@ -70,15 +79,6 @@ class UpdateMechanism(MechanismPart):
             )
         if not self.hides_choices:
             yield from check_one_hypothesis(self.mechanism, training)
-
-    def _check_held_out_rows(self, training: Training) -> Refusals:
-        """Held-out rows of clients that train must decide nothing of what is released."""
-        if training.stopping.patience is not None and self.protects:
-            yield refuse_at(
-                "/training/stopping/patience",
-                f"would end training by held-out rows without noise, so that {self.mechanism} "
-                "covers no model; use null, or `federation.validation_unit: client`",
-            )
 
 
 def check_one_hypothesis(mechanism: str, training: Training) -> Refusals:

@@ -5,7 +5,7 @@ before it is scored. No method changes what a mechanism covers: where it would, 
 """
 
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -20,7 +20,10 @@ from fedaudit.spec.models import (
     ServerOptimiser,
     StepSize,
 )
-from fedaudit.spec.sources import LeaveOneOut, RowSplit, Source
+from fedaudit.spec.sources import LeaveOneOut, RowSplit
+
+if TYPE_CHECKING:
+    from fedaudit.spec.experiment import ExperimentSpec
 
 _PERSONAL_STEPS = InForm(
     "Personal steps", "10", "Local steps, each over all rows that a client tunes its own model on."
@@ -50,11 +53,9 @@ class MethodPart(SpecPart):
         """What the method sends that the mechanism's clip and noise do not cover, and the remedy;
         None where they cover all of it."""
 
-    def disagreements(
-        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
-    ) -> Refusals:
+    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
         """Every fault between the method and the rest, each with its field and the remedy."""
-        kind = self.names()[0]
+        kind, source = self.names()[0], spec.federation
         match source.scoring:
             case LeaveOneOut() if self.personalises and not source.holds_out_rows:
                 yield refuse_at(
@@ -66,11 +67,11 @@ class MethodPart(SpecPart):
                 pass
             case _:
                 assert_never(source.scoring)
-        if hypotheses > 1 and not self.offers_hypotheses:
+        if spec.training.hypotheses > 1 and not self.offers_hypotheses:
             yield refuse_at(
                 "/training/hypotheses", f"{kind} gives clients no hypotheses to choose from; use 1"
             )
-        if (fault := self.uncovered(mechanism)) is not None:
+        if (fault := self.uncovered(spec.privacy.mechanism)) is not None:
             yield refuse_at("/training/method/kind", fault)
 
 
@@ -132,12 +133,9 @@ class QFfl(MethodPart):
     ] = 1.0
     """The power of a client's loss that its update is weighted by."""
 
-    def disagreements(
-        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
-    ) -> Refusals:
-        yield from super().disagreements(
-            hypotheses=hypotheses, local=local, mechanism=mechanism, source=source
-        )
+    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
+        yield from super().disagreements(spec)
+        local = spec.training.local
         for name, changed in (
             ("optimiser", local.optimiser != "sgd"),
             ("momentum", local.momentum > 0),
@@ -256,12 +254,6 @@ class RotationCohort(SpecPart):
     """Rounds of a block."""
 
 
-def _fixed_unless_said(cohort: Any) -> Any:
-    if isinstance(cohort, dict) and "sampling" not in cohort:
-        return {"sampling": "fixed", **cohort}
-    return cohort
-
-
 Loss = Literal["rmse", "mse", "cross-entropy"]
 _ROOT_MEAN: dict[Loss, bool] = {"rmse": True, "mse": False, "cross-entropy": False}
 _COMPARES_CLASSES: dict[Loss, bool] = {"rmse": False, "mse": False, "cross-entropy": True}
@@ -269,7 +261,9 @@ _WORDS: dict[Optimiser, str] = {"sgd": "gradient descent", "adam": "Adam", "rmsp
 Cohort = Annotated[
     FixedCohort | PoissonCohort | AllocationCohort | RotationCohort,
     Field(discriminator="sampling"),
-    BeforeValidator(_fixed_unless_said),
+    BeforeValidator(
+        lambda cohort: {"sampling": "fixed", **cohort} if isinstance(cohort, dict) else cohort
+    ),
 ]
 DrawnCohort = FixedCohort | PoissonCohort | AllocationCohort
 """Cohorts of runs that can be trained."""
