@@ -31,28 +31,24 @@ _MAX_TEXT_BYTES = 2**20
 Accepted = TypeVar("Accepted")
 
 
-class DamagedError(ValueError):
-    """The file begins like a gzip file, but is not a valid one or is truncated."""
-
-
-class TooLargeError(ValueError):
-    """The content is larger than permitted."""
-
-
 class ContentHash:
-    """SHA-256 of a file's content, gzip undone, in chunks. A small file may expand to any size, so
-    the expansion is limited."""
+    """SHA-256 of a file's content, gzip undone, in chunks, and the file's size. A small file may
+    expand to any size, so both are limited. Each call may raise ProblemError."""
 
     def __init__(self, largest_bytes: int) -> None:
+        self.size = 0
+        self._largest = self._left = largest_bytes
         self._digest = hashlib.sha256()
-        self._left = largest_bytes
         self._head: bytes | None = b""
         """The first bytes, kept until they show whether the file is compressed; then None."""
         self._compressed = False
         self._inflater = zlib.decompressobj(wbits=_WITH_GZIP_HEADER)
 
     def update(self, data: bytes) -> None:
-        """The next chunk. Raises TooLargeError, DamagedError."""
+        """The next chunk."""
+        self.size += len(data)
+        if self.size > self._largest:
+            raise self._too_large()
         if self._head is not None:
             self._head += data
             if len(self._head) < len(_GZIP):
@@ -62,11 +58,11 @@ class ContentHash:
         (self._inflate if self._compressed else self._take)(data)
 
     def finish(self) -> str:
-        """The digest in hexadecimal, after the last chunk. Raises DamagedError."""
+        """The digest in hexadecimal, after the last chunk."""
         if self._head:
             self._take(self._head)
         if self._compressed and not self._inflater.eof:
-            raise DamagedError("the gzip file breaks off; compress it again")
+            raise invalid("/file", "the gzip file breaks off; compress it again")
         return self._digest.hexdigest()
 
     def _inflate(self, data: bytes) -> None:
@@ -81,7 +77,8 @@ class ContentHash:
             try:
                 block = self._inflater.decompress(data, _BLOCK)
             except zlib.error:
-                raise DamagedError("the gzip file is damaged; compress it again") from None
+                message = "the gzip file is damaged; compress it again"
+                raise invalid("/file", message) from None
             self._take(block)
             full = len(block) == _BLOCK and not self._inflater.eof
             data = self._inflater.unused_data or self._inflater.unconsumed_tail
@@ -89,8 +86,12 @@ class ContentHash:
     def _take(self, content: bytes) -> None:
         self._left -= len(content)
         if self._left < 0:
-            raise TooLargeError
+            raise self._too_large()
         self._digest.update(content)
+
+    def _too_large(self) -> ProblemError:
+        detail = f"the file is larger than {self._largest} bytes, as it is or after decompression"
+        return ProblemError(413, "payload-too-large", detail)
 
 
 @dataclass(frozen=True)
@@ -147,23 +148,21 @@ class IncomingFile(Generic[Accepted]):
             raise invalid("/header/content-type", message)
         self._storage = call.resources.storage
         self._key = f"federations/{call.project_id}/{upload_id}"
-        self._largest = call.resources.settings.max_upload_bytes
         self._name, self._accept = text, accept
         self._parts = f"send two parts: `{text}`, then `file`"
         self._text: bytearray | None = None
         self._file_name = ""
-        self._size = 0
-        self._hash = ContentHash(self._largest)
+        self._hash = ContentHash(call.resources.settings.max_upload_bytes)
         self._writer: StorageWriter | None = None
         self._complete = False
-        self._field = self._value = b""
+        self._field, self._value = bytearray(), bytearray()
         self._headers: dict[bytes, bytes] = {}
         self._parser = MultipartParser(
             boundary,
             {
                 "on_part_begin": self._headers.clear,
-                "on_header_field": self._on_header_field,
-                "on_header_value": self._on_header_value,
+                "on_header_field": lambda data, start, end: self._field.extend(data[start:end]),
+                "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
                 "on_header_end": self._on_header_end,
                 "on_headers_finished": self._on_headers_finished,
                 "on_part_data": lambda data, start, end: self._take(data[start:end]),
@@ -178,15 +177,10 @@ class IncomingFile(Generic[Accepted]):
         except FormParserError:
             raise invalid("", "is no multipart/form-data body") from None
 
-    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._field += data[start:end]
-
-    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
-
     def _on_header_end(self) -> None:
-        self._headers[self._field.lower()] = self._value
-        self._field = self._value = b""
+        self._headers[bytes(self._field).lower()] = bytes(self._value)
+        self._field.clear()
+        self._value.clear()
 
     def _on_headers_finished(self) -> None:
         kind, options = parse_options_header(self._headers.get(b"content-disposition"))
@@ -218,27 +212,13 @@ class IncomingFile(Generic[Accepted]):
     def _take(self, data: bytes) -> None:
         """The next chunk of the part."""
         if self._writer is not None:
-            self._take_file(self._writer, data)
+            self._hash.update(data)
+            self._writer.write(data)
         elif self._text is not None:
             self._text += data
             if len(self._text) > _MAX_TEXT_BYTES:
                 detail = f"the {self._name} is larger than {_MAX_TEXT_BYTES} bytes"
                 raise ProblemError(413, "payload-too-large", detail)
-
-    def _take_file(self, writer: StorageWriter, data: bytes) -> None:
-        self._size += len(data)
-        try:
-            if self._size > self._largest:
-                raise TooLargeError
-            self._hash.update(data)
-        except TooLargeError:
-            detail = (
-                f"the file is larger than {self._largest} bytes, as it is or after decompression"
-            )
-            raise ProblemError(413, "payload-too-large", detail) from None
-        except DamagedError as error:
-            raise invalid("/file", str(error)) from None
-        writer.write(data)
 
     def finish(self) -> ArrivedFile:
         """The file, after the last chunk. Raises ProblemError where the body is truncated, or a
@@ -247,13 +227,10 @@ class IncomingFile(Generic[Accepted]):
             raise invalid("", "breaks off before its closing boundary; send it again")
         if self._writer is None:
             raise invalid("", f"lacks a part; {self._parts}")
-        if not self._size:
+        if not self._hash.size:
             raise invalid("/file", "is empty")
-        try:
-            fingerprint = self._hash.finish()
-        except DamagedError as error:
-            raise invalid("/file", str(error)) from None
-        return ArrivedFile(fingerprint, self._file_name, self._size, self._key, self._writer)
+        found, size = self._hash.finish(), self._hash.size
+        return ArrivedFile(found, self._file_name, size, self._key, self._writer)
 
     def abort(self) -> None:
         """Abort, and leave nothing stored."""

@@ -168,9 +168,10 @@ class ExpiredFileRepository(ScopedRepository):
 class OldFileRepository(Repository):
     """Files of all projects whose time is over, for the sweeper."""
 
-    def results(self, kept_days: int, limit: int) -> Sequence[OldFile]:
-        """Models, record tables and attack files of runs that succeeded so long ago, oldest first;
-        each run is examined once, even without a model."""
+    def old(self, kept_days: int, limit: int) -> Sequence[OldFile]:
+        """Models, record tables and attack files of runs that succeeded so long ago, each run
+        examined once, even without a model; and files of later attacks that are as old. The oldest
+        of at most `limit` runs and requests."""
         columns = table_of(Experiment).c
         sha256 = Report.document["model"]["sha256"].as_string()
         # Only attacks of its spec: later attacks leave their own files.
@@ -189,14 +190,10 @@ class OldFileRepository(Repository):
                 found.append(OldFile(project_id, "record-table", id_))
             if attack is not None:
                 found.append(OldFile(project_id, "attack-files", id_))
-        return found
-
-    def later_attacks(self, kept_days: int, limit: int) -> Sequence[OldFile]:
-        """Files of attacks on ended runs that were carried out so long ago, the oldest first."""
-        columns = table_of(LaterAttacks).c
-        tried = select(columns.project_id, columns.id).where(columns.alarms.is_not(None))
+        later = table_of(LaterAttacks).c
+        tried = select(later.project_id, later.id).where(later.alarms.is_not(None))
         rows = self._old(tried, LaterAttacks, "attack-files", kept_days, limit)
-        return [OldFile(project_id, "attack-files", id_) for project_id, id_ in rows]
+        return [*found, *(OldFile(project_id, "attack-files", id_) for project_id, id_ in rows)]
 
     def _old(
         self, found: Select[Any], table: type[Base], kind: FileKind, kept_days: int, limit: int

@@ -77,7 +77,7 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
         """Stores a checkpoint; False where there is one of the same count and status, which stays
         as it is."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
-        signed = {"envelope": dict(envelope), "created_at": utc_now()}
+        signed = {"envelope": envelope, "created_at": utc_now()}
         row = {**owner, **signed, "entries": entries, "status": status}
         return self._insert_absent(LedgerCheckpoint, row)
 
@@ -146,7 +146,7 @@ class SignOffRepository(ExperimentPartRepository):
     def put_envelope(self, row: SignOff, envelope: Mapping[str, Any]) -> bool:
         """Stores the signature; False where there is one, which stays as it is."""
         mine = (SignOff.experiment_id == row.experiment_id, SignOff.number == row.number)
-        signed = {"envelope": dict(envelope), "signed_at": utc_now()}
+        signed = {"envelope": envelope, "signed_at": utc_now()}
         return self._set(SignOff, *mine, SignOff.signed_at.is_(None), **signed)
 
     def newest_of(self, ids: Sequence[str]) -> "dict[str, SignOff]":

@@ -9,8 +9,8 @@ Nothing is decided beforehand, and a body with faults is refused under the lock.
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -25,7 +25,6 @@ from api.services.ledgers.federation_charges import charge_federation
 from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.security import Call, Caller
-from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.declared import (
     SECRET_BYTES,
     declaration_of,
@@ -128,83 +127,16 @@ def largest_costs(terms: LedgerTerms, histories: Histories) -> dict[str, float |
     return {name: value if np.isfinite(value) else None for name, value in figures.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class ChargedRound:
-    """One round, and its entries with the digest of each."""
-
-    declared: DeclaredRound
-    fields: dict[str, Any]
-    """The stored round, as far as it follows from what was declared and charged."""
-    entries: EntryColumns
-    digests: Sequence[bytes]
-
-
-class ChargedRounds:
-    """New rounds of one request, one after the other, and what the ledger comes to with them."""
-
-    def __init__(self, before: LedgerState, fresh: Sequence[DeclaredRound]) -> None:
-        self.before, self.terms = before, before.terms
-        self.histories = before.histories.copy()
-        self.drawn = before.drawn.copy()
-        self.releases = before.releases.copy()
-        self.encoder = before.encoder
-        self.secret = before.secret or secrets.token_bytes(SECRET_BYTES)
-        self.has_drawn = False
-        """Whether one of the rounds drew clients in secret."""
-        self.rounds = [self._add(one, last=one is fresh[-1]) for one in fresh]
-        self.costs = largest_costs(self.terms, self.histories)
-
-    def _add(self, one: DeclaredRound, *, last: bool) -> ChargedRound:
-        """The `last` of a request says who was drawn so far, so that a long request hashes them
-        once."""
-        charge, steps = charge_of(self.terms, one.event), one.event.steps
-        if charge.everyone:
-            # The subjects must not show who was drawn.
-            self.has_drawn = True
-            self.drawn.add([*one.participants, *one.failures])
-        participants = self._enter(() if charge.everyone else one.participants)
-        failures = self._enter(() if charge.everyone else one.failures)
-        asked = np.concatenate([participants, failures])
-        self.histories.charge(charge, asked, steps=steps)
-        if charge.everyone:
-            over = clients_over(self.terms, self.histories)
-        else:
-            rows, which = distinct(self.histories.of(asked))
-            over = int(over_budget(rows, self.histories.charges, self.terms)[which].sum())
-        entries = declared_entries(
-            self.terms,
-            self.histories,
-            charge,
-            round_=one.round,
-            steps=steps,
-            participants=participants,
-            failures=failures,
-            releases=self.releases,
-        )
-        return ChargedRound(
-            declared=one,
-            fields={
-                "round": one.round,
-                "content_hash": content_hash(one),
-                "event": one.event.model_dump(mode="json"),
-                "participants": len(one.participants),
-                "failures": len(one.failures),
-                "over_budget": over,
-                "groups": one.model_dump(mode="json", include={"groups"})["groups"] or None,
-                "drawn": drawn_hash(self.drawn, self.secret) if last and self.has_drawn else None,
-            },
-            entries=entries,
-            digests=self.encoder.digests(entries),
-        )
-
-    def _enter(self, names: Sequence[str]) -> NDArray[np.int32]:
-        """The places of these subjects; there are digests and counts of new ones from now on."""
-        known = len(self.histories.names)
-        places = self.histories.enter(names)
-        if (more := len(self.histories.names) - known) > 0:
-            self.encoder = EntryEncoder(self.histories.names)
-            self.releases = np.concatenate([self.releases, np.zeros(more, dtype=np.int32)])
-        return places
+def _charge_round(
+    terms: LedgerTerms, histories: Histories, one: DeclaredRound
+) -> tuple[NDArray[np.int32], int]:
+    """Charge a round. The places of the clients that it asked, of none where everyone is charged;
+    and how many of those who pay are over their budget with it."""
+    asked = charge_event(terms, histories, one.event, [*one.participants, *one.failures])
+    if charge_of(terms, one.event).everyone:
+        return asked, clients_over(terms, histories)
+    rows, which = distinct(histories.of(asked))
+    return asked, int(over_budget(rows, histories.charges, terms)[which].sum())
 
 
 def content_hash(one: DeclaredRound) -> str:
@@ -240,8 +172,7 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
             return state.terms, [known[one.round] for one in rounds]
         now = utc_now()
         reserved = parts.held_or_later(ledger_id, after=state.last_round, now=now)
-        charged = ChargedRounds(state, fresh)
-        after, stored = _append(session, row, charged, reserved, now=now)
+        after, stored = _append(session, row, state, fresh, reserved, now=now)
         if row.federation_id is not None:
             spent, numbers = after.histories, {one.round for one in fresh}
             others = [one for one in reserved if holds(one, now) and one.round not in numbers]
@@ -263,7 +194,9 @@ def _compute_beforehand(state: LedgerState, value: Any) -> None:
         for one in fresh:
             charge_of(state.terms, one.event).curve(adjacency)
     if fresh and composes_losses(state.terms):
-        ChargedRounds(state, fresh)
+        histories = state.histories.copy()
+        for one in fresh:
+            _charge_round(state.terms, histories, one)
 
 
 def _is_fresh(one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: LedgerState) -> bool:
@@ -289,90 +222,119 @@ def _is_fresh(one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: Led
 def _append(
     session: Session,
     row: DeclaredLedger,
-    charged: ChargedRounds,
+    before: LedgerState,
+    fresh: Sequence[DeclaredRound],
     reservations: Sequence[DeclaredReservation],
     *,
     now: datetime,
 ) -> tuple[LedgerState, dict[int, DeclaredRoundRow]]:
-    """Chain and store rounds that were charged to the ledger as it is; the state afterwards, and
-    the rows of the rounds. `reservations`: whatever was reserved behind the ledger's last round."""
-    before, histories = charged.before, charged.histories
-    parts = DeclaredPartRepository(session, row.project_id)
+    """Charge, chain and store rounds behind a ledger as it is; the state afterwards, and the rows
+    of the rounds. `reservations`: whatever was reserved behind the ledger's last round."""
+    terms, parts = before.terms, DeclaredPartRepository(session, row.project_id)
+    secret, drawn = before.secret or secrets.token_bytes(SECRET_BYTES), before.drawn.copy()
+    # The subjects must not show who was drawn.
+    secretly = [one for one in fresh if charge_of(terms, one.event).everyone]
+    for one in secretly:
+        drawn.add([*one.participants, *one.failures])
+    after = replace(before, histories=before.histories.copy(), drawn=drawn, secret=secret)
     reserved = {one.round: one for one in reservations}
-    rounds, written, alarm_round = _chained(charged, parts, row, reserved, now=now)
+    shown = _canary_evidence(fresh, parts, row.id)
+    rounds, written = list[dict[str, Any]](), list[LedgerRow]()
+    for one in fresh:
+        covered = [held for at, held in reserved.items() if after.last_round < at <= one.round]
+        about = {
+            "ledger_id": row.id,
+            "project_id": row.project_id,
+            "declared_at": now,
+            "reserved": _as_reserved(one, terms, reserved.get(one.round), now=now),
+            "reservations": reservations_hash(covered, secret),
+            "drawn": drawn_hash(drawn, secret) if secretly and one is fresh[-1] else None,
+            "canaries": shown[one.round].as_dict() if one.round in shown else None,
+        }
+        after, stored, rows = _with_round(after, one, about, secret=secret)
+        rounds.append(stored)
+        written += rows
     LedgerRepository(session).insert(row.id, row.project_id, written)
     parts.add_rounds(rounds)
-    used = [one["round"] for one in rounds if holds(reserved.get(one["round"]), now)]
-    if used:
+    if used := [one.round for one in fresh if holds(reserved.get(one.round), now)]:
         parts.end_reservations(row.id, used, USED)
-    after = replace(
-        before,
-        histories=histories,
-        drawn=charged.drawn,
-        releases=charged.releases,
-        entries=before.entries + len(written),
-        head=written[-1].link,
-        last_round=written[-1].round,
-        rounds=before.rounds + len(rounds),
-        encoder=charged.encoder,
-        secret=charged.secret,
-    )
     moved = ("rounds", "last_round", "entries", "head", "releases", "secret")
-    changes: dict[str, Any] = {name: getattr(after, name) for name in moved}
-    changes |= {"declared_at": now, **charged.costs}
-    if alarm_round is not None and row.alarm_round is None:
-        changes["alarm_round"] = alarm_round
+    changes = {name: getattr(after, name) for name in moved}
+    changes |= {"declared_at": now, **largest_costs(terms, after.histories)}
+    if len(after.histories.names) > len(before.histories.names):
+        changes["names"] = after.histories.names
+    if secretly:
+        changes |= {"drawn_names": drawn.names, "drawn_counts": drawn.counts}
+    alarms = [one.alarm_round for one in shown.values() if one.alarm_round is not None]
+    if alarms and row.alarm_round is None:
+        changes["alarm_round"] = alarms[0]
         announcements = AnnouncementRepository(session, row.project_id)
-        announcements.ledger_contradicted(row.id, round_=alarm_round)
-    if len(histories.names) > len(before.histories.names):
-        changes["names"] = histories.names
-    if charged.has_drawn:
-        changes |= {"drawn_names": after.drawn.names, "drawn_counts": after.drawn.counts}
+        announcements.ledger_contradicted(row.id, round_=alarms[0])
     DeclaredLedgerRepository(session, row.project_id).change(row.id, changes)
     return after, {one["round"]: DeclaredRoundRow(**one) for one in rounds}
 
 
-def _chained(
-    charged: ChargedRounds,
-    parts: DeclaredPartRepository,
-    row: DeclaredLedger,
-    reserved: Mapping[int, DeclaredReservation],
-    *,
-    now: datetime,
-) -> tuple[list[dict[str, Any]], list[LedgerRow], int | None]:
-    """The rounds and their entries as they are stored, in their places in the chain, and the round
-    of an alarm of their canaries."""
-    written: list[LedgerRow] = []
-    rounds: list[dict[str, Any]] = []
-    head, last_round = charged.before.head, charged.before.last_round
-    evidence: CanaryEvidence | None = None
-    for one in charged.rounds:
-        declared, number, shown = one.declared, one.declared.round, None
-        covered = [held for at, held in reserved.items() if last_round < at <= number]
-        if declared.canaries is not None and not isinstance(declared.event, UnprotectedRelease):
-            evidence = (evidence or CanaryEvidence.of(parts.canaries(row.id))).after(
-                declared.canaries,
-                round_=number,
-                multiplier=declared.event.noise_multiplier,
-                steps=declared.event.steps,
+def _canary_evidence(
+    fresh: Sequence[DeclaredRound], parts: DeclaredPartRepository, ledger_id: str
+) -> dict[int, CanaryEvidence]:
+    """What canaries show after each of these rounds that has some, by its number."""
+    found: dict[int, CanaryEvidence] = {}
+    newest: CanaryEvidence | None = None
+    for one in fresh:
+        if one.canaries is not None and not isinstance(one.event, UnprotectedRelease):
+            newest = (newest or CanaryEvidence.of(parts.canaries(ledger_id))).after(
+                one.canaries,
+                round_=one.round,
+                multiplier=one.event.noise_multiplier,
+                steps=one.event.steps,
             )
-            shown = evidence.as_dict()
-        stored = {
-            "ledger_id": row.id,
-            "project_id": row.project_id,
-            **one.fields,
-            "declared_at": now,
-            "reserved": _as_reserved(declared, charged.terms, reserved.get(number), now=now),
-            "reservations": reservations_hash(covered, charged.secret),
-            "canaries": shown,
-        }
-        declaration = declaration_of(DeclaredRoundRow(**stored), charged.secret)
-        links = links_of(one.entries, one.digests, before=head, declaration=declaration)
-        written += one.entries.rows(one.digests, links, declaration=declaration)
-        head = links[-1]
-        rounds.append({**stored, "head": head.hex()})
-        last_round = number
-    return rounds, written, None if evidence is None else evidence.alarm_round
+            found[one.round] = newest
+    return found
+
+
+def _with_round(
+    before: LedgerState, one: DeclaredRound, about: Mapping[str, Any], *, secret: bytes
+) -> tuple[LedgerState, dict[str, Any], Iterator[LedgerRow]]:
+    """The ledger with one more round, the round as it is stored, and its entries. `about`: what is
+    stored of it beside what it declares and charges. The histories are charged as they are."""
+    terms, histories = before.terms, before.histories
+    asked, over = _charge_round(terms, histories, one)
+    more = len(histories.names) - len(before.releases)
+    releases = np.concatenate([before.releases, np.zeros(more, dtype=np.int32)])
+    encoder = EntryEncoder(histories.names) if more else before.encoder
+    entries = declared_entries(
+        terms,
+        histories,
+        charge_of(terms, one.event),
+        round_=one.round,
+        steps=one.event.steps,
+        participants=asked[: len(one.participants)],
+        failures=asked[len(one.participants) :],
+        releases=releases,
+    )
+    stored = {
+        **about,
+        **one.model_dump(mode="json", include={"round", "event"}),
+        "content_hash": content_hash(one),
+        "participants": len(one.participants),
+        "failures": len(one.failures),
+        "over_budget": over,
+        "groups": one.model_dump(mode="json", include={"groups"})["groups"] or None,
+    }
+    digests = encoder.digests(entries)
+    declaration = declaration_of(DeclaredRoundRow(**stored), secret)
+    links = links_of(entries, digests, before=before.head, declaration=declaration)
+    after = replace(
+        before,
+        releases=releases,
+        encoder=encoder,
+        entries=before.entries + len(links),
+        head=links[-1],
+        last_round=one.round,
+        rounds=before.rounds + 1,
+    )
+    rows = entries.rows(digests, links, declaration=declaration)
+    return after, {**stored, "head": links[-1].hex()}, rows
 
 
 def _as_reserved(

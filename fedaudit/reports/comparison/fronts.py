@@ -4,7 +4,7 @@ asked for. A value that is None has its reason beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
@@ -203,17 +203,6 @@ class Comparison(Part):
     without_front: list[LeftOut]
 
 
-_UNPROTECTED = "none"
-
-
-class _Rule(NamedTuple):
-    """Warn of the experiments that differ at one of the paths, of the report or below its spec."""
-
-    code: Caution
-    message: str
-    paths: tuple[str, ...]
-
-
 def _at(report: Report, path: str) -> Any:
     section, _, rest = path.partition(".")
     if section in ("provenance", "guarantee", "data"):
@@ -231,90 +220,55 @@ def _rules(favourable: Any) -> Any:
     return {name: value for name, value in favourable.items() if name != "label"}
 
 
-_MEASURED_BY = ("training.loss", "federation.scale", "federation.target", "federation.classes")
 _GROUPED_BY = (
     *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
     *("reference_group", "minimum_group_size", "minimum_group_clients"),
 )
-_ALWAYS = (
-    _Rule(
-        "other-data",
-        "The experiments ran on different data: losses and gaps were measured on other rows.",
-        ("provenance.data_fingerprint",),
+_Paths = Mapping[Caution, tuple[str, ...]]
+"""By what is warned of: the paths, of the report or below its spec, at which experiments differ."""
+_ALWAYS: _Paths = {
+    "other-data": ("provenance.data_fingerprint",),
+    "other-guarantee": ("guarantee.kind",),
+    "other-loss": (
+        *("training.loss", "federation.scale", "federation.target", "federation.classes"),
     ),
-    _Rule(
-        "other-guarantee",
-        "The guarantees are of different kinds: a heuristic figure rests on no theorem, and "
-        "without a guarantee nothing is bounded.",
-        ("guarantee.kind",),
-    ),
-    _Rule(
-        "other-loss",
-        "Losses are measured differently: the loss, the target or its scale is another one.",
-        _MEASURED_BY,
-    ),
-    _Rule(
-        "other-outcome",
-        "Gaps are measured differently: the sensitive attributes, their groups, the favourable "
-        "outcome, the reference group or the smallest group that is shown is another one.",
-        tuple(f"fairness.{name}" for name in _GROUPED_BY),
-    ),
-)
-_OF_PROTECTED = (
-    _Rule(
-        "other-unit",
-        "The guarantees protect different units: a record's figure says less than a client's.",
-        ("guarantee.unit",),
-    ),
-    _Rule(
-        "other-noise",
-        "Some experiments drew their noise from the seed: their models are not for release.",
-        ("privacy.noise",),
-    ),
-)
-_OF_EPSILON = (
-    _Rule(
-        "other-adjacency",
-        "Epsilons are counted under different adjacencies and cannot be compared.",
-        ("guarantee.adjacency",),
-    ),
-    _Rule(
-        "other-delta",
-        "Epsilons are counted at different deltas and cannot be compared.",
-        ("guarantee.delta",),
-    ),
-)
-_OF_LEAKAGE = (
-    _Rule(
-        "other-radius",
-        "Leakages hold within different radii: the same figure within a larger one is stronger.",
-        ("privacy.radius", "privacy.per_layer"),
-    ),
-    _Rule(
-        "other-model",
-        "Leakages are counted over models of different size or scale, whose distances are not "
-        "the same.",
-        ("data.parameters", "federation.scale"),
-    ),
-)
-
-
-EARLY_END = (
-    "Validation losses ended a run whose epsilon is reported: what is proven is the larger "
-    "epsilon of all rounds that were planned, which its guarantee's statement gives."
-)
-
-
-DEGENERATE = (
-    "The model of an experiment decides nothing: its gaps, its accuracy and its loss are no better "
-    "or worse than another's, however small they are."
-)
-
-
-ALARM = (
-    "An attack raised an alarm against the guarantee of an experiment: what was found contradicts "
-    "its privacy figures."
-)
+    "other-outcome": tuple(f"fairness.{name}" for name in _GROUPED_BY),
+}
+_OF_PROTECTED: _Paths = {"other-unit": ("guarantee.unit",), "other-noise": ("privacy.noise",)}
+_OF_EPSILON: _Paths = {
+    "other-adjacency": ("guarantee.adjacency",),
+    "other-delta": ("guarantee.delta",),
+}
+_OF_LEAKAGE: _Paths = {
+    "other-radius": ("privacy.radius", "privacy.per_layer"),
+    "other-model": ("data.parameters", "federation.scale"),
+}
+_WORDS: Mapping[Caution, str] = {
+    "degenerate": "The model of an experiment decides nothing: its gaps, its accuracy and its loss "
+    "are no better or worse than another's, however small they are.",
+    "alarm": "An attack raised an alarm against the guarantee of an experiment: what was found "
+    "contradicts its privacy figures.",
+    "other-data": "The experiments ran on different data: losses and gaps were measured on other "
+    "rows.",
+    "other-guarantee": "The guarantees are of different kinds: a heuristic figure rests on no "
+    "theorem, and without a guarantee nothing is bounded.",
+    "other-loss": "Losses are measured differently: the loss, the target or its scale is another "
+    "one.",
+    "other-outcome": "Gaps are measured differently: the sensitive attributes, their groups, the "
+    "favourable outcome, the reference group or the smallest group that is shown is another one.",
+    "other-unit": "The guarantees protect different units: a record's figure says less than a "
+    "client's.",
+    "other-noise": "Some experiments drew their noise from the seed: their models are not for "
+    "release.",
+    "other-adjacency": "Epsilons are counted under different adjacencies and cannot be compared.",
+    "other-delta": "Epsilons are counted at different deltas and cannot be compared.",
+    "other-radius": "Leakages hold within different radii: the same figure within a larger one is "
+    "stronger.",
+    "other-model": "Leakages are counted over models of different size or scale, whose distances "
+    "are not the same.",
+    "early-end": "Validation losses ended a run whose epsilon is reported: what is proven is the "
+    "larger epsilon of all rounds that were planned, which its guarantee's statement gives.",
+}
 
 
 def is_contradicted(report: Report) -> bool:
@@ -329,29 +283,28 @@ def ended_early(report: Report) -> bool:
 
 def warnings(reports: Sequence[Report]) -> list[Warned]:
     """The caveats of reading these reports side by side."""
-    protected = [one for one in reports if one.guarantee.kind != _UNPROTECTED]
+    protected = [one for one in reports if one.guarantee.kind != "none"]
     with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
     with_leakage = [one for one in protected if one.privacy.leakage_max is not None]
-    degenerate = any(one.utility.degenerate for one in reports)
-    found = [Warned(code="degenerate", message=DEGENERATE)] if degenerate else []
+    found: list[Caution] = []
+    if any(one.utility.degenerate for one in reports):
+        found.append("degenerate")
     if any(map(is_contradicted, reports)):
-        found.append(Warned(code="alarm", message=ALARM))
-    for rules, compared in (
+        found.append("alarm")
+    for differing, compared in (
         (_ALWAYS, reports),
         (_OF_PROTECTED, protected),
         (_OF_EPSILON, with_epsilon),
         (_OF_LEAKAGE, with_leakage),
     ):
         found += [
-            Warned(code=rule.code, message=rule.message)
-            for rule in rules
-            if any(
-                _at(one, path) != _at(compared[0], path) for one in compared for path in rule.paths
-            )
+            code
+            for code, paths in differing.items()
+            if any(_at(one, path) != _at(compared[0], path) for one in compared for path in paths)
         ]
     if any(map(ended_early, protected)):
-        found.append(Warned(code="early-end", message=EARLY_END))
-    return found
+        found.append("early-end")
+    return [Warned(code=one, message=_WORDS[one]) for one in found]
 
 
 def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
@@ -420,25 +373,24 @@ def _kinds(report: Report) -> Iterator[tuple[FrontKind, float]]:
     guarantee, privacy = report.guarantee, report.privacy
     if guarantee.kind == "none":
         return
-    common = {
-        "guarantee": guarantee.kind,
-        "unit": guarantee.unit,
-        "loss": text_at(report.spec, "training", "loss"),
-    }
+    kind = FrontKind(
+        family="leakage",
+        guarantee=guarantee.kind,
+        unit=guarantee.unit,
+        adjacency=guarantee.adjacency,
+        delta=guarantee.delta,
+        observer="",
+        radius=value_at(report.spec, "privacy", "radius"),
+        per_layer=value_at(report.spec, "privacy", "per_layer") is True,
+        loss=text_at(report.spec, "training", "loss"),
+    )
     if privacy.leakage_max is not None:
-        within = {
-            "adjacency": guarantee.adjacency,
-            "delta": guarantee.delta,
-            "radius": value_at(report.spec, "privacy", "radius"),
-            "per_layer": value_at(report.spec, "privacy", "per_layer") is True,
-        }
         for observer in guarantee.observers:
-            kind = FrontKind(family="leakage", observer=observer, **within, **common)  # type: ignore[arg-type]
-            yield kind, privacy.leakage_max
+            yield kind.model_copy(update={"observer": observer}), privacy.leakage_max
     for one in privacy.epsilon:
-        terms = {"adjacency": one.adjacency, "delta": one.delta, "observer": one.observer}
-        kind = FrontKind(family="epsilon", radius=None, per_layer=False, **terms, **common)  # type: ignore[arg-type]
-        yield kind, one.value
+        terms = one.model_dump(include={"adjacency", "delta", "observer"})
+        other = {"family": "epsilon", "radius": None, "per_layer": False, **terms}
+        yield kind.model_copy(update=other), one.value
 
 
 def _axes(
@@ -488,7 +440,7 @@ def _front(kind: FrontKind, weighed: Sequence[tuple[Report, Figures]], axes: lis
     if kind.family == "leakage" and len({one.data.parameters for one in reports}) > 1:
         cautions.append(_OTHER_MODEL)
     if any(map(ended_early, reports)):
-        cautions.append(EARLY_END)
+        cautions.append(_WORDS["early-end"])
     losses = [
         [-value if axis.better == "higher" else value for value, axis in zip(of, axes, strict=True)]
         for of in values

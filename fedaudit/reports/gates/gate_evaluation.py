@@ -8,20 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from fedaudit.reports.gates.gate_evidence import (
-    LEAST_LEVEL,
-    alarm_doubt,
-    attack_doubt,
     attack_evidence,
-    declared_doubt,
     declared_words,
-    delta_doubt,
     doubt,
     is_met,
-    model_doubt,
-    personal_doubt,
-    planned_doubt,
-    sweep_doubt,
-    tested_doubt,
+    sections_of,
 )
 from fedaudit.reports.gates.gate_results import WORST_FIRST, gate_value
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS
@@ -91,22 +82,9 @@ def _judge(
 ) -> tuple[str, str]:
     if value is None:
         return INSUFFICIENT, reason or NOT_IN_REPORT
-    figure, met = gate.plain_figure, is_met(value, gate)
-    why_not = (
-        declared_doubt(gate, report)
-        or tested_doubt(gate, report)
-        or sweep_doubt(gate, report)
-        or alarm_doubt(gate, report, met=met)
-        or attack_doubt(gate, report)
-        or (None if figure is None else doubt(gate, figure, report))
-        or delta_doubt(gate, report)
-        or (planned_doubt(gate.figure, gate.op, gate.value, report) if met else None)
-        or noise_doubt(gate, report)
-        or model_doubt(gate, report)
-        or personal_doubt(gate, report)
-    )
-    if why_not is not None:
+    if (why_not := doubt(gate, value, report)) is not None:
         return INSUFFICIENT, why_not
+    figure, met = gate.plain_figure, is_met(value, gate)
     relation = "is" if met else "is not"
     shown, bound = gate_value(gate.figure, value), f"{gate.value:.6g}"
     if value == gate.value:
@@ -146,41 +124,3 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
     if section is None:
         return None, report.get(f"{figure.section}_reason") or NOT_IN_REPORT
     return section.get(gate.figure), section["reasons"].get(gate.figure)
-
-
-def sections_of(gate: Gate, sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The sections of the attributes that a gate may refer to; a single one if it is clear."""
-    return [one for one in sections if gate.attribute in (None, one["attribute"])]
-
-
-def noise_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
-    """Why a figure from counts with noise decides nothing; None where it decides, or has no noise.
-
-    A bound is met where every value in the interval meets it, and missed where none does; where the
-    interval reaches across the bound nothing is decided.
-    """
-    figure = gate.plain_figure
-    if report.get("fairness_privacy") is None:
-        return None
-    interval: Mapping[str, Any] | None
-    if figure is None:
-        [section] = sections_of(gate, report["fairness"])
-        interval = section["metrics"][gate.figure]["interval"]
-    elif figure.section == "utility":
-        interval = report["utility"].get(f"{gate.figure}_interval")
-    else:
-        return None
-    if interval is None:
-        return "the counts have noise, and without an interval a figure decides nothing"
-    low, high, level = interval["low"], interval["high"], interval["level"]
-    if level < LEAST_LEVEL:
-        return (
-            f"the counts have noise, and an interval of {level * 100:g}% decides nothing; set "
-            f"fairness.intervals.level to {LEAST_LEVEL:g} or more"
-        )
-    if is_met(low, gate) == is_met(high, gate):
-        return None
-    return (
-        f"the {level * 100:g}% interval from counts with noise, {low:.6g} to {high:.6g}, "
-        f"reaches across {gate.value:.6g}; more epsilon or more people narrow it"
-    )

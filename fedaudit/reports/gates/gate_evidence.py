@@ -17,7 +17,7 @@ from fedaudit.reports.sections.guarantee import (
 )
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
 from fedaudit.spec.attacks import AttackKind, GradientLeakageSpec
-from fedaudit.spec.gates import AttackFigure, Gate, GateFigure, GateOp, Proof
+from fedaudit.spec.gates import AttackFigure, Gate, GateOp, Proof
 
 _PROVEN: dict[Proof, str] = {
     "fixed radius": "use a fixed radius",
@@ -34,16 +34,40 @@ def is_met(value: float, gate: Gate) -> bool:
     return _MEETS[gate.op](value, gate.value)
 
 
+def sections_of(gate: Gate, sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The sections of the attributes that a gate may refer to; a single one if it is clear."""
+    return [one for one in sections if gate.attribute in (None, one["attribute"])]
+
+
+def doubt(gate: Gate, value: float, report: Report) -> str | None:
+    """Why a figure of this value is no evidence for the gate; None where it is."""
+    met = is_met(value, gate)
+    return (
+        _declared_doubt(gate, report)
+        or _tested_doubt(gate, report)
+        or _sweep_doubt(gate, report)
+        or _alarm_doubt(gate, report, met=met)
+        or _attack_doubt(gate, report)
+        or _guarantee_doubt(gate, report)
+        or _delta_doubt(gate, report)
+        or (planned_doubt(gate.figure, gate.op, gate.value, report) if met else None)
+        or _noise_doubt(gate, report)
+        or _model_doubt(gate, report)
+        or _personal_doubt(gate, report)
+    )
+
+
 # Each `..._doubt` gives the reason why a figure is no evidence for a gate, and None where it is, or
 # where the question does not concern it.
 
 
-def doubt(gate: Gate, figure: GateFigure, report: Report) -> str | None:
+def _guarantee_doubt(gate: Gate, report: Report) -> str | None:
     """Why the guarantee does not make the figure evidence. Such a figure is worth as much as the
     guarantee: nothing without noise or with noise that anyone can draw again, and otherwise only
     what is proven, for the datasets that it is proven for. A gate must ask for each exception
     itself."""
-    if not figure.rests_on_guarantee:
+    figure = gate.plain_figure
+    if figure is None or not figure.rests_on_guarantee:
         return None
     kind = known_guarantee_kind(report["guarantee"]["kind"])
     match kind:
@@ -53,7 +77,7 @@ def doubt(gate: Gate, figure: GateFigure, report: Report) -> str | None:
             )
             return f"{none}, so the figure bounds nothing"
         case "declared":
-            # `declared_doubt` asks for trust in the trainer; this asks what the declaration bounds.
+            # `_declared_doubt` asks for trust in the trainer; this asks what a declaration bounds.
             return None if gate.allow_conditional else _declared_condition(gate, report)
         case "heuristic" | "formal" if not (gate.allow_simulation or is_in_force(report)):
             return (
@@ -72,7 +96,7 @@ def doubt(gate: Gate, figure: GateFigure, report: Report) -> str | None:
             assert_never(kind)
 
 
-def declared_doubt(gate: Gate, report: Report) -> str | None:
+def _declared_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of training elsewhere is no evidence."""
     if report["guarantee"]["kind"] != DECLARED and not report.get("declared"):
         return None
@@ -91,7 +115,7 @@ def declared_doubt(gate: Gate, report: Report) -> str | None:
     return None
 
 
-def tested_doubt(gate: Gate, report: Report) -> str | None:
+def _tested_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure was not tested, for a gate that demands it."""
     figure = gate.plain_figure
     if not gate.require_tested:
@@ -137,7 +161,7 @@ def declared_words(report: Report) -> str:
     return words
 
 
-def delta_doubt(gate: Gate, report: Report) -> str | None:
+def _delta_doubt(gate: Gate, report: Report) -> str | None:
     """Why an epsilon is no evidence: its delta allows one person's data to be handed over. The
     party under judgement chooses delta, and a larger one makes every epsilon smaller. No gate can
     allow it."""
@@ -177,7 +201,7 @@ def planned_doubt(figure: str, op: str, bound: float, report: Report) -> str | N
     return None
 
 
-def sweep_doubt(gate: Gate, report: Report) -> str | None:
+def _sweep_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of all cells of a sweep is no evidence: some cell has no guarantee. The run's
     own guarantee does not matter here."""
     figure = gate.plain_figure
@@ -193,7 +217,7 @@ def sweep_doubt(gate: Gate, report: Report) -> str | None:
     return None
 
 
-def alarm_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
+def _alarm_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
     """Why a figure is no evidence because an attack raised an alarm: one that rests on the
     guarantee, or a figure of attacks that would pass. No gate can allow it."""
     figure, alarms = gate.plain_figure, raised_alarms(report)
@@ -204,13 +228,13 @@ def alarm_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
     return f"{alarm_words(*alarms[0])}; find out which of the two is wrong"
 
 
-def model_doubt(gate: Gate, report: Report) -> str | None:
+def _model_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of the model's decisions is no evidence: the model decides nothing, or is not
     shown to decide anything."""
     return None if gate.allow_degenerate or not gate.judges_model else why_not_useful(report)
 
 
-def personal_doubt(gate: Gate, report: Report) -> str | None:
+def _personal_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of predictions is no evidence: its models stay with clients, while a common
     model that was not measured may leave. Otherwise clients' steps on their own rows would hide
     what the common model does."""
@@ -223,6 +247,39 @@ def personal_doubt(gate: Gate, report: Report) -> str | None:
         f"by the method {method['kind']} it is of models that held-out clients made from their "
         "rows, and the common model, which may leave, was not measured; run the same spec without "
         "training.method, or set allow_personal_models if the common one is not used"
+    )
+
+
+def _noise_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why a figure from counts with noise decides nothing; None where it decides, or has no noise.
+
+    A bound is met where every value in the interval meets it, and missed where none does; where the
+    interval reaches across the bound nothing is decided.
+    """
+    figure = gate.plain_figure
+    if report.get("fairness_privacy") is None:
+        return None
+    interval: Mapping[str, Any] | None
+    if figure is None:
+        [section] = sections_of(gate, report["fairness"])
+        interval = section["metrics"][gate.figure]["interval"]
+    elif figure.section == "utility":
+        interval = report["utility"].get(f"{gate.figure}_interval")
+    else:
+        return None
+    if interval is None:
+        return "the counts have noise, and without an interval a figure decides nothing"
+    low, high, level = interval["low"], interval["high"], interval["level"]
+    if level < LEAST_LEVEL:
+        return (
+            f"the counts have noise, and an interval of {level * 100:g}% decides nothing; set "
+            f"fairness.intervals.level to {LEAST_LEVEL:g} or more"
+        )
+    if is_met(low, gate) == is_met(high, gate):
+        return None
+    return (
+        f"the {level * 100:g}% interval from counts with noise, {low:.6g} to {high:.6g}, "
+        f"reaches across {gate.value:.6g}; more epsilon or more people narrow it"
     )
 
 
@@ -301,7 +358,7 @@ def attack_evidence(figure: AttackFigure, report: Report) -> Evidence:
     )
 
 
-def attack_doubt(gate: Gate, report: Report) -> str | None:
+def _attack_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of an attack that meets the bound decides nothing. The party under judgement
     chooses the attack, and an attack that never finds anything would pass every gate. So a figure
     that meets an upper bound must come from an attack with proven power; one that misses the bound
@@ -327,7 +384,7 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
         return Evidence(None, attack["reason"] or "an attack was not done")
     match figure:
         case "epsilon_lower_bound":
-            bounds = _objects(attack, "bounds")
+            bounds = attack.get("bounds") or []
             values = _numbers(bounds, "epsilon_lower_bound")
             if not values:
                 return Evidence(
@@ -354,19 +411,16 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
 
 def _members_found(attack: Section) -> Evidence:
     """Evidence of the scoring method that finds most, among those that the attack tried."""
-    at_one = [
-        next(
-            (one for one in _objects(tried, "tpr_at_fpr") if one.get("fpr") == _FALSE_POSITIVES),
-            None,
-        )
-        for tried in (attack, *_objects(attack, "others"))
-    ]
-    own = at_one[0]
-    if own is None:
+    own, *others = (
+        [one for one in tried.get("tpr_at_fpr") or [] if one["fpr"] == _FALSE_POSITIVES]
+        for tried in (attack, *(attack.get("others") or []))
+    )
+    if not own:
         return Evidence(None, "the attack states no true positive rate at 1 % of false positives")
-    known = [one for one in at_one if one is not None and isinstance(one["tpr"], int | float)]
-    if own not in known:
-        return Evidence(None, str(own["reason"] or "the true positive rate at 1 % is not known"))
+    if own[0]["tpr"] is None:
+        why = own[0]["reason"] or "the true positive rate at 1 % is not known"
+        return Evidence(None, why)
+    known = [one for found in (own, *others) for one in found if one["tpr"] is not None]
     limits = [_interval(one.get("interval"), level=attack.get("confidence")) for one in known]
     weakness = next((why for why, _ in limits if why is not None), None)
     if attack.get("method") == "threshold":
@@ -384,7 +438,7 @@ def _members_found(attack: Section) -> Evidence:
 def _recovered(attack: Section, report: Report) -> Evidence:
     """At the run's own noise, or the nearest smaller one that was tried."""
     own = report["privacy"].get("noise_multiplier") or 0.0
-    results = sorted(_objects(attack, "results"), key=lambda one: float(one["noise_multiplier"]))
+    results = sorted(attack.get("results") or [], key=lambda one: float(one["noise_multiplier"]))
     tried = [one for one in results if one["noise_multiplier"] <= own]
     if not tried:
         why = f"no noise multiplier was tried that is at most the run's own, {own:g}"
@@ -408,7 +462,7 @@ def _protecting(attack: Section, report: Report) -> Evidence:
             f"up to {upper:.2g} of images may still be recovered at that noise multiplier, since "
             "few were attacked; attack more"
         )
-    results = _objects(attack, "results")
+    results = attack.get("results") or []
     weakness = _other_than_the_run(attack, report) or _without_noise(results) or weakness
     return Evidence(values[0], weakness=weakness)
 
@@ -444,11 +498,6 @@ def _interval(interval: object, *, level: float | None = None) -> tuple[str | No
     if of is None or of < LEAST_LEVEL:
         return f"an interval of less than {LEAST_LEVEL:.0%} decides nothing", None
     return None, float(interval["high"])
-
-
-def _objects(attack: Section, name: str) -> list[Section]:
-    found = attack.get(name)
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
 def _numbers(sections: Sequence[Section], name: str) -> list[float]:

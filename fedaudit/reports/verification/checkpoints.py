@@ -40,7 +40,7 @@ from fedaudit.reports.claims import following, subjects_of, types_of
 from fedaudit.reports.later import LaterStatement, judged_later
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.verdict.verdict import concerns_of
-from fedaudit.reports.verification.declared_checks import is_declared
+from fedaudit.reports.verification.entries import is_declared
 
 _SHOWN = 3
 

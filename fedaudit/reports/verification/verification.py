@@ -59,8 +59,7 @@ from fedaudit.reports.verification.checkpoints import (
     read_erasure,
     sign_off_checks,
 )
-from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
-from fedaudit.reports.verification.entries import EntryEpsilons
+from fedaudit.reports.verification.entries import DeclaredEntries, EntryEpsilons, is_declared
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.canonical import read_canonical
 from fedaudit.spec.errors import InvalidInputError
