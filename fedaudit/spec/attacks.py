@@ -2,12 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, assert_never, get_args
+from typing import Annotated, Any, ClassVar, Literal, Protocol, assert_never, get_args
 
 from pydantic import ConfigDict, Field
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.models import CnnFemnist, Layers, Linear, Logistic, Mlp, ModelSpec
 from fedaudit.spec.privacy import (
     GaussianCentral,
@@ -15,12 +16,19 @@ from fedaudit.spec.privacy import (
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
+    PrivacySpec,
     RecordPersonalised,
 )
-from fedaudit.spec.training import QFfl
+from fedaudit.spec.training import QFfl, Training
 
-if TYPE_CHECKING:
-    from fedaudit.spec.experiment import ExperimentSpec
+
+class AttackedSpec(Protocol):
+    """The parts of a spec that an attack must agree with."""
+
+    federation: FederationSpec
+    model: ModelSpec
+    training: Training
+    privacy: PrivacySpec
 
 
 def _states_its_kind(schema: dict[str, Any]) -> None:
@@ -50,7 +58,7 @@ class AttackPart(SpecPart):
                 yield refuse_at(f"{pointer}/{name}", f"{value} is retired; use {left[-1]}")
 
     @abstractmethod
-    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """Every fault between the attack and the rest of the spec, with its field and the remedy.
 
         `pointer` is that of the attack in the spec, as `/attacks/0`. What depends on the data is
@@ -58,7 +66,7 @@ class AttackPart(SpecPart):
         """
 
 
-def check_common_model(attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
+def check_common_model(attacked: AttackedSpec, *, pointer: str) -> Refusals:
     """Refuses an attack on what all clients train where they send nothing."""
     if not attacked.training.method.releases:
         yield refuse_at(
@@ -88,7 +96,7 @@ class CanariesSpec(AttackPart):
     """Whether the companion runs beside the run, and ends it in the round in which the evidence
     against its noise is sufficient."""
 
-    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         privacy, method = attacked.privacy, attacked.training.method
         if self.stop and not pointer.endswith("/0"):
             yield refuse_at(
@@ -182,7 +190,7 @@ class MembershipSpec(AttackPart):
     variance: ScoreVariance = "per-record"
     """Each record's scores have a separate variance; `global` is retired."""
 
-    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from check_common_model(attacked, pointer=pointer)
         at = f"{pointer}/shadows"
         match self.method:
@@ -217,7 +225,7 @@ class ClientInferenceSpec(AttackPart):
     """Models trained alike on random halves of all clients, that show what a loss means; without
     any the attacker has the loss of all clients that the server announces, as in the paper."""
 
-    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from check_common_model(attacked, pointer=pointer)
         if attacked.federation.holds_out_rows:
             yield refuse_at(
@@ -244,7 +252,7 @@ class ClusterMembershipSpec(AttackPart):
     """The values of nu to try; null tries the run's own, and a tenth, a third, three and ten times
     that."""
 
-    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         mechanism = attacked.privacy.mechanism
         if attacked.training.hypotheses == 1:
             yield refuse_at(
@@ -351,7 +359,7 @@ class GradientLeakageSpec(AttackPart):
         """Whether images are searched for by their updates, for which their labels are needed."""
         return _COMPARES_UPDATES[self.method]
 
-    def disagreements(self, attacked: "ExperimentSpec", *, pointer: str) -> Refusals:
+    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from self._check_itself(pointer)
         if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
             yield refuse_at(
@@ -402,7 +410,7 @@ class GradientLeakageSpec(AttackPart):
                 f"{pointer}/restarts", f"`{self.method}` starts once; leave it out, or use 1"
             )
 
-    def _check_network(self, attacked: "ExperimentSpec", pointer: str) -> Refusals:
+    def _check_network(self, attacked: AttackedSpec, pointer: str) -> Refusals:
         kinds = _layer_kinds(attacked.model)
         if not getattr(attacked.model, "intercept", True):
             yield refuse_at(

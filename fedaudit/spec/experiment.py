@@ -139,17 +139,25 @@ class ExperimentSpec(SpecPart):
         """Every fault between parts that are valid by themselves."""
         yield from self._check_clusters()
         yield from self._check_model()
-        yield from self.model.disagreements(self)
+        yield from self.model.check_start(hypotheses=self.training.hypotheses)
         yield from self._check_decision()
         yield from self._check_loss()
         yield from self._check_fairness()
-        yield from check_count_noise(self)
+        yield from check_count_noise(
+            self.fairness,
+            training=self.training,
+            source=self.federation,
+            has_outcome=self.declares_outcome,
+            by_record=self.privacy.draws_by_record,
+        )
         yield from self._check_gates()
         yield from self._check_repeats()
-        yield from self.privacy.disagreements(self)
+        yield from self.privacy.disagreements(training=self.training, federation=self.federation)
         for position, attack in enumerate(self.attacks):
             yield from attack.disagreements(self, pointer=pointer("attacks", position))
-        yield from self.training.method.disagreements(self)
+        yield from self.training.method.disagreements(
+            self.training, mechanism=self.privacy.mechanism, source=self.federation
+        )
 
     def uncharged_steps(self) -> Refusals:
         """Refuse what loading computes from the data of more than the guarantee's unit.

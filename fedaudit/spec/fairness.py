@@ -2,16 +2,15 @@
 
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text, is_stored
 from fedaudit.spec.errors import Refusals, pointer, refuse, refuse_at
 from fedaudit.spec.labels import LabelText, as_read
-
-if TYPE_CHECKING:
-    from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.sources import Source
+from fedaudit.spec.training import Training
 
 HeldOutUnit = Literal["client", "record"]
 _ROWS = "/fairness/noise/max_rows_per_client"
@@ -375,17 +374,19 @@ def publishes_noised_rounds(fairness: Fairness) -> bool:
     return fairness.noise is not None and fairness.noise.rounds
 
 
-def check_count_noise(spec: "ExperimentSpec") -> Refusals:
-    """Faults where something would escape `fairness.noise`, or nothing is counted, at their
-    fields."""
-    noise, training, source = spec.fairness.noise, spec.training, spec.federation
+def check_count_noise(
+    fairness: Fairness, *, training: Training, source: Source, has_outcome: bool, by_record: bool
+) -> Refusals:
+    """Faults where something would escape `fairness.noise`, or nothing is counted, at their fields.
+    `by_record`: whether each record has its own coin."""
+    noise = fairness.noise
     if noise is None:
         return
-    if not spec.fairness.sensitive:
+    if not fairness.sensitive:
         yield refuse_at(
             "/fairness/sensitive", "`noise` is given, so name a sensitive attribute to count by"
         )
-    if not spec.declares_outcome:
+    if not has_outcome:
         yield refuse_at(
             "/fairness/favourable",
             "`noise` is added to counts of favourable outcomes; say which outcome is favourable",
@@ -412,7 +413,7 @@ def check_count_noise(spec: "ExperimentSpec") -> Refusals:
                     f"with {training.method.kind} one record moves the model that predicts its "
                     "client's other records; use the unit `client`, or the method `hypotheses`",
                 )
-            if source.holds_out_rows and not spec.privacy.draws_by_record:
+            if source.holds_out_rows and not by_record:
                 yield refuse_at(
                     "/fairness/noise/unit",
                     "one record more or less changes which of its client's other rows are held "

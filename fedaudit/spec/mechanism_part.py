@@ -1,14 +1,12 @@
 """What every mechanism of a spec answers for the rest of the spec."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.training import Training
-
-if TYPE_CHECKING:
-    from fedaudit.spec.experiment import ExperimentSpec
 
 
 class MechanismPart(SpecPart):
@@ -38,7 +36,7 @@ class MechanismPart(SpecPart):
         """What a trusted server clips updates of the first round to; None without one."""
 
     @abstractmethod
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         """Every fault between the mechanism and the rest, each with its field and the remedy."""
 
 
@@ -61,10 +59,9 @@ class UpdateMechanism(MechanismPart):
     def initial_clip(self) -> float | None:
         return None
 
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
-        training = spec.training
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         # Held-out rows of clients that train must decide nothing of what is released.
-        held_out = spec.federation.holds_out_rows and self.protects
+        held_out = federation.holds_out_rows and self.protects
         if held_out and training.stopping.patience is not None:
             yield refuse_at(
                 "/training/stopping/patience",

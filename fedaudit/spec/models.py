@@ -4,16 +4,13 @@ steps and the server make the next parameters of a direction."""
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, assert_never
+from typing import Annotated, Any, ClassVar, Literal, assert_never
 
 from pydantic import Discriminator, Field, Tag
 
 from fedaudit.spec.base import InForm, SpecPart, is_stored
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.sources import TargetKind
-
-if TYPE_CHECKING:
-    from fedaudit.spec.experiment import ExperimentSpec
 
 StepSize = Annotated[float, Field(gt=0, le=1e6)]
 Optimiser = Literal["sgd", "adam", "rmsprop"]
@@ -322,9 +319,8 @@ class Model(SpecPart):
         """Height, width and channels of the images that it takes; None where it takes any rows."""
         return None
 
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
+    def check_start(self, *, hypotheses: int) -> Refusals:
         """Why nothing would be learnt from the start: errors of a spec's validation."""
-        hypotheses = spec.training.hypotheses
         match self.start:
             case "zeros":
                 if self.has_hidden_layers:

@@ -4,7 +4,7 @@ A figure holds for one kind of sampling, one unit and one form of update; a comb
 accountant covers is refused, with the one that would fit.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, assert_never
+from typing import Annotated, Any, ClassVar, Literal, assert_never
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -13,9 +13,6 @@ from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.mechanism_part import MechanismPart, UpdateMechanism, check_one_hypothesis
 from fedaudit.spec.training import PoissonCohort, Training
-
-if TYPE_CHECKING:
-    from fedaudit.spec.experiment import ExperimentSpec
 
 
 def one_client_rate(spec: Any) -> Any:
@@ -235,8 +232,8 @@ class LaplaceL2(NoisedUpdates):
     def has_noise_per_layer(self) -> bool:
         return self.per_layer
 
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
-        yield from super().disagreements(spec)
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        yield from super().disagreements(training=training, federation=federation)
         adaptive = self.radius == "adaptive"
         if adaptive and self.clip is not None and self.clip < self.radius_floor:
             yield refuse_at(
@@ -339,9 +336,8 @@ class GaussianCentral(GaussianUpdates):
     def initial_clip(self) -> float:
         return self.clip.adaptive.initial if isinstance(self.clip, Adaptive) else self.clip
 
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
-        yield from super().disagreements(spec)
-        training = spec.training
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        yield from super().disagreements(training=training, federation=federation)
         yield from self._check_accountant(training)
         yield from _check_whole_blocks(training)
         if training.hypotheses > 1 and not training.reports_choices:
@@ -396,9 +392,9 @@ class GaussianDistance(UpdateMechanism):
     def initial_clip(self) -> float:
         return self.clip
 
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
-        yield from super().disagreements(spec)
-        if spec.training.asked_clients == 1:
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        yield from super().disagreements(training=training, federation=federation)
+        if training.asked_clients == 1:
             yield refuse_at(
                 "/training/cohort/clients",
                 f"{self.mechanism} measures the distance between two clients; draw at least 2",
@@ -489,8 +485,8 @@ class RecordPersonalised(MechanismPart):
     def budget_column(self) -> str | None:
         return self.budgets.column
 
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
-        cohort = spec.training.cohort
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        cohort = training.cohort
         if not isinstance(cohort, PoissonCohort):
             yield refuse_at(
                 "/training/cohort/sampling",
@@ -503,8 +499,8 @@ class RecordPersonalised(MechanismPart):
                 f"is the rate of the cohort, which is {cohort.rate:g}; give one of the two, or "
                 "both alike",
             )
-        yield from self._check_steps(spec.training)
-        yield from self._check_budgets(spec.federation)
+        yield from self._check_steps(training)
+        yield from self._check_budgets(federation)
 
     def _check_steps(self, training: Training) -> Refusals:
         yield from check_one_hypothesis(self.mechanism, training)

@@ -5,7 +5,7 @@ before it is scored. No method changes what a mechanism covers: where it would, 
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -20,10 +20,7 @@ from fedaudit.spec.models import (
     ServerOptimiser,
     StepSize,
 )
-from fedaudit.spec.sources import LeaveOneOut, RowSplit
-
-if TYPE_CHECKING:
-    from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.sources import LeaveOneOut, RowSplit, Source
 
 _PERSONAL_STEPS = InForm(
     "Personal steps", "10", "Local steps, each over all rows that a client tunes its own model on."
@@ -53,9 +50,9 @@ class MethodPart(SpecPart):
         """What the method sends that the mechanism's clip and noise do not cover, and the remedy;
         None where they cover all of it."""
 
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
+    def disagreements(self, training: "Training", *, mechanism: str, source: Source) -> Refusals:
         """Every fault between the method and the rest, each with its field and the remedy."""
-        kind, source = self.names()[0], spec.federation
+        kind = self.names()[0]
         match source.scoring:
             case LeaveOneOut() if self.personalises and not source.holds_out_rows:
                 yield refuse_at(
@@ -67,11 +64,11 @@ class MethodPart(SpecPart):
                 pass
             case _:
                 assert_never(source.scoring)
-        if spec.training.hypotheses > 1 and not self.offers_hypotheses:
+        if training.hypotheses > 1 and not self.offers_hypotheses:
             yield refuse_at(
                 "/training/hypotheses", f"{kind} gives clients no hypotheses to choose from; use 1"
             )
-        if (fault := self.uncovered(spec.privacy.mechanism)) is not None:
+        if (fault := self.uncovered(mechanism)) is not None:
             yield refuse_at("/training/method/kind", fault)
 
 
@@ -133,9 +130,9 @@ class QFfl(MethodPart):
     ] = 1.0
     """The power of a client's loss that its update is weighted by."""
 
-    def disagreements(self, spec: "ExperimentSpec") -> Refusals:
-        yield from super().disagreements(spec)
-        local = spec.training.local
+    def disagreements(self, training: "Training", *, mechanism: str, source: Source) -> Refusals:
+        yield from super().disagreements(training, mechanism=mechanism, source=source)
+        local = training.local
         for name, changed in (
             ("optimiser", local.optimiser != "sgd"),
             ("momentum", local.momentum > 0),
