@@ -83,8 +83,7 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     try:
         found = _newest(call, ledger_id)
     except AlteredEntriesError:
-        with call.reading() as session:
-            row = find_ledger(session, call.caller, ledger_id)
+        row = call.find(find_ledger, ledger_id)
         found = LedgerReport({}, "", row.entries, row)
     more = [
         stored_report_check(found.document, found.report_hash),
