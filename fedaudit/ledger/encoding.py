@@ -111,8 +111,8 @@ class EntryEncoder:
         names = names_of_subjects(kind, self._names)
         if names is not self._names:
             return self._others.setdefault(kind, EntryEncoder(names)).encode(entries)
-        version, encoded = _version(inputs), self._encoded_inputs(inputs)
-        subjects = self._subjects(entries)
+        encoded, (version, form) = self._encoded_inputs(inputs), _form(inputs)
+        subjects = self._subjects(entries, form)
         width, charged = subjects.itemsize, subjects.tobytes()
         who = {observer: _text(kind) + _text(observer) for *_, observer in entries.keys}
         return [
@@ -143,10 +143,10 @@ class EntryEncoder:
             self._inputs = inputs, _encode_inputs(inputs)
         return self._inputs[1]
 
-    def _subjects(self, entries: EntryColumns) -> NDArray[np.void]:
+    def _subjects(self, entries: EntryColumns, form: np.dtype[np.void]) -> NDArray[np.void]:
         """The subjects, within each entry in the order of their names: [charged]."""
         inputs, outcomes, released = entries.inputs, entries.outcomes, entries.released
-        table = np.empty(len(outcomes), dtype=_subject_type(inputs))
+        table = np.empty(len(outcomes), dtype=form)
         order = self._order(entries)
         table["key"] = self._keys[entries.subjects]
         table["outcome"] = outcomes
@@ -176,23 +176,15 @@ class EntryEncoder:
         return order
 
 
-def _version(inputs: MechanismParameters) -> int:
+def _form(inputs: MechanismParameters) -> tuple[int, np.dtype[np.void]]:
+    """The version of the encoding, and the form of a subject in it."""
     if inputs.components is not None:
-        return COMPONENT_VERSION
-    return EPSILON_VERSION if inputs.counts_epsilon else METRIC_VERSION
-
-
-def _subject_type(inputs: MechanismParameters) -> np.dtype[np.void]:
-    if inputs.components is None:
-        return _EPSILON_SUBJECT if inputs.counts_epsilon else _SUBJECT
-    return np.dtype(
-        [
-            ("key", "V32"),
-            ("outcome", "u1"),
-            ("releases", "<u4"),
-            ("components", _COMPONENT, (len(inputs.components),)),
-        ]
-    )
+        parts = ("components", _COMPONENT, (len(inputs.components),))
+        subject = np.dtype([("key", "V32"), ("outcome", "u1"), ("releases", "<u4"), parts])
+        return COMPONENT_VERSION, subject
+    if inputs.counts_epsilon:
+        return EPSILON_VERSION, _EPSILON_SUBJECT
+    return METRIC_VERSION, _SUBJECT
 
 
 def _fill_metric(
@@ -242,17 +234,10 @@ def _encode_inputs(inputs: MechanismParameters) -> bytes:
     if not inputs.counts_epsilon:
         numbers = (inputs.noise_multiplier, inputs.radius, inputs.radius_floor, inputs.clip)
         return named + _numbers(*numbers) + words + _components(inputs)
-    return b"".join(
-        (
-            named,
-            _numbers(inputs.noise_multiplier, inputs.clip),
-            words,
-            _text(inputs.event or ""),
-            _numbers(inputs.delta),
-            _text(inputs.adjacency or ""),
-            _text(inputs.accountant or ""),
-        )
-    )
+    noise = _numbers(inputs.noise_multiplier, inputs.clip)
+    counted = _text(inputs.event or "") + _numbers(inputs.delta)
+    terms = _text(inputs.adjacency or "") + _text(inputs.accountant or "")
+    return named + noise + words + counted + terms
 
 
 def _components(inputs: MechanismParameters) -> bytes:
