@@ -120,9 +120,10 @@ class LedgerAudit:
         self, rows: Sequence[LedgerRow], inputs: MechanismParameters | None
     ) -> list[EntryColumns]:
         """The same of rows that are alike; where they form no entries, of each by itself."""
-        entries, digests = self._entries(rows, inputs)
-        if entries is None and len(rows) > 1:
-            return [found for row in rows for found in self._read([row], inputs)]
+        found = self._entries(rows, inputs)
+        if found is None and len(rows) > 1:
+            return [one for row in rows for one in self._read([row], inputs)]
+        entries, digests = found or (None, [_NO_DIGEST])
         self._chain(rows, entries, digests)
         if entries is None or _declares_otherwise(rows[0]):
             return []
@@ -131,20 +132,19 @@ class LedgerAudit:
 
     def _entries(
         self, rows: Sequence[LedgerRow], inputs: MechanismParameters | None
-    ) -> tuple[EntryColumns | None, Sequence[bytes]]:
+    ) -> tuple[EntryColumns, Sequence[bytes]] | None:
         """The entries of rows and the digest of each; None where one forms none."""
         first = rows[0]
         # No run charges the held-out people otherwise than for a report.
         misplaced = stands_for_held_out(first.subject_kind) and not charges_report(first.observer)
-        if inputs is None or misplaced:
-            return None, [_NO_DIGEST] * len(rows)
-        if len(rows) == 1 or not any(map(_declares_otherwise, rows)):
-            try:
-                entries = EntryColumns.of_rows(rows, inputs)
-                return entries, self._encoder.digests(entries)
-            except _NOT_AN_ENTRY:
-                pass
-        return None, [_NO_DIGEST] * len(rows)
+        mixed = len(rows) > 1 and any(map(_declares_otherwise, rows))
+        if inputs is None or misplaced or mixed:
+            return None
+        try:
+            entries = EntryColumns.of_rows(rows, inputs)
+            return entries, self._encoder.digests(entries)
+        except _NOT_AN_ENTRY:
+            return None
 
     def _chain(
         self, rows: Sequence[LedgerRow], entries: EntryColumns | None, digests: Sequence[bytes]
@@ -236,15 +236,12 @@ def _declares_otherwise(row: LedgerRow) -> bool:
 
 def _with_more_than_encoded(entries: EntryColumns) -> Container[int]:
     """The entries whose rows state what their encoding omits, and no digest covers."""
-    inputs = entries.inputs
+    inputs, every = entries.inputs, range(len(entries))
     if not inputs.counts_epsilon:
         stray = (inputs.delta, inputs.adjacency, inputs.accountant) != (None, None, None)
-    else:
-        stray = (inputs.radius, inputs.radius_floor) != (None, None)
-    if stray:
-        return range(len(entries))
-    if not inputs.counts_epsilon:
-        return ()
+        return every if stray else ()
+    if (inputs.radius, inputs.radius_floor) != (None, None):
+        return every
     return frozenset(entries.with_any(~np.isnan(entries.radii)))
 
 

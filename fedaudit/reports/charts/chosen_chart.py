@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is drawn. Raises ValueError from `chosen` for names that no point has."""
+    """What is drawn."""
 
     x: str
     y: str
