@@ -249,7 +249,12 @@ class ErasingLedger:
     """Reads a ledger a last time with its names, and as it will be without them."""
 
     def __init__(self, experiment_id: str, names: Sequence[str], salt: bytes | None = None) -> None:
-        self.made_up = made_up_names(names)
+        width = len(str(len(names)))
+        self.made_up = [
+            name if name == STANDS_FOR_ALL else f"erased-{place:0{width}d}"
+            for place, name in enumerate(names, start=1)
+        ]
+        """Names that contain nothing but a number, in the same places."""
         self._names = names
         self._named = LedgerAudit(experiment_id, names, watch=(), salt=salt)
         self._erased = LedgerAudit(experiment_id, self.made_up, watch=(), erased=True)
@@ -273,12 +278,3 @@ class ErasingLedger:
             agreed=self._formed == self._named.entries and self._named.consistent,
             erased_at=erased_at,
         )
-
-
-def made_up_names(names: Sequence[str]) -> list[str]:
-    """Names that contain nothing but a number, in the same places."""
-    width = len(str(len(names)))
-    return [
-        name if name == STANDS_FOR_ALL else f"erased-{place:0{width}d}"
-        for place, name in enumerate(names, start=1)
-    ]
