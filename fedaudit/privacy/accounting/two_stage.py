@@ -22,8 +22,8 @@ round depend on one coin of the client.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
-from typing import Annotated, assert_never
+from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -178,27 +178,22 @@ class TwoStageRun:
 def round_curve(event: TwoStage, orders: tuple[int, ...], *, observer: Observer) -> Floats:
     """The Renyi divergence of one round at each order: float64 [orders], read-only."""
     rate, seen = np.array([event.record_rate]), seen_client_rate(event.client_rate, observer)
-    fixed = partial(
-        round_divergence,
-        rate,
-        noise_multiplier=event.noise_multiplier,
-        steps=event.steps,
-        client_rate=seen,
+    noise, steps = event.noise_multiplier, event.steps
+    curve = np.concatenate(
+        [
+            round_divergence(
+                rate, order=order, noise_multiplier=noise, steps=steps, client_rate=seen
+            )
+            for order in orders
+        ]
     )
-    curve = np.array([fixed(order=order)[0] for order in orders])
     curve.flags.writeable = False
     return curve
 
 
 def seen_client_rate(client_rate: float, observer: Observer) -> float:
     """The client rate that amplifies a round against the observer; a rate of 1 does not amplify."""
-    match observer:
-        case "final_model":
-            return client_rate
-        case "server":
-            return 1.0
-        case _:
-            assert_never(observer)
+    return client_rate if observer == "final_model" else 1.0
 
 
 _RELATIVE_TOLERANCE = 1e-9
