@@ -23,7 +23,7 @@ round depend on one coin of the client.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -193,7 +193,13 @@ def round_curve(event: TwoStage, orders: tuple[int, ...], *, observer: Observer)
 
 def seen_client_rate(client_rate: float, observer: Observer) -> float:
     """The client rate that amplifies a round against the observer; a rate of 1 does not amplify."""
-    return client_rate if observer == "final_model" else 1.0
+    match observer:
+        case "final_model":
+            return client_rate
+        case "server":
+            return 1.0
+        case _:
+            assert_never(observer)
 
 
 _RELATIVE_TOLERANCE = 1e-9
