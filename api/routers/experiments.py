@@ -93,8 +93,7 @@ def list_experiments(
 @router.get("/{experiment_id}")
 def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBody:
     """One experiment."""
-    with call.reading() as session:
-        row = find_experiment(session, call.caller, experiment_id)
+    row = call.find(find_experiment, experiment_id)
     return experiment_body(row, caller=call.caller)
 
 
@@ -120,8 +119,7 @@ async def retry_experiment(
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
 
     def answer() -> Response:
-        with call.reading() as session:
-            row = find_experiment(session, call.caller, experiment_id)
+        row = call.find(find_experiment, experiment_id)
         return _accepted(retry(call, row, idempotency), call, accepting)
 
     return await call.run(answer)
@@ -184,8 +182,7 @@ def _message(event: Event) -> ServerSentEvent:
 
 
 def _found(experiment_id: str, call: ExperimentsReader) -> Call:
-    with call.reading() as session:
-        find_experiment(session, call.caller, experiment_id)
+    call.find(find_experiment, experiment_id)
     return call
 
 

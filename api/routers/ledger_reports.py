@@ -11,10 +11,11 @@ from api.http.answers import HTML, JSON, PDF, ZIP, Accept, Appendix, as_file, pr
 from api.http.problems import not_found
 from api.openapi import BUNDLE, PAGE, PDF_FILE, Router, contents, schema_of
 from api.routers.ledgers import find_ledger, shown_group_size
+from api.schemas.base import of_row
 from api.schemas.experiment_tables import Verification
 from api.services.ledgers.round_posting import ledger_before
 from api.services.lookups import note_export
-from api.services.report_evidence import evidence_of, stored_report_check, verification_body
+from api.services.report_evidence import evidence_of, found_in, stored_report_check
 from api.services.report_pages import page_response
 from api.shared.ledger_states import AlteredEntriesError
 from api.shared.resources import Resources
@@ -83,8 +84,7 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     try:
         found = _newest(call, ledger_id)
     except AlteredEntriesError:
-        with call.reading() as session:
-            row = find_ledger(session, call.caller, ledger_id)
+        row = call.find(find_ledger, ledger_id)
         found = LedgerReport({}, "", row.entries, row)
     more = [
         stored_report_check(found.document, found.report_hash),
@@ -93,7 +93,8 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     waiting = found.ledger.entries - found.entries
     if waiting:
         more.append(unchecked("ledger.waiting", f"{waiting} entries wait for their signature"))
-    return verification_body(verify(_evidence(call.resources, found), more=more), found.document)
+    verified = verify(_evidence(call.resources, found), more=more)
+    return of_row(Verification, verified, **found_in(found.document, verified))
 
 
 @router.get("/bundle", responses=BUNDLE)

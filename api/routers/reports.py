@@ -195,8 +195,7 @@ def get_report(
 @router.get(f"{_OF}/report/readings/{{name}}", responses=_READING)
 def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> Response:
     """The report in the form that one kind of recipient requires."""
-    with call.reading() as session:
-        judged = find_judged(session, call.caller, experiment_id)
+    judged = call.find(find_judged, experiment_id)
     found = reading(judged, name)
     if isinstance(found, str):
         return Response(found, media_type=_MARKDOWN)
@@ -215,8 +214,7 @@ def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
 @router.get(f"{_OF}/report.json", include_in_schema=False)
 def get_report_document(experiment_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
-    with call.reading() as session:
-        return JSONResponse(find_stored_report(session, call.caller, experiment_id).document)
+    return JSONResponse(call.find(find_stored_report, experiment_id).document)
 
 
 @router.get(f"{_OF}/report.html", responses=PAGE)
@@ -480,8 +478,7 @@ def comparison_of(
 def claims_file(call: Call, experiment_id: str) -> bytes:
     """What a report claims, a line each; empty for reports of before there were claims. Raises
     ProblemError where there is no report."""
-    with call.reading() as session:
-        return claim_lines(find_stored_report(session, call.caller, experiment_id).claims or ())
+    return claim_lines(call.find(find_stored_report, experiment_id).claims or ())
 
 
 def sign_off_report(

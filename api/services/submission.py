@@ -43,7 +43,6 @@ from models.repositories import (
 )
 from models.repositories.webhooks import announcing_low
 from models.tables.experiments import Experiment, Unit
-from models.values import StackPlace
 from models.vocabulary import ENDED, AuditAction
 
 log = structlog.get_logger()
@@ -77,18 +76,19 @@ class Admitting:
 
     def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> Unit:
         """A unit for an experiment, or for several that are kept together (`alone`)."""
-        stack = None
+        key, size = None, 1
         # A stack is taken apart after a failed attempt, so there must be another attempt.
         if self.max_attempts > 1 and not alone:
             cell = Cell(planned.spec, planned.federation)
             key = stack_digest(cell)
             # None where it gains nothing from others.
-            stack = None if key is None else StackPlace(key, cells_at_once(cell))
+            size = 1 if key is None else cells_at_once(cell)
         return UnitRepository(self.budgets.session).create(
             self.budgets.project_id,
             planned.spec.device,
             max_attempts=self.max_attempts,
-            stack=stack,
+            stack_key=key,
+            stack_size=size,
         )
 
     def admit(

@@ -59,8 +59,7 @@ from fedaudit.reports.verification.checkpoints import (
     read_erasure,
     sign_off_checks,
 )
-from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
-from fedaudit.reports.verification.entries import EntryEpsilons
+from fedaudit.reports.verification.entries import DeclaredEntries, EntryEpsilons, is_declared
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.canonical import read_canonical
 from fedaudit.spec.errors import InvalidInputError
@@ -121,7 +120,7 @@ def verify(
     audit = LedgerAudit(
         evidence.experiment_id,
         evidence.names,
-        watch=checkpoints.counts,
+        watch={one.entries for one in checkpoints.items},
         salt=evidence.salt,
         erased=evidence.erased is not None,
     )
