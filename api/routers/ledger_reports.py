@@ -24,7 +24,7 @@ from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.declared import changed_rounds
 from fedaudit.ledger.encoding import ledger_hash
-from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.figures import drawn_clients
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import DeclaredReport, declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial
@@ -153,7 +153,7 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Check:
         declared,
         {number: one for number, one in chained.items() if number <= ledger.last_round},
         reserved=reserved,
-        drawn=Drawn(ledger.drawn_names, ledger.drawn_counts),
+        drawn=drawn_clients(ledger.drawn_names, ledger.drawn_counts),
         secret=ledger.secret or bytes(32),
     ):
         wrong.add(changed)
