@@ -11,10 +11,10 @@ import re
 import shutil
 import tempfile
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
@@ -27,12 +27,14 @@ log = structlog.get_logger()
 
 _KEY = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)+")
 _LEFT_OVER = re.compile(r"\.[a-z0-9-]+\.[a-z0-9_]{8}")
-"""How `_LocalWriter` names a file until it is complete."""
+"""How a folder names a file until it is complete."""
 _LEFT_SECONDS = 24 * 3600.0
 """Since the last byte came; no upload pauses, and no data are loaded, so long."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK_BYTES = 16 * 2**20
 """Size of the parts that a remote file is sent and fetched in."""
+_SENT_BYTES = 2**18
+"""Size of the parts that callers get a file in."""
 
 
 class StorageError(Exception):
@@ -43,10 +45,17 @@ class StorageFullError(StorageError):
     """There is no room left."""
 
 
-class StorageWriter(ABC):
+class StorageWriter:
     """A file being written, invisible before `commit`. As a context manager it commits, or aborts
     if the block raises. Each call raises StorageError if the storage fails; the writer is then
     aborted."""
+
+    def __init__(
+        self, file: Any, *, finish: Callable[[], None], discard: Callable[[], None]
+    ) -> None:
+        """`finish` makes what was written to `file` appear, `discard` leaves nothing behind."""
+        self._file, self._finish, self._discard = file, finish, discard
+        self._ended = False
 
     def __enter__(self) -> Self:
         return self
@@ -60,22 +69,22 @@ class StorageWriter(ABC):
     def write(self, data: bytes) -> None:
         """Append to the file."""
         with self._aborting():
-            self._write(data)
+            view = memoryview(data)
+            while view:
+                view = view[self._file.write(view) :]
 
     def commit(self) -> None:
         """Make the file appear under its key, as a whole, to stay after a power failure."""
-        with self._aborting():
-            self._commit()
+        if not self._ended:
+            with self._aborting():
+                self._finish()
+            self._ended = True
 
-    @abstractmethod
     def abort(self) -> None:
         """Leave nothing behind; after a commit this changes nothing."""
-
-    @abstractmethod
-    def _write(self, data: bytes) -> None: ...
-
-    @abstractmethod
-    def _commit(self) -> None: ...
+        if not self._ended:
+            self._ended = True
+            self._discard()
 
     @contextmanager
     def _aborting(self) -> Iterator[None]:
@@ -113,6 +122,18 @@ class Storage:
         StorageError if it is missing or cannot be fetched."""
         return self._place.local(_checked(key))
 
+    def blocks(self, key: str) -> Iterator[bytes]:
+        """A file in blocks, which is opened at once: where they are an answer, no error can be
+        reported once it has begun. Raises StorageError."""
+
+        def read() -> Iterator[bytes]:
+            with self.local(key) as path, path.open("rb") as file:
+                while block := file.read(_SENT_BYTES):
+                    yield block
+
+        found = read()
+        return chain([next(found, b"")], found)
+
     def holds(self, key: str) -> bool:
         """Whether the file is there. Raises StorageError if that cannot be determined."""
         key = _checked(key)
@@ -137,7 +158,30 @@ class _Folder:
     _folder: Path
 
     def writer(self, key: str) -> StorageWriter:
-        return _LocalWriter(self._folder / key)
+        """Writes beside the file's own place, and renames when all of it is on the disk."""
+        path = self._folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The name begins with a dot, as no key does.
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        # Unbuffered: every write asks the system whether there is room.
+        file, temporary = os.fdopen(descriptor, "wb", buffering=0), Path(name)
+
+        def finish() -> None:
+            os.fsync(file.fileno())
+            file.close()
+            temporary.replace(path)
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+        def discard() -> None:
+            with suppress(OSError):
+                file.close()
+            temporary.unlink(missing_ok=True)
+
+        return StorageWriter(file, finish=finish, discard=discard)
 
     @contextmanager
     def local(self, key: str) -> Iterator[Path]:
@@ -166,51 +210,30 @@ class _Folder:
         (self._folder / key).unlink()
 
 
-class _LocalWriter(StorageWriter):
-    """Writes beside the file's own place, and renames when all of it is on the disk."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # The name begins with a dot, as no key does.
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        self._temporary: Path | None = Path(name)
-        # Unbuffered: every write asks the system whether there is room.
-        self._file = os.fdopen(descriptor, "wb", buffering=0)
-
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
-
-    def _commit(self) -> None:
-        if self._temporary is None:
-            return
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._temporary.replace(self._path)
-        self._temporary = None
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def abort(self) -> None:
-        if self._temporary is not None:
-            with suppress(OSError):
-                self._file.close()
-            self._temporary.unlink(missing_ok=True)
-            self._temporary = None
-
-
 @dataclass(frozen=True)
 class _ObjectStore:
     _scheme: str
     _root: str
 
     def writer(self, key: str) -> StorageWriter:
-        return _RemoteWriter(self._open(key, "wb", autocommit=False))
+        """Sends parts as they fill; the store shows the object once it is complete."""
+        file = self._open(key, "wb", autocommit=False)
+
+        def finish() -> None:
+            file.close()
+            file.commit()
+
+        def discard() -> None:
+            try:
+                with _failing():
+                    file.discard()
+            except StorageError as error:
+                # What was sent is not an object, and the store's own rules remove it.
+                log.warning("upload not discarded", detail=str(error))
+            # Otherwise it would try to send what is left when it is collected.
+            file.closed = True
+
+        return StorageWriter(file, finish=finish, discard=discard)
 
     @contextmanager
     def local(self, key: str) -> Iterator[Path]:
@@ -242,36 +265,6 @@ class _ObjectStore:
         import fsspec
 
         return fsspec.filesystem(self._scheme)
-
-
-class _RemoteWriter(StorageWriter):
-    """Sends parts as they fill; the store shows the object once it is complete."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._ended = False
-
-    def _write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def _commit(self) -> None:
-        if not self._ended:
-            self._file.close()
-            self._file.commit()
-            self._ended = True
-
-    def abort(self) -> None:
-        if self._ended:
-            return
-        self._ended = True
-        try:
-            with _failing():
-                self._file.discard()
-        except StorageError as error:
-            # What was sent is not an object, and the store's own rules remove it.
-            log.warning("upload not discarded", detail=str(error))
-        # Otherwise it would try to send what is left when it is collected.
-        self._file.closed = True
 
 
 FileKind = Literal["artifact", "attack-files", "model", "record-table"]

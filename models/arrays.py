@@ -3,7 +3,7 @@
 The standard library writes NaN, which is not JSON and which SQLite cannot read back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from struct import pack, unpack_from
 from typing import Any
@@ -31,9 +31,12 @@ def from_json(text: str | bytes) -> Any:
 
 
 def _plain(value: object) -> Any:
-    """An array in another layout than C's, which orjson hands back. Raises TypeError otherwise."""
+    """What orjson hands back: an array in another layout than C's, or a mapping that is no dict.
+    Raises TypeError otherwise."""
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
     raise TypeError  # orjson says of what
 
 

@@ -147,15 +147,6 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class StackPlace:
-    """Which units can be run together: those of one key."""
-
-    key: str
-    size: int
-    """How many experiments fit together, at most."""
-
-
-@dataclass(frozen=True)
 class StoredSet:
     """A set of rows as it is stored."""
 

@@ -78,11 +78,7 @@ class Expiry:
         days = self._settings.keep_results_days
         if days is not None:
             with self._database.read() as session:
-                files = OldFileRepository(session)
-                old = [
-                    *files.results(days, _REMOVED_AT_ONCE),
-                    *files.later_attacks(days, _REMOVED_AT_ONCE),
-                ]
+                old = OldFileRepository(session).old(days, _REMOVED_AT_ONCE)
             self._note(old, days)
         self._remove()
         self._forget_rows()

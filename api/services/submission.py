@@ -9,8 +9,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, conflict
-from api.services.admission import parse_inherited, plan, store_federation
-from api.services.artifacts import hold_start
+from api.services.admission import hold_start, parse_inherited, plan, store_federation
 from api.services.budgets import reserve
 from api.services.disclosure import (
     refuse_departures,
@@ -43,7 +42,6 @@ from models.repositories import (
 )
 from models.repositories.webhooks import announcing_low
 from models.tables.experiments import Experiment, Unit
-from models.values import StackPlace
 from models.vocabulary import ENDED, AuditAction
 
 log = structlog.get_logger()
@@ -77,18 +75,19 @@ class Admitting:
 
     def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> Unit:
         """A unit for an experiment, or for several that are kept together (`alone`)."""
-        stack = None
+        key, size = None, 1
         # A stack is taken apart after a failed attempt, so there must be another attempt.
         if self.max_attempts > 1 and not alone:
             cell = Cell(planned.spec, planned.federation)
             key = stack_digest(cell)
             # None where it gains nothing from others.
-            stack = None if key is None else StackPlace(key, cells_at_once(cell))
+            size = 1 if key is None else cells_at_once(cell)
         return UnitRepository(self.budgets.session).create(
             self.budgets.project_id,
             planned.spec.device,
             max_attempts=self.max_attempts,
-            stack=stack,
+            stack_key=key,
+            stack_size=size,
         )
 
     def admit(

@@ -12,6 +12,7 @@ import json
 import struct
 import sys
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -188,7 +189,7 @@ def declaration_of(one: Declared, secret: bytes) -> bytes:
 def drawn_hash(drawn: Drawn, secret: bytes) -> str:
     """Hash of who was drawn in secret and in how many rounds, in hexadecimal. Raises ValueError as
     above."""
-    counted = [[name, int(count)] for name, count in zip(drawn.names, drawn.counts, strict=True)]
+    counted = [[name, count] for name, count in Counter(drawn).items()]
     return _keyed(secret, {"drawn_version": _VERSION, "drawn": counted}).hex()
 
 

@@ -91,8 +91,8 @@ def covers_every_pair(*, clip: float, radius: float, sizes: Sequence[int]) -> bo
 
     `sizes` as there; of the whole vector alone it is 2c <= r.
     """
-    # At most 1, and exactly 1 for a single part: nothing is rounded then.
-    share = math.hypot(*sizes) / sum(sizes)
+    # At most 1; a single part is the whole, so that nothing is rounded.
+    share = 1.0 if len(sizes) == 1 else math.hypot(*sizes) / sum(sizes)
     return 2 * clip * share <= radius
 
 
@@ -265,14 +265,6 @@ def part_distances(hypotheses: Floats32, *, parts: Sequence[int]) -> Floats:
         norms = [float(np.linalg.norm(piece)) for piece in np.split(apart, edges)]
         found[i, j] = found[j, i] = norms
     return found
-
-
-def exponents(rates: Floats, distances: Floats) -> Floats:
-    """epsilon * distance, added up over the parts: [releases].
-
-    `rates` [releases, parts], `distances` [parts].
-    """
-    return np.asarray(rates @ distances, dtype=np.float64)
 
 
 def clipped_reach(rates: Floats, *, clip: float) -> Floats:

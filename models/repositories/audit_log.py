@@ -92,7 +92,7 @@ class AuditLogRepository(ScopedRepository):
 
     def put_signature(self, entries: int, envelope: Mapping[str, Any]) -> None:
         """Stores a signed head in place of the one before."""
-        values = {"signed_entries": entries, "envelope": dict(envelope), "signed_at": utc_now()}
+        values = {"signed_entries": entries, "envelope": envelope, "signed_at": utc_now()}
         self._set(AuditHead, self._own(AuditHead), AuditHead.signed_entries < entries, **values)
 
     def _head(self) -> Any:
@@ -152,7 +152,7 @@ class SettingChangeRepository(ScopedRepository):
         new setting, None if removed."""
         owner = {"id": new_id(), "project_id": self.project_id, "setting": setting}
         about = {"subject_kind": _FEDERATION, "subject": federation_id}
-        now = {"value": None if value is None else dict(value), "changed_at": utc_now()}
+        now = {"value": value, "changed_at": utc_now()}
         row = {**owner, **about, **now, "changed_by": changed_by.as_dict()}
         self._insert(SettingChange, [row])
         log = AuditLogRepository(self.session, self.project_id)

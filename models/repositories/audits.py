@@ -72,14 +72,14 @@ class AuditRepository(UnitTaskRepository[PredictionAudit]):
 
     def succeed(self, id: str, report: Mapping[str, Any], *, report_hash: str) -> None:
         """running -> succeeded, with its report."""
-        values = {"report": dict(report), "gate_outcome": report["gate_outcome"]}
+        values = {"report": report, "gate_outcome": report["gate_outcome"]}
         ended = {"status": "succeeded", "finished_at": utc_now(), "report_hash": report_hash}
         self._update(id, self._open, **ended, **values)
 
     def fail(self, id: str, reason: str, faults: Sequence[Mapping[str, str]]) -> None:
         """queued or running -> failed, for {pointer, message}."""
-        values = {"status_reason": reason, "faults": [dict(one) for one in faults]}
-        self._update(id, self._open, status="failed", finished_at=utc_now(), **values)
+        ended = {"status": "failed", "finished_at": utc_now()}
+        self._update(id, self._open, **ended, status_reason=reason, faults=faults)
 
 
 def attacked_experiments() -> Select[tuple[str]]:

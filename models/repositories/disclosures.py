@@ -77,7 +77,7 @@ class DisclosureRepository(Repository):
     def set_profile_cuts(self, fingerprint: str, cuts: Mapping[str, Any]) -> None:
         """Overwrites them. Call `profile_cuts` before, in the same transaction."""
         mine = DisclosureMemory.fingerprint == fingerprint
-        self._set(DisclosureMemory, mine, profile_cuts=dict(cuts))
+        self._set(DisclosureMemory, mine, profile_cuts=cuts)
 
     def memories(self, anchors: Collection[str]) -> set[tuple[str, str]]:
         """Each of these rows with the memories that have it."""

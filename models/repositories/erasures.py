@@ -279,7 +279,7 @@ class ErasingRepository(Repository):
         """Stores the statement that replaces a ledger's names, first in the transaction that
         removes them; False if another process was faster."""
         row = {"owner_id": owner_id, "project_id": project_id, "federation_id": federation_id}
-        stated = {"erased_at": utc_now(), "envelope": dict(envelope)}
+        stated = {"erased_at": utc_now(), "envelope": envelope}
         return self._insert_absent(ErasedLedger, {**row, **stated})
 
     def rename_experiment(self, experiment: Experiment, names: Sequence[str]) -> None:
@@ -303,7 +303,7 @@ class ErasingRepository(Repository):
 
     def complete(self, erasure: Erasure, envelope: Mapping[str, Any]) -> bool:
         """Stores the receipt; False where there is one."""
-        return self._change(erasure, completed_at=utc_now(), envelope=dict(envelope))
+        return self._change(erasure, completed_at=utc_now(), envelope=envelope)
 
     def _change(self, erasure: Erasure, **values: Any) -> bool:
         mine = (Erasure.federation_id == erasure.federation_id, Erasure.number == erasure.number)

@@ -57,7 +57,7 @@ class EventRepository(ExperimentPartRepository):
         """Stores events under numbers that no other has, `first` and those behind it."""
         owner = {"experiment_id": experiment_id, "project_id": project_id, "created_at": utc_now()}
         rows = [
-            {**owner, "sequence": sequence, "type": type_, "data": dict(data)}
+            {**owner, "sequence": sequence, "type": type_, "data": data}
             for sequence, (type_, data) in enumerate(events, start=first)
         ]
         self._insert(Event, rows)

@@ -37,8 +37,7 @@ class FederationRepository(RowRepository[Federation]):
         """The federation with this data; it keeps its first name and profile. `made_up`: synthetic
         data, which projects do not share."""
         named = {"fingerprint": fingerprint, "name": name, "source": source}
-        values = {**named, "profile": dict(profile), "status": "ready"}
-        self._add_absent(values, made_up=made_up)
+        self._add_absent({**named, "profile": profile, "status": "ready"}, made_up=made_up)
         return self.session.scalars(self._has(fingerprint)).one()
 
     def find(self, fingerprint: str) -> Federation | None:
@@ -89,12 +88,12 @@ class FederationRepository(RowRepository[Federation]):
         values: dict[str, Any] = dict.fromkeys(("reasons", "profiled_at", "deleted_at"))
         if before.storage_key is None or before.status not in _IN_GOOD_ORDER:
             values |= _place(file)
-        values |= {**file.named, "registration": dict(file.registration), "unit_id": unit_id}
+        values |= {**file.named, "registration": file.registration, "unit_id": unit_id}
         return self._changed(before.id, **values, profile={}, status="profiling")
 
     def attach(self, id: str, file: NewFile) -> None:
         """Notes where the file of a federation is stored that had none; its profile stays."""
-        self._update(id, registration=dict(file.registration), **_place(file))
+        self._update(id, registration=file.registration, **_place(file))
 
     def set_simulation(self, id: str, simulation: Simulation) -> Federation:
         """Whether experiments admitted from now on may simulate noise. Raises LookupError for an
@@ -104,8 +103,7 @@ class FederationRepository(RowRepository[Federation]):
     def set_disclosure(self, id: str, policy: Mapping[str, Any] | None) -> Federation:
         """What experiments admitted from now on may ask of its groups. It outlives the file, as
         spending does. Raises LookupError for an unknown federation."""
-        stored = None if policy is None else dict(policy)
-        return self._changed(id, disclosure=stored, disclosure_set_at=utc_now())
+        return self._changed(id, disclosure=policy, disclosure_set_at=utc_now())
 
     def of_unit(self, unit_id: str) -> Federation | None:
         """The federation that a unit is to profile; None if it was deleted, registered anew, or is
@@ -115,13 +113,12 @@ class FederationRepository(RowRepository[Federation]):
 
     def set_ready(self, id: str, profile: Mapping[str, Any], *, unit_id: str) -> bool:
         """profiling -> ready; False where the unit no longer has it to profile."""
-        ready = {"profile": dict(profile), "profiles": Federation.profiles + 1}
-        return self._profiled(id, unit_id, status="ready", **ready)
+        more = Federation.profiles + 1
+        return self._profiled(id, unit_id, status="ready", profile=profile, profiles=more)
 
     def set_rejected(self, id: str, reasons: Sequence[Mapping[str, Any]], *, unit_id: str) -> bool:
         """profiling -> rejected, for {pointer, message}; False as with `set_ready`."""
-        stored = [dict(reason) for reason in reasons]
-        return self._profiled(id, unit_id, status="rejected", reasons=stored)
+        return self._profiled(id, unit_id, status="rejected", reasons=reasons)
 
     def in_use(self, id: str) -> bool:
         """Whether an experiment on it, or an attack on one, is queued or running."""

@@ -22,19 +22,10 @@ _DAY_SECONDS = 24 * 3600.0
 class ArtifactRepository(ScopedRepository):
     """A project's files of parameters."""
 
-    def enter(
-        self,
-        sha256: str,
-        *,
-        name: str | None,
-        size_bytes: int,
-        hypotheses: int,
-        parameters: int,
-        created_by: Actor,
-    ) -> None:
-        """Enters a stored file; one that is known keeps its first name, date and author."""
+    def enter(self, sha256: str, *, name: str | None, created_by: Actor, **content: int) -> None:
+        """Enters a stored file; one that is known keeps its first name, date and author.
+        `content`: the columns of what is in it."""
         entered = {"created_by": created_by.as_dict(), "created_at": utc_now()}
-        content = {"size_bytes": size_bytes, "hypotheses": hypotheses, "parameters": parameters}
         row = {"id": new_id(), "project_id": self.project_id, "sha256": sha256, "name": name}
         if not self._insert_absent(Artifact, {**row, **content, **entered}) and name is not None:
             unnamed = (Artifact.sha256 == sha256, Artifact.name.is_(None))
@@ -168,9 +159,10 @@ class ExpiredFileRepository(ScopedRepository):
 class OldFileRepository(Repository):
     """Files of all projects whose time is over, for the sweeper."""
 
-    def results(self, kept_days: int, limit: int) -> Sequence[OldFile]:
-        """Models, record tables and attack files of runs that succeeded so long ago, oldest first;
-        each run is examined once, even without a model."""
+    def old(self, kept_days: int, limit: int) -> Sequence[OldFile]:
+        """Models, record tables and attack files of runs that succeeded so long ago, each run
+        examined once, even without a model; and files of later attacks that are as old. The oldest
+        of at most `limit` runs and requests."""
         columns = table_of(Experiment).c
         sha256 = Report.document["model"]["sha256"].as_string()
         # Only attacks of its spec: later attacks leave their own files.
@@ -189,14 +181,10 @@ class OldFileRepository(Repository):
                 found.append(OldFile(project_id, "record-table", id_))
             if attack is not None:
                 found.append(OldFile(project_id, "attack-files", id_))
-        return found
-
-    def later_attacks(self, kept_days: int, limit: int) -> Sequence[OldFile]:
-        """Files of attacks on ended runs that were carried out so long ago, the oldest first."""
-        columns = table_of(LaterAttacks).c
-        tried = select(columns.project_id, columns.id).where(columns.alarms.is_not(None))
+        later = table_of(LaterAttacks).c
+        tried = select(later.project_id, later.id).where(later.alarms.is_not(None))
         rows = self._old(tried, LaterAttacks, "attack-files", kept_days, limit)
-        return [OldFile(project_id, "attack-files", id_) for project_id, id_ in rows]
+        return [*found, *(OldFile(project_id, "attack-files", id_) for project_id, id_ in rows)]
 
     def _old(
         self, found: Select[Any], table: type[Base], kind: FileKind, kept_days: int, limit: int

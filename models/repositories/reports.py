@@ -48,12 +48,9 @@ class ReportRepository(ExperimentPartRepository):
         it, and lists show little of it."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
         hashed = {**owner, "report_hash": report_hash}
-        beside = {"model_layout": model_layout, "clients": clients}
-        content: dict[str, Any] = {"document": dict(document)}
-        content |= {name: None if one is None else dict(one) for name, one in beside.items()}
-        content |= {"claims": None if claims is None else [dict(one) for one in claims]}
-        stored = self._insert_absent(Report, {**hashed, **content, "created_at": utc_now()})
-        if not stored:
+        beside = {"model_layout": model_layout, "clients": clients, "claims": claims}
+        row = {**hashed, "document": document, **beside, "created_at": utc_now()}
+        if not self._insert_absent(Report, row):
             return False
         summary: dict[str, Any] = dict.fromkeys(("guarantee_kind", "in_force", "unit", "summary"))
         if index is not None:
@@ -65,7 +62,7 @@ class ReportRepository(ExperimentPartRepository):
     def restate(self, experiment_id: str, *, summary: Mapping[str, Any]) -> None:
         """What lists show of the report once it has to be judged otherwise; it stays as it is."""
         mine = ReportSummary.experiment_id == experiment_id
-        self._set(ReportSummary, mine, summary=dict(summary))
+        self._set(ReportSummary, mine, summary=summary)
 
     def get(self, experiment_id: str) -> Report | None:
         """The report as stored."""

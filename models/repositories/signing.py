@@ -23,10 +23,9 @@ class SigningKeyRepository(Repository):
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
         if known is not None and known.retired_at is None:
             return False
-        row: dict[str, Any] = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
-        row |= {"derived_from": derived_from}
-        new: dict[str, Any] = dict.fromkeys(("compromised_at", "compromised_note", "retired_at"))
-        self._insert_absent(SigningKey, {**row, **new, "created_at": utc_now()})
+        row = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
+        new = {"derived_from": derived_from, "created_at": utc_now()}
+        self._insert_absent(SigningKey, {**row, **new})
         self._set(SigningKey, SigningKey.key_id == key_id, retired_at=None)
         alike = (SigningKey.algorithm == algorithm, SigningKey.retired_at.is_(None))
         others = (SigningKey.key_id != key_id, *alike)
@@ -54,8 +53,7 @@ class SigningKeyRepository(Repository):
 
     def is_compromised(self, key_id: str) -> bool:
         """Whether it is marked."""
-        known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
-        return known is not None and known.compromised_at is not None
+        return self._exists(SigningKey.key_id == key_id, SigningKey.compromised_at.is_not(None))
 
     def list(self) -> list[SigningKey]:
         """Every key, also the retired ones, in the order of first use."""
@@ -77,7 +75,7 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
         """Stores a checkpoint; False where there is one of the same count and status, which stays
         as it is."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
-        signed = {"envelope": dict(envelope), "created_at": utc_now()}
+        signed = {"envelope": envelope, "created_at": utc_now()}
         row = {**owner, **signed, "entries": entries, "status": status}
         return self._insert_absent(LedgerCheckpoint, row)
 
@@ -146,7 +144,7 @@ class SignOffRepository(ExperimentPartRepository):
     def put_envelope(self, row: SignOff, envelope: Mapping[str, Any]) -> bool:
         """Stores the signature; False where there is one, which stays as it is."""
         mine = (SignOff.experiment_id == row.experiment_id, SignOff.number == row.number)
-        signed = {"envelope": dict(envelope), "signed_at": utc_now()}
+        signed = {"envelope": envelope, "signed_at": utc_now()}
         return self._set(SignOff, *mine, SignOff.signed_at.is_(None), **signed)
 
     def newest_of(self, ids: Sequence[str]) -> "dict[str, SignOff]":

@@ -134,7 +134,7 @@ class SweepRepository(RowRepository[Sweep]):
         self, sweep_id: str, position: int, experiment_id: str, values: Mapping[str, Any]
     ) -> dict[str, Any]:
         owner = {"sweep_id": sweep_id, "project_id": self.project_id}
-        cell = {"experiment_id": experiment_id, "position": position, "values": dict(values)}
+        cell = {"experiment_id": experiment_id, "position": position, "values": values}
         return {**owner, **cell, "newest": True}
 
     def place_of(self, experiment_id: str) -> CellPlace | None:

@@ -26,7 +26,7 @@ from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import Experiment, Unit
-from models.values import StackPlace, UnitKind, WaitingUnit
+from models.values import UnitKind, WaitingUnit
 from models.vocabulary import ENDED
 
 _AHEAD_SECONDS = 300.0
@@ -47,11 +47,12 @@ class UnitRepository(Repository):
         *,
         kind: UnitKind = "run",
         max_attempts: int = 3,
-        stack: StackPlace | None = None,
+        stack_key: str | None = None,
+        stack_size: int = 1,
     ) -> Unit:
         """A unit waiting for `auto`, `cpu` or `cuda`, to be published once it is committed; read it
-        again for the database's times. `stack`: the units it can run with; None if others do not
-        help."""
+        again for the database's times. Units of one `stack_key` can be run together, at most
+        `stack_size` experiments of them."""
         values: dict[str, Any] = {
             "id": new_id(),
             "project_id": project_id,
@@ -62,8 +63,8 @@ class UnitRepository(Repository):
             "attempts": 0,
             "max_attempts": max_attempts,
             "created_at": utc_now(),
-            "stack_key": None if stack is None else stack.key,
-            "stack_size": 1 if stack is None else stack.size,
+            "stack_key": stack_key,
+            "stack_size": stack_size,
         }
         self._write(_WAITING, [values])
         return Unit(**values)

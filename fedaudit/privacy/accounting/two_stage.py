@@ -22,7 +22,7 @@ round depend on one coin of the client.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, assert_never
 
 import numpy as np
@@ -178,14 +178,15 @@ class TwoStageRun:
 def round_curve(event: TwoStage, orders: tuple[int, ...], *, observer: Observer) -> Floats:
     """The Renyi divergence of one round at each order: float64 [orders], read-only."""
     rate, seen = np.array([event.record_rate]), seen_client_rate(event.client_rate, observer)
-    fixed = partial(
-        round_divergence,
-        rate,
-        noise_multiplier=event.noise_multiplier,
-        steps=event.steps,
-        client_rate=seen,
+    noise, steps = event.noise_multiplier, event.steps
+    curve = np.concatenate(
+        [
+            round_divergence(
+                rate, order=order, noise_multiplier=noise, steps=steps, client_rate=seen
+            )
+            for order in orders
+        ]
     )
-    curve = np.array([fixed(order=order)[0] for order in orders])
     curve.flags.writeable = False
     return curve
 
@@ -203,19 +204,8 @@ def seen_client_rate(client_rate: float, observer: Observer) -> float:
 
 _RELATIVE_TOLERANCE = 1e-9
 _MIN_NOISE = 1e-3
-_MAX_NOISE = 1e9
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordSettings:
-    """The public numbers of a run, whose budgets are kept against an observer of the final model;
-    figures against the other observer follow from the plan's runs."""
-
-    client_rate: float
-    steps: int
-    rounds: int
-    delta: float
-    epsilon_max: float
+MAX_NOISE = 1e9
+"""The largest noise multiplier that is tried."""
 
 
 # Cells of a sweep, and clients of one size, ask for the same noise: it is found once, by the exact
@@ -223,45 +213,38 @@ class RecordSettings:
 @lru_cache(maxsize=4096)
 def calibrated_run(
     epsilon: float,
-    settings: RecordSettings,
+    uncalibrated: TwoStageRun,
     *,
     record_rate: float = 1.0,
     pointer: str = "/privacy/epsilon_max",
 ) -> TwoStageRun:
-    """The run with the least noise in which a record of `record_rate` spends at most `epsilon`.
+    """The run with the least noise in which a record of `record_rate` spends at most `epsilon`;
+    all else is as in the `uncalibrated` one.
 
     With rate 1 every record of the run spends at most `epsilon`, and the noise reveals nothing
     about any record's budget. The authors stop within 0.01 of the budget on either side; here the
     budget is met to nine digits and never exceeded. Raises InvalidInputError at `pointer` where no
     amount of noise is enough (the budget lies below the floor of the orders).
     """
-    loudest = TwoStageRun(
-        client_rate=settings.client_rate,
-        noise_multiplier=_MAX_NOISE,
-        steps=settings.steps,
-        rounds=settings.rounds,
-        delta=settings.delta,
-        observer="final_model",
-    )
 
     def spends(noise_multiplier: float) -> float:
-        run = replace(loudest, noise_multiplier=noise_multiplier)
+        run = replace(uncalibrated, noise_multiplier=noise_multiplier)
         return float(run.epsilons(record_rate))
 
-    if not spends(_MAX_NOISE) <= epsilon:
+    if not spends(MAX_NOISE) <= epsilon:
         raise error_at(
             pointer,
-            f"no noise keeps a record within epsilon = {epsilon:g} at delta = {settings.delta:g}: "
-            f"the accountant cannot show less than {loudest.floor:.4g}; raise the budget "
-            "or delta",
+            f"no noise keeps a record within epsilon = {epsilon:g} at delta = "
+            f"{uncalibrated.delta:g}: the accountant cannot show less than "
+            f"{uncalibrated.floor:.4g}; raise the budget or delta",
             of_spec=True,
         )
-    return replace(loudest, noise_multiplier=_least_noise(spends, epsilon))
+    return replace(uncalibrated, noise_multiplier=_least_noise(spends, epsilon))
 
 
 def _least_noise(spends: Callable[[float], float], epsilon: float) -> float:
     """Bisection on the logarithm; returns the upper end, which keeps the budget."""
-    low, high = _MIN_NOISE, _MAX_NOISE
+    low, high = _MIN_NOISE, MAX_NOISE
     if spends(low) <= epsilon:
         return low
     while high > low * (1 + _RELATIVE_TOLERANCE):

@@ -222,6 +222,11 @@ def how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
     )
 
 
+ADJACENCY = (
+    "two datasets that one client may hold; their distance in a round is the Euclidean distance "
+    "between the uploads, before noise, that they give after the same transcript and with the same "
+    "draws of batches"
+)
 LAYER_ADJACENCY = (
     "two datasets that one client may hold; their distances in a round are the Euclidean "
     "distances, one for each layer of the network, between the uploads, before noise, that they "
@@ -229,153 +234,99 @@ LAYER_ADJACENCY = (
 )
 
 
-def adaptive_layers(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
-    """The guarantee for radii that are the norms of the layers' updates; `sizes`: parameters per
-    layer."""
+def adaptive_sentences(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
+    """The cost of a release with radii that are the norms of the updates. `sizes`: parameters of
+    each layer with its own noise, or of the whole vector."""
     nu, bounds = privacy.noise_multiplier, f"at least {number(privacy.radius_floor)}"
     if privacy.clip is not None:
-        bounds += f", and at most {number(privacy.clip)}, to which the whole update is clipped"
+        clipped = "the whole update" if privacy.per_layer else "it"
+        bounds += f", and at most {number(privacy.clip)}, to which {clipped} is clipped"
+    cost = at_most(leakage(1, n=sum(sizes), noise_multiplier=nu))
+    if privacy.per_layer:
+        return [
+            f"Heuristic. Each of the {len(sizes)} layers has its own noise. By the paper's "
+            f"convention a release costs n_l/nu in layer l ({_each(sizes, nu)}) within a radius "
+            f"that is the norm of the layer's own update ({bounds}); over layers that is n/nu = "
+            f"{cost}, and releases add up.",
+            "This is no theorem: the radii depend on the data, the scales of the noise reveal "
+            "them, and the proof for public rates does not cover it.",
+        ]
     return [
-        f"Heuristic. Each of the {len(sizes)} layers has its own noise. By the paper's "
-        f"convention a release costs n_l/nu in layer l ({_each(sizes, nu)}) within a radius that "
-        f"is the norm of the layer's own update ({bounds}); over layers that is n/nu = "
-        f"{at_most(leakage(1, n=sum(sizes), noise_multiplier=nu))}, and releases add up.",
-        "This is no theorem: the radii depend on the data, the scales of the noise reveal them, "
-        "and the proof for public rates does not cover it.",
+        f"Heuristic. By the paper's convention each release costs n/nu = {cost} within a radius "
+        f"that is the norm of the client's own update ({bounds}), and releases add up.",
+        "This is no theorem: the radius depends on the data, the scale of the noise reveals it, "
+        "and the proof for a public rate does not cover it.",
     ]
 
 
-def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> list[str]:
-    """The guarantee for one public radius for every layer; `label` states how far it is proven."""
+def fixed_sentences(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> list[str]:
+    """The cost of a release with a public radius, and the distance within which it holds. `label`
+    says how far it is proven; `sizes` as for adaptive radii."""
     radius, nu = float(privacy.radius), privacy.noise_multiplier
     cost = leakage(1, n=sum(sizes), noise_multiplier=nu)
-    return [
-        f"{label}. Each of the {len(sizes)} layers has independent noise with its own public rate "
-        f"epsilon_l = n_l/(nu*r) per unit of distance (r = {number(radius)} for every layer; "
-        f"n_l/nu is {_each(sizes, nu)}): between two datasets whose uploads lie d_l apart in layer "
-        "l, what the server receives differs in likelihood by a factor of at most exp(sum of "
-        "epsilon_l*d_l). Over rounds these exponents add up.",
-        f"The figure n/nu = {at_most(cost)} for each release, the sum of n_l/nu over the layers, "
-        "bounds that exponent only between datasets whose uploads lie within r of each other in "
-        "every layer.",
-        _layered_reach(privacy.clip, radius, sizes, nu=nu),
-    ]
+    if privacy.per_layer:
+        found = [
+            f"{label}. Each of the {len(sizes)} layers has independent noise with its own public "
+            f"rate epsilon_l = n_l/(nu*r) per unit of distance (r = {number(radius)} for every "
+            f"layer; n_l/nu is {_each(sizes, nu)}): between two datasets whose uploads lie d_l "
+            "apart in layer l, what the server receives differs in likelihood by a factor of at "
+            "most exp(sum of epsilon_l*d_l). Over rounds these exponents add up.",
+            f"The figure n/nu = {at_most(cost)} for each release, the sum of n_l/nu over the "
+            "layers, bounds that exponent only between datasets whose uploads lie within r of each "
+            "other in every layer.",
+        ]
+    else:
+        found = [
+            f"{label}. Each released parameter vector satisfies epsilon*d-privacy with the public "
+            f"rate epsilon = n/(nu*r) = {at_most(cost / radius)} per unit of distance (r = "
+            f"{number(radius)}): between two datasets whose uploads lie d apart, what the server "
+            "receives differs in likelihood by a factor of at most exp(epsilon*d). Over rounds the "
+            "epsilon*d add up.",
+            f"The figure n/nu = {at_most(cost)} for each release bounds that exponent only between "
+            "datasets whose uploads lie within r of each other.",
+        ]
+    return [*found, _reach(privacy, sizes)]
 
 
 def _each(sizes: Sequence[int], nu: float) -> str:
     return ", ".join(at_most(leakage(1, n=size, noise_multiplier=nu)) for size in sizes)
 
 
-def _layered_reach(clip: float | None, radius: float, sizes: Sequence[int], *, nu: float) -> str:
+def _reach(privacy: LaplaceL2, sizes: Sequence[int]) -> str:
     """The extent of n / nu over the datasets that a client may hold."""
+    clip, radius = privacy.clip, float(privacy.radius)
     if clip is None:
         return (
             "Updates are not clipped, so nothing keeps uploads within r: no single number holds "
             "for all datasets, and none of this is an (epsilon, delta) guarantee."
         )
-    bound = 2 * clip / radius * (math.hypot(*sizes) / nu)
+    bound = at_most(2 * clip / radius * (math.hypot(*sizes) / privacy.noise_multiplier))
+    how, together, covering, beyond = "", "", ", hence within r:", ", which exceeds r"
+    if privacy.per_layer:
+        how, together = (
+            " as a whole, before the layers are taken apart",
+            " over all layers together",
+        )
+        covering, beyond = ": whatever their distances within the layers,", ""
+        bound = f"2c/r * sqrt(sum of n_l^2)/nu = {bound}"
     reach = (
-        f"Updates are clipped to {number(clip)} as a whole, before the layers are taken apart, so "
-        f"two uploads from one hypothesis lie within {at_most(2 * clip)} over all layers together"
+        f"Updates are clipped to {number(clip)}{how}, so two uploads from one hypothesis lie "
+        f"within {at_most(2 * clip)}{together}"
     )
     if covers_every_pair(clip=clip, radius=radius, sizes=sizes):
-        return (
-            f"{reach}: whatever their distances within the layers, n/nu covers every two datasets "
-            "that choose the same hypothesis."
-        )
+        return f"{reach}{covering} n/nu covers every two datasets that choose the same hypothesis."
     return (
-        f"{reach}: over all datasets that choose the same hypothesis a release is bounded by "
-        f"2c/r * sqrt(sum of n_l^2)/nu = {at_most(bound)}, not by n/nu."
+        f"{reach}{beyond}: over all datasets that choose the same hypothesis a release is bounded "
+        f"by {bound}, not by n/nu."
     )
 
 
-ADJACENCY = (
-    "two datasets that one client may hold; their distance in a round is the Euclidean distance "
-    "between the uploads, before noise, that they give after the same transcript and with the same "
-    "draws of batches"
-)
-
-
-def release_sentences(
-    privacy: LaplaceL2, *, n: int, layers: Sequence[int], proven: bool
-) -> list[str]:
-    """The cost of a release, and the distance within which it holds.
-
-    `layers`: parameters of each layer, for noise layer by layer; `proven`: whether all of it is a
-    theorem.
-    """
-    adaptive = privacy.radius == "adaptive"
-    label = _label(privacy) if proven else "Heuristic as a whole"
-    if privacy.per_layer:
-        if adaptive:
-            return adaptive_layers(privacy, layers)
-        return fixed_layers(privacy, layers, label=label)
-    return _adaptive(privacy, n) if adaptive else _fixed(privacy, n, label=label)
-
-
-def _label(privacy: LaplaceL2) -> str:
-    return "Formal within the radius" if privacy.clip is None else "Formal"
-
-
-def _adaptive(privacy: LaplaceL2, n: int) -> list[str]:
-    cost = leakage(1, n=n, noise_multiplier=privacy.noise_multiplier)
-    bounds = f"at least {number(privacy.radius_floor)}"
-    if privacy.clip is not None:
-        bounds += f", and at most {number(privacy.clip)}, to which it is clipped"
-    return [
-        f"Heuristic. By the paper's convention each release costs n/nu = "
-        f"{at_most(cost)} within a radius that is the norm of the client's "
-        f"own update ({bounds}), and releases add up.",
-        "This is no theorem: the radius depends on the data, the scale of the noise reveals it, "
-        "and the proof for a public rate does not cover it.",
-    ]
-
-
-def _fixed(privacy: LaplaceL2, n: int, *, label: str) -> list[str]:
-    radius = float(privacy.radius)
-    cost = leakage(1, n=n, noise_multiplier=privacy.noise_multiplier)
-    return [
-        f"{label}. Each released parameter vector satisfies epsilon*d-privacy with the "
-        f"public rate epsilon = n/(nu*r) = {at_most(cost / radius)} per unit of distance (r = "
-        f"{number(radius)}): between two datasets whose uploads lie d apart, what the server "
-        "receives differs in likelihood by a factor of at most exp(epsilon*d). Over rounds the "
-        "epsilon*d add up.",
-        f"The figure n/nu = {at_most(cost)} for each release bounds that exponent only between "
-        f"datasets whose uploads lie within r of each other.",
-        _reach(privacy.clip, radius, cost),
-    ]
-
-
-def _reach(clip: float | None, radius: float, cost: float) -> str:
-    """The extent of n / nu over the datasets that a client may hold."""
-    if clip is None:
-        return (
-            "Updates are not clipped, so nothing keeps uploads within r: no single number holds "
-            "for all datasets, and none of this is an (epsilon, delta) guarantee."
-        )
-    reach = f"Updates are clipped to {number(clip)}, so two uploads from one hypothesis lie "
-    if covers_every_pair(clip=clip, radius=radius, sizes=(1,)):
-        return reach + (
-            f"within {at_most(2 * clip)}, hence within r: n/nu covers every two datasets that "
-            "choose the same hypothesis."
-        )
-    return reach + (
-        f"within {at_most(2 * clip)}, which exceeds r: over all datasets that choose the same "
-        f"hypothesis a release is bounded by {at_most(2 * clip / radius * cost)}, not by n/nu."
-    )
-
-
-def within_the_radius(privacy: LaplaceL2, layers: Sequence[int]) -> str | None:
+def within_the_radius(privacy: LaplaceL2, sizes: Sequence[int]) -> str | None:
     """Why n/nu covers only datasets whose uploads lie within the fixed radius of each other; None
-    where the clip keeps the uploads of one hypothesis there.
-
-    `layers` as in `release_sentences`.
-    """
+    where the clip keeps the uploads of one hypothesis there. `sizes` as for adaptive radii."""
     radius, clip = float(privacy.radius), privacy.clip
     if clip is None:
         return "n/nu holds within the radius, and without a clip nothing keeps uploads there"
-    # A vector whose layers do not have their own noise is one part, whatever its size.
-    sizes = layers if privacy.per_layer else (1,)
     if covers_every_pair(clip=clip, radius=radius, sizes=sizes):
         return None
     return (
@@ -402,15 +353,13 @@ def choice_sentences(privacy: LaplaceL2, *, hypotheses: int, reported: bool) -> 
             "The hypothesis that a client chose is not hidden by separate noise: the further "
             f"apart the hypotheses{where}, the more surely an upload reveals which one it was."
         ]
+    apart, most = "d", ""
     if privacy.per_layer:
-        return [
-            "Between datasets that choose different hypotheses i and j, each d_l is about the "
-            "distance ||theta_i - theta_j|| within layer l, which can be many radii: the choice is "
-            "protected only so far."
-        ]
-    most = "" if privacy.clip is None else f" (at most that plus {at_most(2 * privacy.clip)})"
+        apart, most = "each d_l", " within layer l"
+    elif privacy.clip is not None:
+        most = f" (at most that plus {at_most(2 * privacy.clip)})"
     return [
-        "Between datasets that choose different hypotheses i and j, d is about the distance "
+        f"Between datasets that choose different hypotheses i and j, {apart} is about the distance "
         f"||theta_i - theta_j||{most}, which can be many radii: the choice is protected only so "
         "far."
     ]

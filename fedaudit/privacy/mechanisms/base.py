@@ -10,7 +10,7 @@ No torch: the service uses this module without it. The half with torch is
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, assert_never
 
@@ -32,6 +32,8 @@ from fedaudit.privacy.guarantees.guarantee import (
     scored_clients_train,
 )
 from fedaudit.privacy.planning.cost_projection import (
+    LEAKAGE_FIGURES,
+    NO_LEAKAGE,
     NO_MECHANISM,
     Projection,
     TargetedFigure,
@@ -107,7 +109,7 @@ class MechanismFacts:
     applied_by: AppliedBy
     """Where it is applied, which decides how a run is computed and which subjects are charged."""
     noise_law: NoiseLaw
-    unit: PrivacyUnit
+    unit: PrivacyUnit = "client"
     subject_kind: SubjectKind
     """The kind of subjects of its ledger."""
     observers: tuple[Observer, ...]
@@ -115,9 +117,9 @@ class MechanismFacts:
     cost_kinds: tuple[CostKind, ...]
     """How its cost may be counted; which way applies may depend on the spec."""
     noise_origin: NoiseOrigin
-    unbounded: str | None
+    unbounded: str | None = None
     """Why nothing bounds what a release reveals; None where noise always bounds it."""
-    unbounded_release: str | None
+    unbounded_release: str | None = None
     """How uploads then leave a client, as the end of a sentence; None where `unbounded` is."""
 
 
@@ -160,13 +162,7 @@ class PrivacyMechanism(ABC):
     @property
     def noise_is_secret(self) -> bool:
         """Whether noise comes from the system's entropy, so that no one can draw it again."""
-        match self.spec.privacy.noise:
-            case "release":
-                return True
-            case "simulation":
-                return False
-            case _:
-                assert_never(self.spec.privacy.noise)
+        return self.spec.privacy.noise == "release"
 
     @abstractmethod
     def noise_multiplier(self) -> float | str:
@@ -315,6 +311,30 @@ class EpsilonMechanism(PrivacyMechanism):
             raise ValueError(f"the epsilon budget of {self.facts.name} needs its spending plan")
         return min(plan.steps_within(observer, self.epsilon_budget) for observer in plan.observers)
 
+    def projection(
+        self,
+        epsilons: Mapping[Observer, float],
+        *,
+        reasons: dict[str, str],
+        ends: int | None = None,
+    ) -> Projection:
+        """A cost of so much against each observer; `ends`: the first round that a budget
+        refuses."""
+        delta, noise = self.privacy.delta, self.noise_multiplier()
+        if isinstance(noise, str):
+            reasons = {"noise_multiplier": noise, **reasons}
+        return Projection(
+            None,
+            None,
+            epsilon=[
+                {"observer": one, "delta": delta, "adjacency": self.adjacency, "value": value}
+                for one, value in epsilons.items()
+            ],
+            budget_ends_in_round=ends,
+            noise_multiplier=None if isinstance(noise, str) else noise,
+            reasons=dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE) | reasons,
+        )
+
     @property
     @abstractmethod
     def accountant(self) -> PlanAccountant:
@@ -406,7 +426,6 @@ class NoPrivacyMechanism(PrivacyMechanism):
         description="Updates leave as they are: nothing is protected.",
         applied_by="clients",
         noise_law="none",
-        unit="client",
         subject_kind="client",
         observers=("server",),
         cost_kinds=("unbounded",),

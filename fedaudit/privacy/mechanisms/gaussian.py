@@ -25,7 +25,7 @@ presence then lessens the noise that would hide it. So nothing is counted, as wi
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, assert_never
@@ -63,18 +63,21 @@ from fedaudit.privacy.mechanisms.base import (
 )
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from fedaudit.privacy.planning.cost_projection import (
-    LEAKAGE_FIGURES,
-    NO_LEAKAGE,
     Projection,
     TargetedFigure,
-    epsilon_entry,
     fixed_cohort,
     participations,
     unbounded_projection,
 )
 from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan
 from fedaudit.privacy.records.record_plans import RecordPlan
-from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianDistance, GaussianLocal
+from fedaudit.spec.privacy import (
+    GAUSSIAN_DECADES,
+    AccountantName,
+    GaussianCentral,
+    GaussianDistance,
+    GaussianLocal,
+)
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 
 BY_SERVER = NoiseOrigin(
@@ -104,6 +107,26 @@ _CHOICE_COVERED = (
     "A client adds to the one hypothesis that it chose itself, and all hypotheses get "
     "noise, so the choice is covered too."
 )
+
+
+_LOSS_STEPS: Mapping[AccountantName, tuple[float | None, ...]] = {
+    "rdp": (None,),
+    "pld": (None, COARSE_LOSS_STEP, LOSS_STEP),
+}
+"""With which grids of losses noise is looked for, the quickest first; None is without one."""
+_NEIGHBOURS: Mapping[Adjacency, tuple[str, str]] = {
+    "replace-one": (
+        "the whole data of one client that trains (adjacency replace-one)",
+        "replacing a client moves the sum by up to two clips, and the accountant counts that",
+    ),
+    "add-or-remove-one": (
+        "whether one of the clients that train contributes or sends nothing (adjacency "
+        "add-or-remove-one in the zero-out sense: who trains, how many they are and the "
+        "denominator stay as they are)",
+        "a client that sends nothing moves the sum by at most one clip",
+    ),
+}
+"""How neighbouring federations differ, and how far that moves a sum."""
 
 
 @dataclass(frozen=True)
@@ -169,13 +192,7 @@ class _GaussianMechanism(EpsilonMechanism):
             count = int(RepeatedEvent(event).compositions_within(rounds))
             return planned_epsilon(event, count, terms, pld_step=pld_step, orders=orders)
 
-        match privacy.accountant:
-            case "rdp":
-                steps: tuple[float | None, ...] = (None,)
-            case "pld":
-                steps = (None, COARSE_LOSS_STEP, LOSS_STEP)
-            case _:
-                assert_never(privacy.accountant)
+        steps = _LOSS_STEPS[privacy.accountant]
         ways = [*((ROUGH_ORDERS, step) for step in steps), (RDP_ORDERS, steps[-1])]
         return TargetedFigure(
             name="epsilon",
@@ -189,7 +206,6 @@ class _GaussianMechanism(EpsilonMechanism):
     ) -> Projection:
         """The epsilon of all charges that the budget allows."""
         rounds, [observer], ends = self.spec.training.rounds, self.facts.observers, None
-        reasons = dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE)
         if self.epsilon_budget is None:
             # As the plan's last place, without the others.
             figure = self.targeted_figure(n=n, training_clients=training_clients)
@@ -201,19 +217,8 @@ class _GaussianMechanism(EpsilonMechanism):
             value = float(plan.line(observer).epsilons[most])
             ends = most + 1 if most < rounds else None
             why = f"all {rounds} rounds stay within privacy.epsilon_budget"
-        if ends is None:
-            reasons["budget_ends_in_round"] = why
-        entry = epsilon_entry(
-            observer, delta=self.privacy.delta, adjacency=self.adjacency, value=value
-        )
-        return Projection(
-            None,
-            None,
-            epsilon=[entry],
-            budget_ends_in_round=ends,
-            noise_multiplier=float(self.privacy.noise_multiplier),
-            reasons=reasons,
-        )
+        reasons = {} if ends is not None else {"budget_ends_in_round": why}
+        return self.projection({observer: value}, reasons=reasons, ends=ends)
 
 
 @dataclass(frozen=True)
@@ -226,13 +231,10 @@ class GaussianCentralMechanism(_GaussianMechanism):
         description="A trusted server adds Gaussian noise to sums. Counted as epsilon.",
         applied_by="server",
         noise_law="gaussian",
-        unit="client",
         subject_kind="population",
         observers=("final_model",),
         cost_kinds=("epsilon",),
         noise_origin=BY_SERVER,
-        unbounded=None,
-        unbounded_release=None,
     )
 
     privacy: GaussianCentral
@@ -257,7 +259,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
     def sentences(self) -> list[str]:
         """State the guarantee against an observer of the models; the server is trusted."""
         privacy = self.privacy
-        neighbours, reach = self._neighbours()
+        neighbours, reach = _NEIGHBOURS[self.adjacency]
         clip, noise = self._clip_and_noise()
         cohort = self.spec.training.cohort
         found = [
@@ -312,23 +314,6 @@ class GaussianCentralMechanism(_GaussianMechanism):
             case _:
                 assert_never(cohort)
 
-    def _neighbours(self) -> tuple[str, str]:
-        """How neighbouring federations differ, and how far that moves a sum."""
-        match self.adjacency:
-            case "replace-one":
-                return (
-                    "the whole data of one client that trains (adjacency replace-one)",
-                    "replacing a client moves the sum by up to two clips, and the accountant "
-                    "counts that",
-                )
-            case "add-or-remove-one":
-                return (
-                    "whether one of the clients that train contributes or sends nothing (adjacency "
-                    "add-or-remove-one in the zero-out sense: who trains, how many they are and "
-                    "the denominator stay as they are)",
-                    "a client that sends nothing moves the sum by at most one clip",
-                )
-
     def _clip_and_noise(self) -> tuple[str, str]:
         """The clip, and the noise of the sum in clips."""
         noise = number(self.privacy.noise_multiplier)
@@ -356,13 +341,10 @@ class GaussianLocalMechanism(_GaussianMechanism):
         description="Clients add Gaussian noise. Counted as epsilon.",
         applied_by="clients",
         noise_law="gaussian",
-        unit="client",
         subject_kind="client",
         observers=("server",),
         cost_kinds=("epsilon",),
         noise_origin=EACH_CLIENT,
-        unbounded=None,
-        unbounded_release=None,
     )
 
     privacy: GaussianLocal
@@ -425,7 +407,6 @@ class GaussianDistanceMechanism(PrivacyMechanism):
         description="A trusted server adds noise by the distance of clients. Nothing is counted.",
         applied_by="server",
         noise_law="gaussian",
-        unit="client",
         subject_kind="population",
         observers=("final_model",),
         cost_kinds=("unbounded",),

@@ -18,9 +18,10 @@ from fedaudit.privacy.guarantees.guarantee import (
     LAYER_ADJACENCY,
     Guarantee,
     GuaranteeLabel,
+    adaptive_sentences,
     choice_sentences,
+    fixed_sentences,
     of_the_run,
-    release_sentences,
     scored_clients_train,
     within_the_radius,
 )
@@ -90,13 +91,10 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         description="Clients add Laplace noise to their updates. Counted as leakage.",
         applied_by="clients",
         noise_law="laplace",
-        unit="client",
         subject_kind="client",
         observers=("server",),
         cost_kinds=("leakage",),
         noise_origin=EACH_CLIENT,
-        unbounded=None,
-        unbounded_release=None,
     )
 
     privacy: LaplaceL2
@@ -144,7 +142,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             clip=None if privacy.clip is None else float(privacy.clip),
             noise=privacy.noise,
             guarantee=self.guarantee_kind,
-            components=layer_components(self._needed(layers)) if privacy.per_layer else None,
+            components=layer_components(self._sizes(n, layers)) if privacy.per_layer else None,
         )
 
     def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
@@ -202,13 +200,13 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
         """The guarantee against the server, between datasets with uploads at a given distance."""
-        privacy = self.privacy
-        sentences = release_sentences(
-            privacy,
-            n=n,
-            layers=self._needed(layers) if privacy.per_layer else (),
-            proven=self.guarantee_kind == "formal",
-        )
+        privacy, sizes = self.privacy, self._sizes(n, layers)
+        if self._is_adaptive:
+            sentences = adaptive_sentences(privacy, sizes)
+        else:
+            proven = self.guarantee_kind == "formal"
+            label = self._label.capitalize() if proven else "Heuristic as a whole"
+            sentences = fixed_sentences(privacy, sizes, label=label)
         sentences += choice_sentences(
             privacy, hypotheses=self.spec.training.hypotheses, reported=self._reports_choice
         )
@@ -220,7 +218,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             kind=self.guarantee_kind,
             label=self._label,
             in_force=self.noise_is_secret,
-            conditions=self._conditions(layers),
+            conditions=self._conditions(sizes),
             mechanism=privacy.mechanism,
             unit=self.facts.unit,
             adjacency=LAYER_ADJACENCY if privacy.per_layer else ADJACENCY,
@@ -260,15 +258,14 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             return "formal within the radius"
         return kind
 
-    def _conditions(self, layers: Sizes) -> dict[str, str]:
-        """What the datasets must share for a proven figure to bound them."""
+    def _conditions(self, sizes: Sizes) -> dict[str, str]:
+        """What the datasets must share for a proven figure to bound them. `sizes`: parameters of
+        each part with its own noise."""
         if self.guarantee_kind != "formal":
             return {}
         alike = _SAME_HYPOTHESIS if self.spec.training.hypotheses > 1 else None
-        within = within_the_radius(
-            self.privacy, self._needed(layers) if self.privacy.per_layer else ()
-        )
-        of_leakage = "; ".join(one for one in (within, alike) if one is not None)
+        both = within_the_radius(self.privacy, sizes), alike
+        of_leakage = "; ".join(filter(None, both))
         found = dict.fromkeys(_LEAKAGE_FIGURES, of_leakage) if of_leakage else {}
         return found if alike is None else {**found, "log_ratio_max": alike}
 
@@ -282,9 +279,11 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         training = self.spec.training
         return training.reports_choices and training.hypotheses > 1
 
-    @staticmethod
-    def _needed(layers: Sizes) -> Sizes:
-        """The layers. Raises ValueError where they are missing."""
+    def _sizes(self, n: int, layers: Sizes) -> Sizes:
+        """Parameters of each part of the vector that has its own noise. Raises ValueError where
+        layers are missing."""
+        if not self.privacy.per_layer:
+            return (n,)
         if not layers:
             raise ValueError("noise layer by layer needs the parameters of each layer")
         return layers

@@ -30,10 +30,11 @@ from fedaudit.privacy.accounting.privacy_events import (
     CostKind,
     GuaranteeKind,
     MechanismParameters,
+    Observer,
     TwoStage,
     unbounded_inputs,
 )
-from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
+from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
 from fedaudit.privacy.guarantees.guarantee import (
     UPDATES_AS_THEY_WERE,
     Guarantee,
@@ -49,14 +50,7 @@ from fedaudit.privacy.mechanisms.base import (
     NoiseOrigin,
     Sizes,
 )
-from fedaudit.privacy.planning.cost_projection import (
-    LEAKAGE_FIGURES,
-    NO_LEAKAGE,
-    NO_NOISE,
-    Projection,
-    epsilon_entry,
-    unbounded_projection,
-)
+from fedaudit.privacy.planning.cost_projection import NO_NOISE, Projection, unbounded_projection
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC, RecordPlan
 from fedaudit.privacy.records.record_use import (
@@ -64,8 +58,8 @@ from fedaudit.privacy.records.record_use import (
     RECORD_OBSERVERS,
     client_rate,
     epsilon_terms,
-    record_settings,
     record_spending,
+    uncalibrated_run,
 )
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -214,40 +208,30 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """Project costs from the plan, or from public numbers alone as far as these suffice."""
         if self._is_without_noise:
             return unbounded_projection(NO_NOISE)
-        projection = Projection(None, None, reasons=dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE))
-        reasons, noise = projection.reasons, self.noise_multiplier()
-        reasons["budget_ends_in_round"] = (
-            "budgets are the records' own, and a record leaves before the round that would pass its"
-            if self.privacy.baseline == "filter"
-            else "budgets are the records' own, and none of them ends the run"
+        rounds, delta, baseline = (
+            self.spec.training.rounds,
+            self.privacy.delta,
+            self.privacy.baseline,
         )
-        if isinstance(noise, str):
-            reasons["noise_multiplier"] = noise
-        else:
-            projection = replace(projection, noise_multiplier=noise)
-        rounds, delta = self.spec.training.rounds, self.privacy.delta
+        leaves = "a record leaves before the round that would pass its"
+        then = leaves if baseline == "filter" else "none of them ends the run"
+        reasons = {"budget_ends_in_round": f"budgets are the records' own, and {then}"}
+        most: dict[Observer, float] = {}
         if plan is not None:
             most = {observer: plan.largest(observer, rounds) for observer in plan.observers}
-        elif not isinstance(noise, str):
+        elif isinstance(self.noise_multiplier(), str):
+            reasons["epsilon"] = (
+                f"the noise of the baseline {baseline} follows from the data, which are not loaded "
+                "yet"
+            )
+        else:
             # That of a record in every batch: no record spends more.
             event = self._run_at_rate_one().event(1.0)
             most = {
                 one: float(renyi_epsilons(event, rounds, epsilon_terms(one, delta)))
                 for one in RECORD_OBSERVERS
             }
-        else:
-            most = {}
-            reasons["epsilon"] = (
-                f"the noise of the baseline {self.privacy.baseline} follows from the data, which "
-                "are not loaded yet"
-            )
-        entries = [
-            epsilon_entry(
-                observer, delta=self.privacy.delta, adjacency=RECORD_ADJACENCY, value=value
-            )
-            for observer, value in most.items()
-        ]
-        return replace(projection, epsilon=entries)
+        return self.projection(most, reasons=reasons)
 
     def guarantee(
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
@@ -329,13 +313,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     @property
     def _rates_are_exact(self) -> bool:
         """Whether rates follow from budgets by the accountant itself; baselines do not ask."""
-        match self.privacy.inversion:
-            case "exact":
-                return True
-            case "curve-fit":
-                return False
-            case other:
-                assert_never(other)
+        return self.privacy.inversion == "exact"
 
     @property
     def _client_rate(self) -> float:
@@ -343,8 +321,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     def _run_at_rate_one(self) -> TwoStageRun:
         """The event of a record in every batch."""
-        settings = record_settings(self.spec)
-        return calibrated_run(settings.epsilon_max, settings)
+        return calibrated_run(self.privacy.epsilon_max, uncalibrated_run(self.spec))
 
 
 _DIGITS = 1e-6
@@ -389,18 +366,16 @@ def record_courses(
         repeated_events = [tuple(map(repeated_event_from_dict, kept[name])) for name in names]
     except _NOT_COURSES:
         return None
-    settings = record_settings(spec)
+    run = uncalibrated_run(spec)
     leaves = privacy.baseline == "filter"
     fits = all(
-        some and all(_fits(settings, repeated, noise=noise, leaves=leaves) for repeated in some)
+        some and all(_fits(run, repeated, noise=noise, leaves=leaves) for repeated in some)
         for some in repeated_events
     )
     return repeated_events if fits else None
 
 
-def _fits(
-    settings: RecordSettings, repeated: RepeatedEvent, *, noise: float | str, leaves: bool
-) -> bool:
+def _fits(run: TwoStageRun, repeated: RepeatedEvent, *, noise: float | str, leaves: bool) -> bool:
     """Whether a repeated event has the spec's public numbers.
 
     `noise`: as the mechanism publishes it; noise that follows from the data is not among these
@@ -409,10 +384,10 @@ def _fits(
     event = repeated.event
     if not isinstance(event, TwoStage):
         return False
-    if (event.client_rate, event.steps) != (settings.client_rate, settings.steps):
+    if (event.client_rate, event.steps) != (run.client_rate, run.steps):
         return False
     lasts = repeated.max_compositions
-    if lasts is not None and (not leaves or lasts >= settings.rounds):
+    if lasts is not None and (not leaves or lasts >= run.rounds):
         return False
     if isinstance(noise, str):
         return True

@@ -39,7 +39,7 @@ import numpy as np
 
 from fedaudit.arrays import Floats
 from fedaudit.number_text import at_most
-from fedaudit.privacy.accounting.privacy_events import Adjacency, MechanismParameters, Observer
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import worst_log_ratio
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
@@ -187,13 +187,6 @@ class Projection:
 def unbounded_projection(reason: str) -> Projection:
     """The projection of training without noise: no figure, for one reason."""
     return Projection(None, None, reasons=dict.fromkeys(ALL_FIGURES, reason))
-
-
-def epsilon_entry(
-    observer: Observer, *, delta: float, adjacency: Adjacency, value: float
-) -> dict[str, object]:
-    """An entry of `Projection.epsilon`."""
-    return {"observer": observer, "delta": delta, "adjacency": adjacency, "value": value}
 
 
 def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:

@@ -24,7 +24,7 @@ from fedaudit.privacy.accounting.epsilon_tables import (
     worst_epsilons,
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
-from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
+from fedaudit.privacy.accounting.two_stage import MAX_NOISE, TwoStageRun, calibrated_run
 from fedaudit.privacy.records.record_plans import (
     RecordPlan,
     curve_fit_rates,
@@ -36,13 +36,7 @@ from fedaudit.randomness import Purpose, Source, keyed_words, wide_uniforms
 from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import (
-    AllocationCohort,
-    Cohort,
-    FixedCohort,
-    PoissonCohort,
-    RotationCohort,
-)
+from fedaudit.spec.training import Cohort, PoissonCohort
 
 _SHARES = (0.7, 0.2, 0.1)
 _LEVELS = (0.1, 1.0, 5.0)
@@ -152,17 +146,14 @@ def client_rate(cohort: Cohort) -> float:
 
     Raises ValueError for a cohort of fixed size, which the spec's rules leave to other mechanisms.
     """
-    match cohort:
-        case PoissonCohort():
-            return cohort.rate
-        case FixedCohort() | AllocationCohort() | RotationCohort():
-            raise ValueError("records are accounted for with a coin for each client")
-        case _:
-            assert_never(cohort)
+    if not isinstance(cohort, PoissonCohort):
+        raise ValueError("records are accounted for with a coin for each client")
+    return cohort.rate
 
 
-def record_settings(spec: ExperimentSpec) -> RecordSettings:
-    """The public numbers of a run. Budgets are kept against an observer of the final model.
+def uncalibrated_run(spec: ExperimentSpec) -> TwoStageRun:
+    """The public numbers of a run, with the most noise. Budgets are kept against an observer of the
+    final model; figures against the other one follow from the plan's runs.
 
     Raises ValueError for a spec of another mechanism, or with a cohort of fixed size.
     """
@@ -170,12 +161,13 @@ def record_settings(spec: ExperimentSpec) -> RecordSettings:
     steps = training.local.steps
     if not isinstance(privacy, RecordPersonalised) or steps is None:
         raise ValueError(f"{privacy.mechanism} does not sample records")
-    return RecordSettings(
+    return TwoStageRun(
         client_rate=client_rate(training.cohort),
+        noise_multiplier=MAX_NOISE,
         steps=steps,
         rounds=training.rounds,
         delta=privacy.delta,
-        epsilon_max=privacy.epsilon_max,
+        observer="final_model",
     )
 
 
@@ -198,7 +190,7 @@ def record_use(
     `client_of` ascends, below the number of training `clients`; a client may have no record. Raises
     InvalidInputError where no noise is enough, or no curve can be fitted.
     """
-    settings, privacy = record_settings(spec), spec.privacy
+    public, privacy = uncalibrated_run(spec), spec.privacy
     assert isinstance(privacy, RecordPersonalised)
     staying = np.full(len(budgets), True)
     if privacy.baseline == "dropout":
@@ -207,23 +199,23 @@ def record_use(
     batch = spec.training.local.batch_size or 1  # a baseline has one
     client_rates = sampling_grid(np.minimum(batch / np.maximum(sizes, 1), 1.0))
     rates = np.where(staying, client_rates[client_of], 0.0)
-    rounds = np.where(staying, settings.rounds, 0)
+    rounds = np.where(staying, public.rounds, 0)
 
     def within(epsilon: float, field: str) -> tuple[TwoStageRun, ...]:
         at = f"/privacy/{field}"
         return tuple(
-            calibrated_run(epsilon, settings, record_rate=rate, pointer=at)
+            calibrated_run(epsilon, public, record_rate=rate, pointer=at)
             for rate in client_rates.tolist()
         )
 
     runs: tuple[TwoStageRun, ...] | None = None
     match privacy.baseline:
         case None:
-            run = calibrated_run(settings.epsilon_max, settings)
+            run = calibrated_run(privacy.epsilon_max, public)
             invert = {"exact": exact_rates, "curve-fit": curve_fit_rates}[privacy.inversion]
             runs, rates = (run,) * clients, invert(budgets, run)
         case "filter":
-            run = calibrated_run(settings.epsilon_max, settings)
+            run = calibrated_run(privacy.epsilon_max, public)
             runs, rounds = (run,) * clients, longest_lasting(budgets, rates, run)
         case "uniform":
             runs = within(privacy.uniform_epsilon, "uniform_epsilon")

@@ -80,10 +80,7 @@ def _section(
         attribute=attribute,
         favourable=_AS_DECLARED,
         reference_group=None,
-        groups=[
-            one.model_copy(update={"reasons": {**one.reasons, "rows": _SIZES_CONFIDENTIAL}})
-            for one in group_sections(sorted(groups), columns, disclosure)
-        ],
+        groups=group_sections(sorted(groups), columns, disclosure, no_sizes=_SIZES_CONFIDENTIAL),
         metrics=metrics,
         cross_check_reason="the rows are elsewhere, so nothing was computed twice",
     )

@@ -28,7 +28,7 @@ from fedaudit.reports.checks import (
 )
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.part import Part, or_why, with_reasons
 from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
@@ -83,18 +83,17 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
     disclosure = size_rule(material.spec.fairness).decide(cells, of="records")
     disclosure = replace(disclosure, rows=cells[:-1], shown=disclosure.shown[:-1], large=None)
     shown = disclosure.shown
-    left_out = records.left_out if shown[0] or not cells[0] else None
-    overspent = _overspent(records.overspent(rounds), disclosure)
     few = f"suppressed: {disclosure.too_few}, or another group's number would follow"
-    counts = {"left_out": left_out, "overspent": overspent}
+    counts = {
+        "left_out": records.left_out if shown[0] or not cells[0] else None,
+        "overspent": _overspent(records.overspent(rounds), disclosure),
+    }
     return RecordsSection(
-        left_out=left_out,
-        overspent=overspent,
         groups=[
             _group(one, disclosure, visible=visible, secret=secret)
             for one, visible in zip(found, shown[1:].tolist(), strict=True)
         ],
-        reasons={name: few for name, count in counts.items() if count is None},
+        **with_reasons(or_why(counts, few)),
     )
 
 
@@ -109,22 +108,20 @@ def _overspent(count: int, disclosure: Disclosure) -> int | None:
 def _group(
     found: GroupSpending, disclosure: Disclosure, *, visible: bool, secret: bool
 ) -> RecordGroupSection:
-    reasons = {}
-    if not visible:
-        reasons["records"] = f"suppressed: {disclosure.too_few}, or another group's would follow"
     group, stated = found.group, not secret or disclosure.rule.is_large(found.records)
     low, high = (group.low, group.high) if stated else enclosing(group.low, group.high)
+    figures: dict[str, Any] = {
+        "records": found.records,
+        "epsilon_max": found.epsilon_max,
+        "budget_used_share": found.budget_used_share,
+    }
+    few = f"suppressed: {disclosure.too_few}"
+    if not visible:
+        figures["records"] = f"{few}, or another group's would follow"
     if not stated:
-        why = f"suppressed: {disclosure.too_few}, whose budgets it would reveal"
-        reasons |= dict.fromkeys(("epsilon_max", "budget_used_share"), why)
-    return RecordGroupSection(
-        budget_low=low,
-        budget_high=high,
-        records=found.records if visible else None,
-        epsilon_max=found.epsilon_max if stated else None,
-        budget_used_share=found.budget_used_share if stated else None,
-        reasons=reasons,
-    )
+        revealing = f"{few}, whose budgets it would reveal"
+        figures |= {"epsilon_max": revealing, "budget_used_share": revealing}
+    return RecordGroupSection(budget_low=low, budget_high=high, **with_reasons(figures))
 
 
 def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:

@@ -28,6 +28,7 @@ from fedaudit.reports.sections.part import (
     Part,
     Reasons,
     Share,
+    with_reasons,
 )
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES
@@ -141,37 +142,42 @@ def absent(names: Iterable[str], groups: int, why: str) -> dict[str, Column]:
     return dict.fromkeys(names, Column(np.full(groups, np.nan), why))
 
 
-def group_figures(
-    columns: Columns, place: int, *, hidden: str | None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The figures of the group at a place, and the reasons for those that are None; `hidden`: the
-    reason for all of them."""
-    values = {name: float(one.values[place]) for name, one in columns.items()}
+def group_section(
+    value: str, columns: Columns, place: int, *, hidden: str | None, **others: Any
+) -> GroupSection:
+    """The group at a place with its figures; `hidden`: why it has none. `others`: more fields, or
+    why they are missing."""
     figures = {
-        name: value if hidden is None and math.isfinite(value) else None
-        for name, value in values.items()
+        name: hidden or (float(found) if math.isfinite(found) else one.why)
+        for name, one in columns.items()
+        for found in [one.values[place]]
     }
-    missing = (name for name, value in figures.items() if value is None)
-    return figures, {name: hidden or columns[name].why for name in missing}
+    intervals = {"rate_intervals": hidden or NO_GROUP_INTERVALS}
+    return GroupSection(
+        value=value,
+        suppressed=hidden is not None,
+        **with_reasons({**figures, **NO_GAINS, **intervals, **others}),
+    )
 
 
 def group_sections(
-    values: Sequence[str], columns: Columns, disclosure: Disclosure
+    values: Sequence[str],
+    columns: Columns,
+    disclosure: Disclosure,
+    *,
+    no_sizes: str = SIZES_CONFIDENTIAL,
 ) -> list[GroupSection]:
-    """The groups with their figures, of those that are disclosed; their sizes are not."""
-    sections = []
-    for place, value in enumerate(values):
-        shown = bool(disclosure.shown[place])
-        hidden = None if shown else disclosure.reason(place)
-        figures, reasons = group_figures(columns, place, hidden=hidden)
-        reasons |= {**NO_GAINS, "rows": SIZES_CONFIDENTIAL}
-        reasons["rate_intervals"] = hidden or NO_GROUP_INTERVALS
-        sections.append(
-            GroupSection(
-                value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **figures
-            )
+    """The groups with their figures, of those that are disclosed; `no_sizes`: why sizes are not."""
+    return [
+        group_section(
+            value,
+            columns,
+            place,
+            hidden=None if disclosure.shown[place] else disclosure.reason(place),
+            rows=no_sizes,
         )
-    return sections
+        for place, value in enumerate(values)
+    ]
 
 
 def with_rate_intervals(

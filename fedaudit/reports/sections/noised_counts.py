@@ -20,11 +20,10 @@ from fedaudit.fairness.noised_counts import (
     without_dust,
 )
 from fedaudit.reports.sections.fairness import (
-    NO_GAINS,
     NO_GROUP_INTERVALS,
     FairnessSection,
     GroupSection,
-    group_figures,
+    group_section,
     metric_section,
     rate_columns,
     with_rate_intervals,
@@ -98,26 +97,20 @@ def _groups(
     values: tuple[str, ...], counts: Ints, shown: Bools, *, too_few: str
 ) -> list[GroupSection]:
     rates = rate_columns(counts, has_favourable_outcome=True)
-    found = []
-    for place, value in enumerate(values):
-        hidden = None if shown[place] else f"left out: {too_few}, so noise would outweigh people"
-        figures, reasons = group_figures(rates, place, hidden=hidden)
-        found.append(
-            GroupSection(
-                value=value,
-                label=None,
-                suppressed=not shown[place],
-                rows=int(counts[place].sum()),
-                reasons={
-                    **reasons,
-                    **dict.fromkeys(_NOT_NOISED, WITHHELD),
-                    **NO_GAINS,
-                    "rate_intervals": NO_GROUP_INTERVALS,
-                },
-                **figures,
-            )
+    missing = dict.fromkeys(_NOT_NOISED, WITHHELD)
+    why = f"left out: {too_few}, so noise would outweigh people"
+    return [
+        group_section(
+            value,
+            rates,
+            place,
+            hidden=None if shown[place] else why,
+            rows=int(counts[place].sum()),
+            **missing,
+            rate_intervals=NO_GROUP_INTERVALS,
         )
-    return found
+        for place, value in enumerate(values)
+    ]
 
 
 def _with_value(figure: Figure, found: Interval | None) -> Interval | None:

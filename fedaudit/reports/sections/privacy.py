@@ -30,8 +30,15 @@ from fedaudit.reports.sections.epsilon import (
     spent,
 )
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, Shown, no_limits
-from fedaudit.reports.sections.utility import chosen_by_losses
+from fedaudit.reports.sections.part import (
+    WHERE_GIVEN,
+    Part,
+    Reasons,
+    Section,
+    Shown,
+    no_limits,
+    with_reasons,
+)
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import NoisedUpdates
 
@@ -101,7 +108,7 @@ class Privacy(Part):
     reasons: Reasons
 
 
-_EPSILON = ("epsilon_max", "epsilon", "epsilon_planned", "records")
+_EPSILON = ("epsilon_max", "epsilon_planned", "records")
 _RECOMPUTED = (
     "leakage_median",
     "leakage_max",
@@ -117,46 +124,34 @@ _NOT_BY_RECORD = "the mechanism protects clients; records have no budgets"
 
 def privacy_section(material: ReportMaterial) -> Privacy:
     """What training spent, by how the mechanism's cost is counted."""
-    cost_kind = material.inputs.cost_kind
-    figures: dict[str, Any]
-    match cost_kind:
-        case "epsilon":
-            figures, reasons = _epsilon_figures(material)
-        case "leakage":
-            figures, reasons = _metric_figures(material)
-        case "unbounded":
-            missing = (*_LEAKAGE, "epsilon_max", "epsilon_planned", "records", "noise_multiplier")
-            why = why_unbounded(material.inputs)
-            # Refuses counts of clients that do not train; with a cost, its figures do.
-            if mechanism_of(material.spec).no_client_costs is None:
-                training_releases(
-                    material.releases, training_clients=material.federation.training_clients
-                )
-            if not material.spec.training.method.releases:
-                why = "training sent nothing from any client, so there is no release to count"
-            figures, reasons = dict.fromkeys(missing, None), dict.fromkeys(missing, why)
-        case _:
-            assert_never(cost_kind)
-    noise = mechanism_of(material.spec).noise_multiplier()
-    if not isinstance(noise, str):
-        figures["noise_multiplier"] = noise
-        reasons.pop("noise_multiplier", None)
-    elif cost_kind != "unbounded":
-        figures["noise_multiplier"] = None
-        reasons["noise_multiplier"] = noise
-    if cost_kind != "unbounded":
-        figures |= _target_figures(
-            material.spec,
-            n=material.inputs.n,
-            training_clients=material.federation.training_clients,
-        )
-    common: dict[str, Any] = {
+    spec, training = material.spec, material.federation.training_clients
+    mechanism, cost_kind = mechanism_of(spec), material.inputs.cost_kind
+    found: dict[str, Any] = {
         "participations_max": int(material.releases.max(initial=0)),
         "refusals": material.refusals,
         "withheld": material.withheld,
         "epsilon": [],
+        "noise_multiplier": mechanism.noise_multiplier(),
     }
-    return Privacy(**common | figures, reasons=reasons)
+    match cost_kind:
+        case "epsilon":
+            found |= _epsilon_figures(material)
+        case "leakage":
+            found |= _metric_figures(material)
+        case "unbounded":
+            why = why_unbounded(material.inputs)
+            # Refuses counts of clients that do not train; with a cost, its figures do.
+            if mechanism.no_client_costs is None:
+                training_releases(material.releases, training_clients=training)
+            if not spec.training.method.releases:
+                why = "training sent nothing from any client, so there is no release to count"
+            if isinstance(found["noise_multiplier"], str):
+                found["noise_multiplier"] = why
+            found |= dict.fromkeys((*_LEAKAGE, *_EPSILON), why)
+        case _:
+            assert_never(cost_kind)
+    found |= _target_figures(spec, n=material.inputs.n, training_clients=training)
+    return Privacy(**with_reasons(found))
 
 
 def _target_figures(spec: ExperimentSpec, *, n: int, training_clients: int) -> dict[str, float]:
@@ -170,49 +165,45 @@ def _target_figures(spec: ExperimentSpec, *, n: int, training_clients: int) -> d
     return {"target": privacy.target.amount, "target_projected": projected}
 
 
-def _epsilon_figures(material: ReportMaterial) -> tuple[dict[str, Any], dict[str, str]]:
+def _epsilon_figures(material: ReportMaterial) -> dict[str, Any]:
     plan, found = material.plan, spent(material)
     if plan is None:
         raise ValueError("a report of an epsilon needs the spending plan of its run")
-    reasons = dict.fromkeys(_LEAKAGE, NO_LEAKAGE)
-    if plan.records is None:
-        reasons["records"] = _NOT_BY_RECORD
-    if not chosen_by_losses(material.result.stopped_by):
-        reasons["epsilon_planned"] = "validation losses did not end the run early"
+    early = "validation losses did not end the run early"
     # The last observer is the one that sees who takes part, if any observer does.
     seen = np.asarray(material.compositions[plan.observers[-1]])
     return {
-        **dict.fromkeys(_LEAKAGE),
+        **dict.fromkeys(_LEAKAGE, NO_LEAKAGE),
         "participations_max": int(seen.max(initial=0)),
         "epsilon_max": max(one.value for one in found),
         "epsilon": [EpsilonSection(accountant=plan.accountant, **vars(one)) for one in found],
-        "epsilon_planned": max((one.value for one in planned(material)), default=None),
-        "records": None if plan.records is None else records_section(material, plan.records),
-    }, reasons
+        "epsilon_planned": max((one.value for one in planned(material)), default=early),
+        "records": _NOT_BY_RECORD
+        if plan.records is None
+        else records_section(material, plan.records),
+    }
 
 
-def _metric_figures(material: ReportMaterial) -> tuple[dict[str, Any], dict[str, str]]:
+def _metric_figures(material: ReportMaterial) -> dict[str, Any]:
     inputs = material.inputs
-    figures = leakage_figures(
+    found = leakage_figures(
         inputs,
         material.releases,
         material.clusters,
         training_clients=material.federation.training_clients,
         hypotheses=material.spec.training.hypotheses,
     )
-    found = {
+    if material.clusters is None:
+        found["leakage_by_cluster"] = "the clusters of the clients were not handed over"
+    if inputs.components is None:
+        found["leakage_by_component"] = _NOT_BY_LAYER
+    return {
+        **found,
         "log_ratio_max": theorem_sum(inputs, int(material.releases.max(initial=0))),
         "between_hypotheses": between_hypotheses(material),
+        **dict.fromkeys(_EPSILON, NO_EPSILON),
+        "records": _NOT_BY_RECORD,
     }
-    reasons = {name: why for name, why in found.items() if isinstance(why, str)}
-    reasons |= dict.fromkeys(("epsilon_max", "epsilon_planned"), NO_EPSILON)
-    reasons["records"] = _NOT_BY_RECORD
-    if material.clusters is None:
-        reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
-    if inputs.components is None:
-        reasons["leakage_by_component"] = _NOT_BY_LAYER
-    known = {name: None if isinstance(one, str) else one for name, one in found.items()}
-    return {**figures, **known, "epsilon_max": None, "records": None}, reasons
 
 
 def leakage_figures(
@@ -271,7 +262,7 @@ def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
             yield from _checks_against_ledger(found, found.spec, found.parameters)
         case _:
             assert_never(cost_kind)
-    others = _LEAKAGE if cost_kind == "epsilon" else _EPSILON
+    others = _LEAKAGE if cost_kind == "epsilon" else ("epsilon", *_EPSILON)
     given = [name for name in others if value_at(found.report, "privacy", name) not in (None, [])]
     yield check(
         "report.kind_of_cost",

@@ -80,7 +80,7 @@ class Budgets(ScopedRepository):
                 declared=sum(
                     one.spent
                     for one in declared
-                    if one.pool == pool and one.unit_key in (budget.unit_key or "", "")
+                    if one[: len(pool)] == pool and one.unit_key in (budget.unit_key or "", "")
                 ),
             )
             for pool, rows in pools.items()
@@ -97,7 +97,7 @@ class Budgets(ScopedRepository):
         shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
         counted = self._counted(federation_id, budget)
         declared = self._reader.declared(self.sharing(federation_id).ids) if counted.rows else ()
-        ledgers = {one.ledger_id for one in declared}
+        ledgers = {one.experiment_id for one in declared}
         for unit, unit_key in counted.groups():
             mine = counted.about(unit, unit_key)
             spent, reserved = self._amounts(mine, budget)

@@ -8,7 +8,7 @@ or more. A reader lasts as long as the session, which is one transaction.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, case, func, literal, or_, select
@@ -64,7 +64,7 @@ _EPSILONS = select(*(_RESERVED[name] for name in RESERVED_COLUMNS)).where(
     _RESERVED.figure == "epsilon"
 )
 _DECLARED = (
-    select(*(_RESERVED[name] for name in ("experiment_id", *POOL, "unit_key", "spent")))
+    select(*(_RESERVED[name] for name in (*POOL, "unit_key", "experiment_id", "spent")))
     .join(DeclaredLedger, DeclaredLedger.id == _RESERVED.experiment_id)
     .where(_RESERVED.federation_id.in_(_IDS))
 )
@@ -85,16 +85,6 @@ _HELD_CONTENT = _OF_DATA.with_for_update()
 _ALIKE = select(
     Federation.id, Federation.project_id, Federation.simulation, Federation.fingerprint
 ).where(Federation.fingerprint == bindparam("fingerprint"))
-
-
-@dataclass(frozen=True)
-class DeclaredSum:
-    """What a training elsewhere has reserved of one budget; of an epsilon `spent` says nothing."""
-
-    ledger_id: str
-    pool: tuple[object, ...]
-    unit_key: str
-    spent: float
 
 
 class BudgetReader(Repository):
@@ -178,13 +168,10 @@ class BudgetReader(Repository):
             self._counted[counts] = CountedEpsilons().add(counts.chosen((made | stored).values()))
         return self._counted[counts]
 
-    def declared(self, federation_ids: Sequence[str]) -> list[DeclaredSum]:
-        """The reservations of trainings elsewhere."""
-        found = self._rows(_DECLARED, federation_ids=federation_ids)
-        return [
-            DeclaredSum(ledger_id, tuple(pool), unit_key, spent)
-            for ledger_id, *pool, unit_key, spent in found
-        ]
+    def declared(self, federation_ids: Sequence[str]) -> Sequence[Any]:
+        """Columns of the reservations of trainings elsewhere, the pool's first; of an epsilon
+        `spent` says nothing."""
+        return self._rows(_DECLARED, federation_ids=federation_ids)
 
     def added(self, key: Mapping[str, Any]) -> None:
         """A budget was added."""

@@ -16,7 +16,6 @@ from fedaudit.privacy.accounting.accountant import added_epsilon
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
 from fedaudit.privacy.accounting.two_stage import (
     TWO_STAGE_ORDERS,
-    RecordSettings,
     TwoStageRun,
     calibrated_run,
     log_moments,
@@ -206,15 +205,12 @@ def test_rates_lie_between_0_and_1(rates):
         MNIST.epsilons(rates)
 
 
-PAPER = RecordSettings(client_rate=0.8, steps=50, rounds=15, delta=1e-4, epsilon_max=10.0)
-
-
 @pytest.mark.parametrize(
     ("client_rate", "delta", "noise"), [(0.8, 1e-4, 12.373), (0.5, 1e-3, 9.729)]
 )
 def test_the_published_noise(client_rate, delta, noise):
     """The authors stop within 0.01 of the budget 10 on either side, about 0.012 in the noise."""
-    run = calibrated_run(10.0, replace(PAPER, client_rate=client_rate, delta=delta))
+    run = calibrated_run(10.0, replace(MNIST, client_rate=client_rate, delta=delta))
     assert run.noise_multiplier == pytest.approx(noise, abs=0.012)
     assert 10 - 1e-6 < spent(run.event(1.0), 15, "final_model", delta) <= 10
 
@@ -222,19 +218,19 @@ def test_the_published_noise(client_rate, delta, noise):
 @given(epsilon=st.floats(0.05, 50), rate=st.floats(1e-3, 1), client_rate=st.floats(0.05, 1))
 @settings(max_examples=25, deadline=None)
 def test_the_budget_is_met_and_never_passed(epsilon, rate, client_rate):
-    run = calibrated_run(epsilon, replace(PAPER, client_rate=client_rate), record_rate=rate)
+    run = calibrated_run(epsilon, replace(MNIST, client_rate=client_rate), record_rate=rate)
     assert epsilon * (1 - 1e-6) <= run.epsilons(rate) <= epsilon
     assert (run.epsilons([rate / 2, rate / 10]) <= epsilon).all()
 
 
 def test_against_the_server_the_same_noise_costs_more():
-    run = calibrated_run(10.0, PAPER)
+    run = calibrated_run(10.0, MNIST)
     assert replace(run, observer="server").epsilons(1.0) > run.epsilons(1.0)
 
 
 def test_a_budget_below_the_floor_needs_more_than_noise():
     (error,) = refused_by(
-        calibrated_run, 0.001, replace(PAPER, delta=1e-5), pointer="/privacy/uniform_epsilon"
+        calibrated_run, 0.001, replace(MNIST, delta=1e-5), pointer="/privacy/uniform_epsilon"
     )
     assert error.pointer == "/privacy/uniform_epsilon"
     assert "0.003637" in error.message

@@ -1,5 +1,6 @@
 """From budgets to rates: nobody overspends, and next to nothing is left unused."""
 
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.stats import binom, norm
 from fedaudit.privacy.accounting.accountant import event_curve
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
 from fedaudit.privacy.accounting.two_stage import (
-    RecordSettings,
+    MAX_NOISE,
     TwoStageRun,
     calibrated_run,
     round_divergence,
@@ -22,9 +23,15 @@ from fedaudit.randomness import uniforms
 from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.accounting.spending import by_orders
 
-MNIST = calibrated_run(
-    10.0, RecordSettings(client_rate=0.8, steps=50, rounds=15, delta=1e-4, epsilon_max=10.0)
+PAPER = TwoStageRun(
+    client_rate=0.8,
+    noise_multiplier=MAX_NOISE,
+    steps=50,
+    rounds=15,
+    delta=1e-4,
+    observer="final_model",
 )
+MNIST = calibrated_run(10.0, PAPER)
 
 
 def random_budgets(count, low, high, seed=0):
@@ -129,8 +136,7 @@ SETTINGS = {
 
 
 def run_within(epsilon_max, **given):
-    settings = RecordSettings(steps=50, rounds=15, epsilon_max=epsilon_max, **given)
-    return calibrated_run(epsilon_max, settings)
+    return calibrated_run(epsilon_max, replace(PAPER, **given))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -219,6 +225,6 @@ def test_it_is_met_by_a_client_that_is_alone_where_a_plain_sample_would_promise_
 
 
 def test_a_run_that_no_curve_fits_asks_for_the_exact_inverse():
-    settings = RecordSettings(client_rate=1.0, steps=1, rounds=20, delta=3e-7, epsilon_max=50.0)
+    settings = replace(PAPER, client_rate=1.0, steps=1, rounds=20, delta=3e-7)
     with pytest.raises(InvalidInputError, match="/privacy/inversion: must be exact"):
         curve_fit_rates([1.0], calibrated_run(50.0, settings))

@@ -13,8 +13,8 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import (
     drawn_budgets,
     record_groups,
-    record_settings,
     record_use,
+    uncalibrated_run,
 )
 from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.accounting.spending import by_orders
@@ -175,7 +175,7 @@ def test_without_noise_there_is_no_plan():
     with pytest.raises(ValueError, match="record_use"):
         mechanism_of(records_spec()).spending_plan(training_clients=3)
     with pytest.raises(ValueError, match="does not sample records"):
-        record_settings(a_spec())
+        uncalibrated_run(a_spec())
     with pytest.raises(ValueError, match="no distribution"):
         drawn_budgets(a_spec(), keys=KEYS)
 
