@@ -158,15 +158,11 @@ class LedgerAudit:
             placed = placed_of(entries)
         for number, (row, computed, clusters) in enumerate(zip(rows, digests, placed, strict=True)):
             self.entries += 1
-            digest = computed
-            if self._erased is not None:
-                digest = self._stored_digest(row, computed)
-            declaration = row.declaration
-            if _declares_otherwise(row):
-                declaration = None
+            digest = computed if self._erased is None else self._stored_digest(row, computed)
+            otherwise = _declares_otherwise(row)
+            if otherwise or digest != row.digest or number in more:
                 self.altered.add(place_of(row))
-            elif digest != row.digest or number in more:
-                self.altered.add(place_of(row))
+            declaration = None if otherwise else row.declaration
             self.head = link(self.head, digest, clusters, declaration=declaration)
             if self.head != row.link and self.unchained is None:
                 self.unchained = place_of(row)
