@@ -344,7 +344,8 @@ class Replay:
         for number, row in enumerate(rows, start=entries + 1):
             before = self.rounds.get(row.round)
             if before is not None and before[1] != row.declaration:
-                raise ValueError(f"{place_of(row)} declares otherwise than the round's first entry")
+                place = place_of(row.key)
+                raise ValueError(f"{place} declares otherwise than the round's first entry")
             self.rounds[row.round] = (self.audit.heads[number], row.declaration)
 
     @property
