@@ -25,8 +25,6 @@ from fedaudit.ledger.rows import (
     charges_report,
     names_of_subjects,
     place_of,
-    place_of_key,
-    stands_for_held_out,
 )
 from fedaudit.ledger.statements import ErasedNames, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
@@ -136,9 +134,9 @@ class LedgerAudit:
         """The entries of rows and the digest of each; None where one forms none."""
         first = rows[0]
         # No run charges the held-out people otherwise than for a report.
-        misplaced = stands_for_held_out(first.subject_kind) and not charges_report(first.observer)
+        held_out = bool(names_of_subjects(first.subject_kind, ()))
         mixed = len(rows) > 1 and any(map(_declares_otherwise, rows))
-        if inputs is None or misplaced or mixed:
+        if inputs is None or mixed or (held_out and not charges_report(first.observer)):
             return None
         try:
             entries = EntryColumns.of_rows(rows, inputs)
@@ -158,18 +156,14 @@ class LedgerAudit:
             placed = placed_of(entries)
         for number, (row, computed, clusters) in enumerate(zip(rows, digests, placed, strict=True)):
             self.entries += 1
-            digest = computed
-            if self._erased is not None:
-                digest = self._stored_digest(row, computed)
-            declaration = row.declaration
-            if _declares_otherwise(row):
-                declaration = None
-                self.altered.add(place_of(row))
-            elif digest != row.digest or number in more:
-                self.altered.add(place_of(row))
+            digest = computed if self._erased is None else self._stored_digest(row, computed)
+            otherwise = _declares_otherwise(row)
+            if otherwise or digest != row.digest or number in more:
+                self.altered.add(place_of(row.key))
+            declaration = None if otherwise else row.declaration
             self.head = link(self.head, digest, clusters, declaration=declaration)
             if self.head != row.link and self.unchained is None:
-                self.unchained = place_of(row)
+                self.unchained = place_of(row.key)
             if self.entries in self._watch:
                 self.heads[self.entries] = self.head
             self._place(row, digest)
@@ -197,7 +191,7 @@ class LedgerAudit:
         try:
             self._erased.add((*row.key, computed))
         except _NOT_AN_ENTRY:
-            self.altered.add(place_of(row))
+            self.altered.add(place_of(row.key))
         if computed == _NO_DIGEST or len(row.digest) != len(_NO_DIGEST):
             return _NO_DIGEST
         return row.digest
@@ -206,10 +200,10 @@ class LedgerAudit:
         key = row.key
         try:
             if self._before is not None and not self._before < key:
-                self.disordered.add(place_of(row))
+                self.disordered.add(place_of(row.key))
             self._hash.add((*key, digest))
         except _NOT_AN_ENTRY:
-            self.disordered.add(place_of(row))
+            self.disordered.add(place_of(row.key))
         else:
             self._before = key
             self.last_round = row.round
@@ -226,7 +220,7 @@ class LedgerAudit:
             turns = Turns(entries.subjects[charged])
             expected[charged] = turns.count(counts, entries.released[charged])
         for wrong in entries.with_any(expected != entries.releases):
-            self.miscounted.add(place_of_key(entries.keys[wrong]))
+            self.miscounted.add(place_of(entries.keys[wrong]))
 
 
 def _declares_otherwise(row: LedgerRow) -> bool:

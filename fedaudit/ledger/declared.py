@@ -12,6 +12,7 @@ import json
 import struct
 import sys
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -188,7 +189,7 @@ def declaration_of(one: Declared, secret: bytes) -> bytes:
 def drawn_hash(drawn: Drawn, secret: bytes) -> str:
     """Hash of who was drawn in secret and in how many rounds, in hexadecimal. Raises ValueError as
     above."""
-    counted = [[name, int(count)] for name, count in zip(drawn.names, drawn.counts, strict=True)]
+    counted = [[name, count] for name, count in Counter(drawn).items()]
     return _keyed(secret, {"drawn_version": _VERSION, "drawn": counted}).hex()
 
 
@@ -343,7 +344,8 @@ class Replay:
         for number, row in enumerate(rows, start=entries + 1):
             before = self.rounds.get(row.round)
             if before is not None and before[1] != row.declaration:
-                raise ValueError(f"{place_of(row)} declares otherwise than the round's first entry")
+                place = place_of(row.key)
+                raise ValueError(f"{place} declares otherwise than the round's first entry")
             self.rounds[row.round] = (self.audit.heads[number], row.declaration)
 
     @property

@@ -110,12 +110,6 @@ class CanaryEvidence:
         )
 
 
-def ratio_of(evidence: CanaryEvidence, *, reach: int) -> float:
-    """How far apart neighbours move all releases of one canary together, over the declared
-    deviation: the mu of Gaussian differential privacy that the declared noise alone gives."""
-    return reach * math.sqrt(evidence.squared_ratio)
-
-
 @dataclass(frozen=True)
 class RoundEvidence:
     """What one round added."""
