@@ -9,8 +9,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, conflict
-from api.services.admission import parse_inherited, plan, store_federation
-from api.services.artifacts import hold_start
+from api.services.admission import hold_start, parse_inherited, plan, store_federation
 from api.services.budgets import reserve
 from api.services.disclosure import (
     refuse_departures,

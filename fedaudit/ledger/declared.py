@@ -11,6 +11,7 @@ import hmac
 import json
 import struct
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -131,6 +132,12 @@ def charge_of_entries(entries: EntryColumns) -> tuple[Charge, int]:
 SECRET_BYTES = 32
 _VERSION = 1
 _WITH_RESERVATIONS = 2
+_OF_ROUND = (
+    *("round", "content_hash", "event", "participants", "failures", "over_budget", "reserved"),
+    "drawn",
+)
+_OF_RESERVATION = ("round", "event", "admitted", "denied", "replaced")
+"""What is hashed as it is stored."""
 
 
 class Declared(Protocol):
@@ -173,28 +180,15 @@ def declaration_of(one: Declared, secret: bytes) -> bytes:
         chained = {"declaration_version": _WITH_RESERVATIONS, "reservations": one.reservations}
     if one.canaries is not None:
         chained["canaries"] = one.canaries
-    return _keyed(
-        secret,
-        {
-            **chained,
-            "round": one.round,
-            "content_hash": one.content_hash,
-            "event": one.event,
-            "participants": one.participants,
-            "failures": one.failures,
-            "over_budget": one.over_budget,
-            "reserved": one.reserved,
-            "groups": one.groups or None,
-            "drawn": one.drawn,
-            "declared_at": at.isoformat(),
-        },
-    )
+    chained |= {name: getattr(one, name) for name in _OF_ROUND}
+    groups = one.groups or None
+    return _keyed(secret, {**chained, "groups": groups, "declared_at": at.isoformat()})
 
 
 def drawn_hash(drawn: Drawn, secret: bytes) -> str:
     """Hash of who was drawn in secret and in how many rounds, in hexadecimal. Raises ValueError as
     above."""
-    counted = [[name, int(count)] for name, count in zip(drawn.names, drawn.counts, strict=True)]
+    counted = [[name, count] for name, count in Counter(drawn).items()]
     return _keyed(secret, {"drawn_version": _VERSION, "drawn": counted}).hex()
 
 
@@ -207,11 +201,7 @@ def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
             "reservations_version": _VERSION,
             "reservations": [
                 {
-                    "round": one.round,
-                    "event": one.event,
-                    "admitted": one.admitted,
-                    "denied": one.denied,
-                    "replaced": one.replaced,
+                    **{name: getattr(one, name) for name in _OF_RESERVATION},
                     "reserved_at": one.reserved_at.isoformat(),
                 }
                 for one in reserved

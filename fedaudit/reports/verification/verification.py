@@ -120,7 +120,7 @@ def verify(
     audit = LedgerAudit(
         evidence.experiment_id,
         evidence.names,
-        watch=checkpoints.counts,
+        watch={one.entries for one in checkpoints.items},
         salt=evidence.salt,
         erased=evidence.erased is not None,
     )
