@@ -8,7 +8,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedaudit.ledger.statements import SigningKey
@@ -90,16 +90,14 @@ def rotate_key_file(path: Path) -> Path:
 
 def ensure_key_file(path: Path) -> None:
     """Make a key unless there is one; one that is there must be usable. Raises KeyFileError."""
-    if path.exists():
-        read_key_file(path)
-        return
-    try:
-        create_key_file(path)
-    except KeyFileError:
-        # Another process may have made it meanwhile.
-        if not path.exists():
-            raise
-        read_key_file(path)
+    if not path.exists():
+        try:
+            create_key_file(path)
+        except KeyFileError:
+            # Another process may have made it meanwhile.
+            if not path.exists():
+                raise
+    read_key_file(path)
 
 
 def public_file(path: Path) -> Path:
@@ -111,19 +109,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; prints the path of the public key."""
     parser = argparse.ArgumentParser(prog="python -P -m infrastructure.signing_keys")
     commands = parser.add_subparsers(dest="command", required=True)
-    actions = {"create": create_key_file, "ensure": ensure_key_file, "check": read_key_file}
-    for name in (*actions, "rotate"):
+    actions: dict[str, Callable[[Path], object]] = {
+        "create": create_key_file,
+        "ensure": ensure_key_file,
+        "check": read_key_file,
+        "rotate": rotate_key_file,
+    }
+    for name in actions:
         commands.add_parser(name).add_argument("--file", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
-        if options.command == "rotate":
-            sys.stdout.write(f"{rotate_key_file(options.file)}\n")
-            return 0
-        actions[options.command](options.file)
+        done = actions[options.command](options.file)
     except KeyFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stdout.write(f"{public_file(options.file)}\n")
+    shown = done if options.command == "rotate" else public_file(options.file)
+    sys.stdout.write(f"{shown}\n")
     return 0
 
 

@@ -112,12 +112,10 @@ def _check_references(connection: Connection) -> None:
 
 def _config(connection: Connection) -> Config:
     config = Config()
-    folder = str(Path(__file__).parent)
-    # Alembic reads the option with configparser, to which a percent sign is special.
-    config.set_main_option("script_location", folder.replace("%", "%%"))
+    # Alembic reads options with configparser, to which a percent sign is special.
+    folder = str(Path(__file__).parent).replace("%", "%%")
+    config.set_main_option("script_location", folder)
     config.set_main_option("path_separator", "os")
-    config.set_main_option(
-        "version_locations", str(Path(folder, "earlier", "versions")).replace("%", "%%")
-    )
+    config.set_main_option("version_locations", f"{folder}/earlier/versions")
     config.attributes["connection"] = connection
     return config

@@ -241,8 +241,7 @@ async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectRespo
     """Queue the spec once more; the same form queues it only once."""
 
     def queued() -> Submitted:
-        with form.reading() as session:
-            row = find_experiment(session, form.caller, experiment_id)
+        row = form.find(find_experiment, experiment_id)
         again = IdempotentRequest.of(form.once, f"POST /experiments/{row.id}/retry", None)
         return retry(form, row, again)
 

@@ -110,8 +110,7 @@ def saved_picture(
 @router.get(f"{_OF}/report.json")
 def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
     """The report's document as a file, in the bytes that claims are about."""
-    with visit.reading() as session:
-        document = find_report(session, visit.caller, experiment_id).document
+    document = visit.find(find_report, experiment_id).document
     return as_file(canonical_json(document), f"{experiment_id}-report.json", "application/json")
 
 
@@ -134,8 +133,7 @@ def verification_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
 @router.get(f"{_OF}/readings/{{name}}")
 def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> HTMLResponse:
     """The report in the form that one of its readers has to fill."""
-    with visit.reading() as session:
-        document = find_judged(session, visit.caller, experiment_id)
+    document = visit.find(find_judged, experiment_id)
     found = reading(document, name)
     shapes = {"topics": "reading_questions.html", "tables": "reading_impact_ratio.html"}
     shown = () if isinstance(found, str) else found
@@ -156,8 +154,7 @@ def reading_file(experiment_id: str, file: str, visit: ReportsVisit) -> Response
     name, _, form = file.rpartition(".")
     if name not in READINGS or form != _form_of(READINGS[name]):
         raise not_found("file")
-    with visit.reading() as session:
-        found = reading(find_judged(session, visit.caller, experiment_id), name)
+    found = reading(visit.find(find_judged, experiment_id), name)
     file_name = f"{experiment_id}-{file}"
     if isinstance(found, str):
         return as_file(found, file_name, "text/markdown")

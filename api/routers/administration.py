@@ -233,8 +233,7 @@ def create_webhook(call: Administrator, asked: WebhookRequest, response: Respons
 @router.get("/{webhook_id}")
 def get_webhook(webhook_id: str, call: Administrator) -> WebhookBody:
     """One webhook."""
-    with call.reading() as session:
-        return WebhookBody.of(find_webhook(session, call.caller, webhook_id))
+    return WebhookBody.of(call.find(find_webhook, webhook_id))
 
 
 @router.patch("/{webhook_id}")

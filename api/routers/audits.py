@@ -39,7 +39,7 @@ from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
 from api.services.disclosure import floor_of, refuse_by_policies, refuse_faults, registration_of
 from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
-from api.services.lookups import found_by, list_page, note
+from api.services.lookups import finder, list_page, note
 from api.services.report_evidence import (
     found_in,
     leaked_keys,
@@ -80,6 +80,7 @@ from models.tables.federations import Federation
 
 router = Router(prefix="/audits", tags=["audits"])
 
+_find_audit = finder(AuditRepository, "audit")
 _REPORT = contents("The report.", JSON, schema_of(AuditReport))
 _READING = contents("The reading.", JSON, schema_of(ImpactRatioReading))
 AuditReading = Literal["impact-ratio"]
@@ -117,8 +118,7 @@ def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
 @router.get("/{audit_id}")
 def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
     """One audit: its status, and what to correct where it failed."""
-    with call.reading() as session:
-        return audit_body(_find_audit(session, call.caller, audit_id), caller=call.caller)
+    return audit_body(call.find(_find_audit, audit_id), caller=call.caller)
 
 
 @router.get("/{audit_id}/report", responses=_REPORT)
@@ -212,11 +212,6 @@ def audit_body(row: PredictionAudit, *, caller: Caller) -> AuditBody:
     return of_row(AuditBody, row, errors=faults, data_fingerprint=row.fingerprint)
 
 
-def _find_audit(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:
-    """Raises ProblemError where the caller's project has no such audit."""
-    return found_by(AuditRepository(session, caller.project_id).get, audit_id, "audit")
-
-
 def _find_audited(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:
     """An audit with a report. Raises ProblemError where there is none."""
     found = _find_audit(session, caller, audit_id)
@@ -227,8 +222,7 @@ def _find_audited(session: Session, caller: Caller, audit_id: str) -> Prediction
 
 def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
     """The report of an audit, as it was stored. Raises ProblemError where there is none."""
-    with call.reading() as session:
-        return _find_audited(session, call.caller, audit_id).report or {}
+    return call.find(_find_audited, audit_id).report or {}
 
 
 def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[PredictionAudit]:

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
-from fastapi import Query
-from pydantic import TypeAdapter
+from fastapi import Depends, Query
 from starlette.responses import Response
 
 from api.http.answers import (
@@ -21,7 +20,7 @@ from api.http.answers import (
 )
 from api.http.problems import ProblemError
 from api.openapi import BINARY, TEXT, Router, contents, contents_by, problems
-from api.schemas.base import PageParameters, PageQuery, Parameters
+from api.schemas.base import PageQuery, Parameters
 from api.schemas.experiment_tables import (
     ClientPage,
     FairnessFilters,
@@ -32,7 +31,6 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     RoundPage,
 )
-from api.services.artifacts import opened_file
 from api.services.clients import client_lines
 from api.services.lookups import find_experiment, names_of, note_export, refuse_gone
 from api.services.tables import (
@@ -40,7 +38,6 @@ from api.services.tables import (
     MEDIA_TYPES,
     Form,
     LedgerTable,
-    Position,
     export,
     fairness_table,
     group_lines,
@@ -74,15 +71,22 @@ LEDGER_FILE = contents_by(
 _RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT)
 
 
+async def _asked_form(accept: Accept) -> Form | None:
+    return _FORMS.get(preferred(accept, (JSON, *_FORMS)))
+
+
+AskedForm = Annotated[Form | None, Depends(_asked_form)]
+"""The file that is asked for; None where it is a page of JSON."""
+
+
 @router.get("/rounds", response_model=RoundPage)
 def list_rounds(
-    *, experiment_id: str, call: ExperimentsReader, parameters: PageQuery, accept: Accept
+    *, experiment_id: str, call: ExperimentsReader, parameters: PageQuery, form: AskedForm
 ) -> RoundPage | Response:
     """The figures of each round, in order."""
-    form = asked_form(accept)
     if form is not None:
         return export_rounds(experiment_id, form, call, parameters)
-    start = _start_of("rounds", parameters, _AFTER_ROUND)
+    start = decode_cursor("rounds", parameters.cursor, _AFTER_ROUND) or BEGINNING
     with call.reading() as session:
         found = find_experiment(session, call.caller, experiment_id)
         table = round_table(call.project_id, found.id)
@@ -99,8 +103,7 @@ def export_rounds(
     _parameters: Annotated[Parameters, Query()],
 ) -> Response:
     """The figures of every round as a file."""
-    with call.reading() as session:
-        found = find_experiment(session, call.caller, experiment_id)
+    found = call.find(find_experiment, experiment_id)
     return export(round_table(call.project_id, found.id), call.resources.database, form)
 
 
@@ -132,10 +135,9 @@ def list_ledger(
     experiment_id: str,
     call: LedgerReader,
     parameters: Annotated[LedgerParameters, Query()],
-    accept: Accept,
+    form: AskedForm,
 ) -> Response:
     """What each round cost each subject."""
-    form = asked_form(accept)
     if form is not None:
         return export_ledger(experiment_id, form, call, parameters)
     table = partial(_ledger_table, call, experiment_id, parameters)
@@ -158,13 +160,12 @@ def list_fairness(
     experiment_id: str,
     call: ExperimentsReader,
     parameters: Annotated[FairnessParameters, Query()],
-    accept: Accept,
+    form: AskedForm,
 ) -> FairnessPage | Response:
     """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
-    form = asked_form(accept)
     if form is not None:
         return export_fairness(experiment_id, form, call, parameters)
-    start = _start_of("fairness", parameters, _AFTER_ATTRIBUTE)
+    start = decode_cursor("fairness", parameters.cursor, _AFTER_ATTRIBUTE) or BEGINNING
     with call.reading() as session:
         experiment = find_experiment(session, call.caller, experiment_id)
         table = fairness_table(call.project_id, experiment.id, parameters)
@@ -190,8 +191,7 @@ def export_fairness(
     filters: Annotated[FairnessFilters, Query()],
 ) -> Response:
     """The gaps between groups in every round, as a file; never the counts."""
-    with call.reading() as session:
-        found = find_experiment(session, call.caller, experiment_id)
+    found = call.find(find_experiment, experiment_id)
     table = fairness_table(call.project_id, found.id, filters)
     return export(table, call.resources.database, form)
 
@@ -216,7 +216,7 @@ def get_record_table(
         why = "its run left none, as those of record-personalised do"
     if why is not None:
         raise ProblemError(404, "not-found", f"the experiment has no record table: {why}")
-    table = opened_file(call.resources.storage, key)
+    table = call.resources.storage.blocks(key)
     note_export(call, experiment_id, "record-table")
     return as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])
 
@@ -228,17 +228,12 @@ def _ledger_table(call: Call, experiment_id: str, filters: LedgerFilters) -> Led
     return ledger_table(call.project_id, found.id, names, filters, salt=found.ledger_salt)
 
 
-def asked_form(accept: str) -> Form | None:
-    """The file that is asked for; None where it is a page of JSON."""
-    return _FORMS.get(preferred(accept, (JSON, *_FORMS)))
-
-
 def ledger_page(
     resources: Resources, route: str, parameters: LedgerParameters, table: Callable[[], LedgerTable]
 ) -> Response:
     """A page of a ledger's lines; `route` is that of its cursors. `table` may refuse, and does so
     after a faulty cursor."""
-    start = _start_of(route, parameters, _AFTER_ENTRY)
+    start = decode_cursor(route, parameters.cursor, _AFTER_ENTRY) or BEGINNING
     asked = table()
     with resources.database.read() as session:
         page = read_page(asked, session, start=start, limit=parameters.limit)
@@ -251,8 +246,3 @@ def ledger_page(
         "reasons": page_reasons(page.lines, salt=salt),
     }
     return Response(orjson.dumps(value), media_type=JSON)
-
-
-def _start_of(route: str, parameters: PageParameters, kind: TypeAdapter[Any]) -> Position:
-    decoded: Position | None = decode_cursor(route, parameters.cursor, kind)
-    return BEGINNING if decoded is None else decoded

@@ -93,8 +93,7 @@ def list_experiments(
 @router.get("/{experiment_id}")
 def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBody:
     """One experiment."""
-    with call.reading() as session:
-        row = find_experiment(session, call.caller, experiment_id)
+    row = call.find(find_experiment, experiment_id)
     return experiment_body(row, caller=call.caller)
 
 
@@ -120,8 +119,7 @@ async def retry_experiment(
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
 
     def answer() -> Response:
-        with call.reading() as session:
-            row = find_experiment(session, call.caller, experiment_id)
+        row = call.find(find_experiment, experiment_id)
         return _accepted(retry(call, row, idempotency), call, accepting)
 
     return await call.run(answer)
@@ -143,8 +141,7 @@ def experiment_body(row: Experiment, *, caller: Caller) -> ExperimentBody:
 def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
     filters, bounds = parameters.of(FILTERS), parameters.bounds
-    sort = parameters.sort.removeprefix("-")
-    key = sorted_key_type(sort, UtcTime, "started_at", "finished_at")
+    key = sorted_key_type(parameters.sort_key, UtcTime, "started_at", "finished_at")
     with call.reading() as session:
         experiments = ExperimentRepository(session, call.project_id)
         return list_page(
@@ -184,8 +181,7 @@ def _message(event: Event) -> ServerSentEvent:
 
 
 def _found(experiment_id: str, call: ExperimentsReader) -> Call:
-    with call.reading() as session:
-        find_experiment(session, call.caller, experiment_id)
+    call.find(find_experiment, experiment_id)
     return call
 
 

@@ -129,8 +129,7 @@ def list_federations(
 @router.get("/{federation_id:federation}")
 def get_federation(federation_id: str, call: FederationsReader) -> FederationBody:
     """One federation."""
-    with call.reading() as session:
-        found = find_federation(session, call.caller, federation_id)
+    found = call.find(find_federation, federation_id)
     return federation_body(found, call=call)
 
 
@@ -143,8 +142,7 @@ def delete_federation(federation_id: str, call: FederationsWriter) -> None:
 @router.get("/{federation_id}/profile", responses=problems(409))
 def get_profile(federation_id: str, call: FederationsReader) -> ShownProfile:
     """What the data looks like: sizes, names, and shares of groups that are large enough."""
-    with call.reading() as session:
-        found = find_federation(session, call.caller, federation_id)
+    found = call.find(find_federation, federation_id)
     profile = shown_profile(found)
     if found.status != "ready" or profile is None:
         faults = found.reasons or []
@@ -220,8 +218,7 @@ def set_simulation(
 @router.get("/{federation_id}/disclosure")
 def get_disclosure(federation_id: str, call: FederationsReader) -> DisclosureBody:
     """What its owner lets anyone ask of the federation's groups, and the service's floor."""
-    with call.reading() as session:
-        return _disclosure(call, find_federation(session, call.caller, federation_id))
+    return _disclosure(call, call.find(find_federation, federation_id))
 
 
 @router.put("/{federation_id}/disclosure", openapi_extra=request_body(DisclosurePolicy))
@@ -280,8 +277,7 @@ def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["Source
     name = "" if path is None else path.rpartition("/")[2]
     if path is None:
         pointer = "/id"
-        with call.reading() as session:
-            row = find_federation(session, call.caller, str(asked.id))
+        row = call.find(find_federation, str(asked.id))
         name = row.file_name or row.name
         if row.status in ("deleted", "erased") or row.registration is None:
             raise conflict("the federation has no file; upload it again")
@@ -311,8 +307,7 @@ async def propose_experiment(
     def answer() -> SpecProposalBody:
         cost = asked.model_dump(exclude={"privacy"})
         aim = ProposalAim(**cost, private=asked.privacy is None)
-        with call.reading() as session:
-            row = find_federation(session, call.caller, federation_id)
+        row = call.find(find_federation, federation_id)
         return of_row(SpecProposalBody, proposal_for(call, row, aim))
 
     return await call.run(answer)

@@ -8,10 +8,9 @@ import numpy as np
 from fastapi import Query, Response
 from sqlalchemy.orm import Session
 
-from api.http.answers import Accept
 from api.http.problems import ProblemError, invalid
 from api.openapi import Router, located, problems
-from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
+from api.routers.experiment_tables import LEDGER_FILE, AskedForm, ledger_page
 from api.schemas.base import PageQuery, of_row
 from api.schemas.experiment_tables import (
     DeclaredLedgerList,
@@ -25,7 +24,7 @@ from api.schemas.experiment_tables import (
 from api.services.disclosure import floor_of
 from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
-from api.services.lookups import find_federation, found_by, list_page, note, note_export
+from api.services.lookups import find_federation, finder, list_page, note, note_export
 from api.services.tables import Form, LedgerTable, export, ledger_table
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, LedgerReader
@@ -47,6 +46,7 @@ from models.tables.ledger import DeclaredLedger
 
 router = Router(prefix="/ledgers", tags=["ledgers"])
 
+find_ledger = finder(DeclaredLedgerRepository, "ledger")
 _SUMS = ("leakage_max", "log_ratio_max", "over_budget")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
@@ -97,7 +97,7 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
         **{name: getattr(terms, name) for name in of_terms},
         **{name: getattr(state, name) for name in ("rounds", "last_round", "entries")},
         guarantee=_guarantee_of(terms),
-        subjects=len({*state.histories.names, *state.drawn.names}) - 1,
+        subjects=len({*state.histories.names, *(state.drawn or ())}) - 1,
         budget=None if terms.budget is None else terms.budget.model_dump(),
         gaps=gaps,
         missing_rounds=missing,
@@ -122,10 +122,9 @@ def list_declared_entries(
     ledger_id: str,
     call: LedgerReader,
     parameters: Annotated[LedgerParameters, Query()],
-    accept: Accept,
+    form: AskedForm,
 ) -> Response:
     """What each declared round cost each client."""
-    form = asked_form(accept)
     if form is not None:
         return export_declared_entries(ledger_id, form, call, parameters)
     table = partial(_table, call, ledger_id, parameters)
@@ -143,8 +142,7 @@ def export_declared_entries(
 
 
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:
-    with call.reading() as session:
-        found = find_ledger(session, call.caller, ledger_id)
+    found = call.find(find_ledger, ledger_id)
     return ledger_table(call.project_id, found.id, found.names, filters)
 
 
@@ -188,12 +186,6 @@ def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> s
         details = {name: getattr(made, name) for name in names}
         note(session, call.caller, "ledger.opened", made.id, **details)
         return made.id
-
-
-def find_ledger(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
-    """Raises ProblemError where the caller's project has no such ledger."""
-    get = DeclaredLedgerRepository(session, caller.project_id).get
-    return found_by(get, ledger_id, "ledger")
 
 
 def shown_group_size(

@@ -50,7 +50,6 @@ from api.schemas.reports import (
     ReportPage,
     ReportParameters,
 )
-from api.services.artifacts import opened_file
 from api.services.clients import client_lines
 from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.lookups import (
@@ -195,8 +194,7 @@ def get_report(
 @router.get(f"{_OF}/report/readings/{{name}}", responses=_READING)
 def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> Response:
     """The report in the form that one kind of recipient requires."""
-    with call.reading() as session:
-        judged = find_judged(session, call.caller, experiment_id)
+    judged = call.find(find_judged, experiment_id)
     found = reading(judged, name)
     if isinstance(found, str):
         return Response(found, media_type=_MARKDOWN)
@@ -215,8 +213,7 @@ def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
 @router.get(f"{_OF}/report.json", include_in_schema=False)
 def get_report_document(experiment_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
-    with call.reading() as session:
-        return JSONResponse(find_stored_report(session, call.caller, experiment_id).document)
+    return JSONResponse(call.find(find_stored_report, experiment_id).document)
 
 
 @router.get(f"{_OF}/report.html", responses=PAGE)
@@ -290,7 +287,7 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     The detail says which, and what to change in the spec; the report says the same.
     """
     section, _ = _model_section(call, experiment_id)
-    blocks = opened_file(call.resources.storage, file_key("model", call.project_id, experiment_id))
+    blocks = call.resources.storage.blocks(file_key("model", call.project_id, experiment_id))
     answer = as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
     answer.headers["Content-Length"] = str(section["size_bytes"])
     return answer
@@ -480,8 +477,7 @@ def comparison_of(
 def claims_file(call: Call, experiment_id: str) -> bytes:
     """What a report claims, a line each; empty for reports of before there were claims. Raises
     ProblemError where there is no report."""
-    with call.reading() as session:
-        return claim_lines(find_stored_report(session, call.caller, experiment_id).claims or ())
+    return claim_lines(call.find(find_stored_report, experiment_id).claims or ())
 
 
 def sign_off_report(

@@ -37,7 +37,7 @@ from api.services.dispatch import (
     IdempotentWithoutBody,
     Queued,
 )
-from api.services.lookups import found_by, list_page, note
+from api.services.lookups import finder, list_page, note
 from api.services.submission import RETRIED, admitting_for, dry_run
 from api.shared.security import (
     Call,
@@ -70,6 +70,7 @@ from models.vocabulary import ENDED
 log = structlog.get_logger()
 router = Router(prefix="/sweeps", tags=["sweeps"])
 
+find_sweep = finder(SweepRepository, "sweep")
 _CSV, _MARKDOWN = "text/csv", "text/markdown"
 _FILE = contents_by("The table.", {"csv": (_CSV, TEXT), "md": (_MARKDOWN, TEXT)})
 
@@ -188,11 +189,6 @@ def _accepted(call: Call, queued: Queued[Sweep], accepting: Acceptance) -> Submi
     with call.reading() as session:
         body = sweep_body(session, call.caller, sweep)
     return SubmittedSweepBody(**vars(body), warnings=queued.warnings)
-
-
-def find_sweep(session: Session, caller: Caller, sweep_id: str) -> Sweep:
-    """Raises ProblemError where the caller's project has no such sweep."""
-    return found_by(SweepRepository(session, caller.project_id).get, sweep_id, "sweep")
 
 
 def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:

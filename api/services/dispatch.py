@@ -120,10 +120,7 @@ class IdempotentRequest:
             return None
         with call.resources.database.autocommit_read() as session:
             id_ = self.earlier(session, call.caller)
-        if id_ is None:
-            return None
-        with call.reading() as session:
-            return Queued(find(session, call.caller, id_))
+        return None if id_ is None else Queued(call.find(find, id_))
 
     def claim(self, session: Session, caller: Caller, resource_id: str) -> bool:
         """Claim the key in the caller's transaction; False where it is already claimed. A second,

@@ -26,14 +26,17 @@ from models.repositories import (
     WebhookEndpointRepository,
 )
 from models.repositories.audit_log import Setting
+from models.repositories.base import RowRepository
 from models.tables.accounts import WebhookEndpoint
+from models.tables.base import Base
 from models.tables.experiments import Experiment, LaterAttacks, Report
-from models.tables.federations import ExpiredFile, Federation
+from models.tables.federations import ExpiredFile
 from models.tables.ledger import DeclaredLedger
 from models.values import FileKind, Page
 from models.vocabulary import AuditAction
 
 Row = TypeVar("Row")
+Stored = TypeVar("Stored", bound=Base)
 AnyPage = TypeVar("AnyPage", bound=BaseModel)
 
 _WHAT: dict[FileKind, str] = {
@@ -52,16 +55,20 @@ def found_by(get: Callable[[str], Row | None], id_: str, what: str) -> Row:
     return row
 
 
-def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:
-    """Raises ProblemError where the caller's project has no such experiment."""
-    get = ExperimentRepository(session, caller.project_id).get
-    return found_by(get, experiment_id, "experiment")
+def finder(
+    rows: type[RowRepository[Stored]], what: str
+) -> Callable[[Session, Caller, str], Stored]:
+    """A function that finds what an id names among the rows of the caller's project, and raises
+    ProblemError where there is none."""
+
+    def find(session: Session, caller: Caller, id_: str) -> Stored:
+        return found_by(rows(session, caller.project_id).get, id_, what)
+
+    return find
 
 
-def find_federation(session: Session, caller: Caller, federation_id: str) -> Federation:
-    """Raises ProblemError where the caller's project has no such federation."""
-    get = FederationRepository(session, caller.project_id).get
-    return found_by(get, federation_id, "federation")
+find_experiment = finder(ExperimentRepository, "experiment")
+find_federation = finder(FederationRepository, "federation")
 
 
 def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:

@@ -170,6 +170,11 @@ class Call:
         """A database session whose changes are kept when the block ends."""
         return self.resources.database.write()
 
+    def find(self, find: Callable[[Session, Caller, str], _Result], id_: str) -> _Result:
+        """What a function finds by an id, in a transaction of its own. Raises what it raises."""
+        with self.reading() as session:
+            return find(session, self.caller, id_)
+
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Do slow work where the project has a place for it."""
         return await self.resources.loads.run(self.project_id, work)

@@ -36,10 +36,10 @@ class MlflowRun:
     run_id: str
     url: str | None
     created: bool
-    metrics: int
-    """How many values were written this time."""
-    files: int
-    """How many artifacts were written this time."""
+    metrics_written: int
+    """Values, this time."""
+    files_written: int
+    """Artifacts, this time."""
     version: str | None = None
     """Version of the registered model, where one was named and the model may leave."""
 
@@ -140,7 +140,7 @@ def _write_entities(mlflow: Any, client: Any, run: Any, publication: Publication
 def _tags(publication: Publication) -> dict[str, str]:
     facts = publication.facts()
     tags = {f"fedaudit.{name}": value for name, value in facts.items()}
-    for number, gate in enumerate(publication.gates, 1):
+    for number, gate in enumerate(publication.document.get("gates", ()), 1):
         stated = f"{gate['outcome']}: {condition(gate)}: {gate['reason']}"
         tags[f"fedaudit.gate.{number}"] = stated
     page = f"[The audit report]({publication.url})\n\n" if publication.url else ""

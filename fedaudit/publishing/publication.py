@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, assert_never
 
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
@@ -26,7 +26,6 @@ from fedaudit.reports.readings.readings import READINGS, reading
 from fedaudit.reports.report import Report, report_hash
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, guarantee_words, is_in_force
-from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.cost import cost_part, epsilon_words
 from fedaudit.reports.verdict.release import answer_of
@@ -58,13 +57,8 @@ def report_figures(document: Mapping[str, Any], report: Report) -> Figures:
     return found
 
 
-class RoundFigure(NamedTuple):
-    """A finite figure at the end of a round."""
-
-    name: str
-    """Begins with `rounds/`, and is one of Figures otherwise."""
-    value: float
-    round: int
+RoundFigure = tuple[str, float, int]
+"""A name as of Figures, but that it begins with `rounds/`; a finite value; the round that ended."""
 
 
 def round_figures(
@@ -85,12 +79,12 @@ def round_figures(
     for line in rounds:
         for name, section in sections.items():
             if (value := line.get(name)) is not None and isfinite(value):
-                yield RoundFigure(f"rounds/{section}/{name}", float(value), line["round"])
+                yield f"rounds/{section}/{name}", float(value), line["round"]
     heading = f"rounds/{fairness_section(document)}"
     for line in gaps:
         attribute, name, value = line["attribute"], line["metric"], line["value"]
         if value is not None and (attribute, name) not in withheld:
-            yield RoundFigure(f"{heading}/{attribute}/{name}", float(value), line["round"])
+            yield f"{heading}/{attribute}/{name}", float(value), line["round"]
 
 
 def privacy_section(report: Mapping[str, Any], figure: str) -> str:
@@ -101,15 +95,13 @@ def privacy_section(report: Mapping[str, Any], figure: str) -> str:
         return "participation" if figure in COUNTED else "privacy_contradicted"
     kind: GuaranteeKind = report["guarantee"]["kind"]
     match kind:
-        case "none":
-            return "privacy_none"
-        case "declared":
-            return "privacy_declared"
+        case "none" | "declared":
+            return f"privacy_{kind}"
+        case "heuristic" | "formal" if not is_in_force(report):
+            return "privacy_not_in_force"
         case "heuristic":
-            return "privacy_heuristic" if is_in_force(report) else "privacy_not_in_force"
+            return "privacy_heuristic"
         case "formal":
-            if not is_in_force(report):
-                return "privacy_not_in_force"
             # Where losses ended the run early, the epsilon of all planned rounds is proven.
             early = figure == "epsilon_max" and report["privacy"].get("epsilon_planned") is not None
             conditional = early or condition_of(report, figure) is not None
@@ -146,10 +138,6 @@ class Publication:
     """The spec, or the terms of a ledger."""
     times: tuple[str | None, str | None]
     """When it began and ended."""
-    gates: Sequence[Mapping[str, Any]] = ()
-    """Gates as evaluated for the report; a declared ledger has none."""
-    gate_outcome: GateOutcome | None = None
-    """After later attacks too; None without gates."""
     figures: Figures
     last_round: int
     """At which the figures are."""
@@ -168,7 +156,8 @@ class Publication:
     def passed(self) -> bool:
         """Whether there are gates, all of them passed, and no attack raised an alarm, later ones
         included."""
-        return self.gate_outcome == "pass" and not raised_alarms(self.document)
+        outcome = self.document.get("gate_outcome")
+        return outcome == "pass" and not raised_alarms(self.document)
 
     @property
     def id_name(self) -> str:
@@ -187,7 +176,7 @@ class Publication:
             "signing_key": self.document["integrity"]["key_id"] or "not signed",
             "guarantee": guarantee_words(self.document["guarantee"]),
             "mechanism": self.document["guarantee"]["mechanism"],
-            "gate_outcome": self.gate_outcome or "no gate was given",
+            "gate_outcome": self.document.get("gate_outcome") or "no gate was given",
             "verdict": self.document["verdict"],
             "model": self.model_reason or MODEL_FILE,
         }
@@ -235,11 +224,9 @@ def _of_run(document: Mapping[str, Any]) -> dict[str, Any]:
         "kind": "experiment",
         "id": report.experiment.id,
         "name": report.experiment.name,
-        "context": report_facts(document, report),
+        "context": report_facts(document),
         "settings": report.spec,
         "times": (report.provenance.started_at, report.provenance.finished_at),
-        "gates": [gate.model_dump(mode="json") for gate in report.gates],
-        "gate_outcome": report.gate_outcome,
         "figures": report_figures(document, report),
         "last_round": report.utility.rounds,
     }
@@ -367,22 +354,20 @@ def parsed_report(document: Mapping[str, Any]) -> Report:
         raise PublishingError(f"this is not an audit report that can be read: {error}") from None
 
 
-def report_facts(document: Mapping[str, Any], report: Report) -> dict[str, str]:
-    """The context of the figures of an experiment's report alone, by name. `report` is the document
-    parsed."""
-    useless = why_not_useful(document)
-    guarantee = guarantee_words(report.guarantee.model_dump())
-    cost = f"{guarantee}: {cost_part(document)}"
-    bounded = facts.is_protected(document)
-    if not bounded:
-        cost = "unbounded: nothing protects the clients"
-    answer = answer_of(document)
+def report_facts(document: Mapping[str, Any]) -> dict[str, str]:
+    """The context of the figures of an experiment's report alone, by name."""
+    useless, answer, in_force = why_not_useful(document), answer_of(document), False
+    cost = "unbounded: nothing protects the clients"
+    if facts.is_protected(document):
+        in_force = is_in_force(document)
+        guarantee = guarantee_words({**document["guarantee"], "in_force": in_force})
+        cost = f"{guarantee}: {cost_part(document)}"
     return {
         # What has to be known first comes first among names in their order.
         "answer": f"{answer.outcome}: {'; '.join(one.text for one in answer.reasons)}",
-        "status": report.experiment.status,
-        "spec_hash": report.experiment.spec_hash,
-        "guarantee_in_force": "true" if report.guarantee.in_force and bounded else "false",
+        "status": document["experiment"]["status"],
+        "spec_hash": document["experiment"]["spec_hash"],
+        "guarantee_in_force": "true" if in_force else "false",
         "privacy_cost": cost,
         "model_decides": "true" if useless is None else f"not shown: {useless}",
     }

@@ -223,21 +223,11 @@ class IdempotencyRepository(Repository):
         """What this caller's earlier request with the key came to; compare its `body_hash`."""
         return self._one(_TAKEN, api_key_id=api_key_id, route=route, key=key)
 
-    def add(
-        self,
-        *,
-        project_id: str,
-        api_key_id: str,
-        route: str,
-        key: str,
-        body_hash: str,
-        resource_id: str,
-    ) -> bool:
-        """Takes the key; False if it is taken. Call it first in the transaction: a simultaneous
-        request then waits and sees False, so that the work is done once."""
-        owner = {"project_id": project_id, "api_key_id": api_key_id, "route": route, "key": key}
-        answer = {"resource_id": resource_id, "body_hash": body_hash, "created_at": utc_now()}
-        return self._insert_absent(IdempotencyKey, {**owner, **answer})
+    def add(self, **columns: str) -> bool:
+        """Takes a key, stored with these columns; False if it is taken. Call it first in the
+        transaction: a simultaneous request then waits and sees False, so that the work is done
+        once."""
+        return self._insert_absent(IdempotencyKey, {**columns, "created_at": utc_now()})
 
     def forget(self, older_than: timedelta, *, limit: int) -> int:
         """Deletes old keys, whose requests then count as new; returns how many."""

@@ -1,23 +1,12 @@
 """The ledger: packed rows, inserted in blocks, read by round."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import (
-    ColumnElement,
-    Integer,
-    Row,
-    Select,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import ColumnElement, Integer, Select, exists, func, literal, or_, select, tuple_
 
 from fedaudit.stored import KeyedDigest, LedgerRow
 from models.arrays import BINARY_RESULTS
@@ -102,9 +91,7 @@ class LedgerRepository(ExperimentPartRepository):
         """The packed rows of one round, repeats included."""
         return [row for rows in self.blocks(owner_id, round_, round_) for row in rows]
 
-    def keys_after(
-        self, owner_id: str, *, after: Cursor | None = None, limit: int = 100
-    ) -> list[Cursor]:
+    def keys_after(self, owner_id: str, *, after: Cursor | None, limit: int) -> list[Cursor]:
         """The keys of the rows that `rows_after` gives, whatever their columns hold."""
         statement = self.behind(owner_id, after).with_only_columns(*_KEY)
         return [tuple(row) for row in self.session.execute(statement.limit(limit))]
@@ -150,12 +137,10 @@ class LedgerRepository(ExperimentPartRepository):
 
     def newest_observers(self, owner_id: str) -> set[str]:
         """Observers that the packed rows of the newest round charge against; empty without any."""
-        newest = self.last_row(owner_id)
-        if newest is None:
-            return set()
-        observer = Ledger.observer
-        rows = self._select(Ledger, owner_id).where(Ledger.round == newest[0])
-        return set(self.session.scalars(rows.with_only_columns(observer)))
+        mine = self._select(Ledger, owner_id)
+        newest = mine.with_only_columns(func.max(Ledger.round)).scalar_subquery()
+        rows = mine.where(Ledger.round == newest).with_only_columns(Ledger.observer)
+        return set(self.session.scalars(rows))
 
     def count(self, owner_id: str, *, observer: str | None = None) -> int:
         """The number of packed rows; of one observer, or of all."""
@@ -177,10 +162,12 @@ class LedgerRepository(ExperimentPartRepository):
         share them."""
         columns = [table_of(Ledger).c[name] for name in (*_COLUMNS, *INPUTS)]
         asked = statement.with_only_columns(*columns).execution_options(**BINARY_RESULTS)
-        return [
-            LedgerRow(**dict(zip(_COLUMNS, row, strict=False)), inputs=inputs)
-            for row, inputs in with_inputs(self._rows(asked))
-        ]
+        found, before, inputs = list[LedgerRow](), None, dict[str, Any]()
+        for row in self._rows(asked):
+            if (stated := row[-len(INPUTS) :]) != before:
+                before, inputs = stated, dict(zip(INPUTS, stated, strict=True))
+            found.append(LedgerRow(**dict(zip(_COLUMNS, row, strict=False)), inputs=inputs))
+        return found
 
     def history(
         self,
@@ -255,7 +242,7 @@ class LedgerRepository(ExperimentPartRepository):
             .order_by(ReleaseIntent.round, ReleaseIntent.release)
         )
 
-    def ended_with_open_intents(self, *, excluded: Collection[str] = ()) -> list[tuple[str, str]]:
+    def ended_with_open_intents(self, *, excluded: Collection[str]) -> list[tuple[str, str]]:
         """Experiments that failed or were cancelled with open intents: (id, project id). Not those
         that diverged or succeeded: their worker knows that the rest of its last block did not run.
         `excluded`: ids to leave out."""
@@ -310,18 +297,6 @@ def stored_rows(
         if len(rows) < _ROWS_AT_ONCE:
             return
         after = rows[-1].key
-
-
-def with_inputs(
-    rows: Iterable[tuple[Any, ...] | Row[Any]],
-) -> Iterator[tuple[tuple[Any, ...] | Row[Any], Mapping[str, Any]]]:
-    """Rows that end with their inputs, and these: one object for rows with the same."""
-    before: tuple[Any, ...] | None = None
-    inputs: dict[str, Any] = {}
-    for row in rows:
-        if (stated := row[-len(INPUTS) :]) != before:
-            before, inputs = stated, dict(zip(INPUTS, stated, strict=True))
-        yield row, inputs
 
 
 def one_subject(row: LedgerRow, subject: int) -> LedgerRow:

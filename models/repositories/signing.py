@@ -23,10 +23,9 @@ class SigningKeyRepository(Repository):
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
         if known is not None and known.retired_at is None:
             return False
-        row: dict[str, Any] = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
-        row |= {"derived_from": derived_from}
-        new: dict[str, Any] = dict.fromkeys(("compromised_at", "compromised_note", "retired_at"))
-        self._insert_absent(SigningKey, {**row, **new, "created_at": utc_now()})
+        row = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
+        new = {"derived_from": derived_from, "created_at": utc_now()}
+        self._insert_absent(SigningKey, {**row, **new})
         self._set(SigningKey, SigningKey.key_id == key_id, retired_at=None)
         alike = (SigningKey.algorithm == algorithm, SigningKey.retired_at.is_(None))
         others = (SigningKey.key_id != key_id, *alike)
@@ -54,8 +53,7 @@ class SigningKeyRepository(Repository):
 
     def is_compromised(self, key_id: str) -> bool:
         """Whether it is marked."""
-        known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
-        return known is not None and known.compromised_at is not None
+        return self._exists(SigningKey.key_id == key_id, SigningKey.compromised_at.is_not(None))
 
     def list(self) -> list[SigningKey]:
         """Every key, also the retired ones, in the order of first use."""

@@ -3,7 +3,7 @@ One method per event, so that only ids and outcomes leave: receivers read figure
 key."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -124,25 +124,12 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
 
     _table = WebhookEndpoint
 
-    def add(
-        self, *, url: str, events: Sequence[str], description: str, secret: str, by: Actor
-    ) -> WebhookEndpoint:
-        """A new endpoint, enabled."""
-        now = utc_now()
-        return self.store(
-            WebhookEndpoint(
-                id=new_id(),
-                project_id=self.project_id,
-                url=url,
-                description=description,
-                events=list(events),
-                secret=secret,
-                created_at=now,
-                created_by=by.as_dict(),
-                updated_at=now,
-                updated_by=by.as_dict(),
-            )
-        )
+    def add(self, *, by: Actor, **columns: Any) -> WebhookEndpoint:
+        """A new endpoint with these columns, enabled."""
+        owner = {"id": new_id(), "project_id": self.project_id}
+        row = WebhookEndpoint(**owner, **columns, created_at=utc_now(), created_by=by.as_dict())
+        row.updated_at, row.updated_by = row.created_at, row.created_by
+        return self.store(row)
 
     def count(self) -> int:
         """How many the project has."""

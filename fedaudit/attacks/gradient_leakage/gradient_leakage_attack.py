@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -250,8 +251,7 @@ def _reconstruct(
                 one.images[left] = guess.images.cpu().numpy().reshape(-1, *size)
                 one.distances[left] = guess.distances.cpu().numpy()
                 one.finite[left] = True
-                if guess.labels is not None:
-                    one.labels[left] = guess.labels.cpu().numpy()
+                one.labels[left] = guess.labels.cpu().numpy()
             done += share
         found.append(one)
     return found
@@ -359,13 +359,11 @@ def _protecting(
     """The smallest multiplier from which on nothing was better than its baselines, or a reason."""
     if by_noise[0].better_share is None:
         return None, _ONE_IMAGE, None
-    protecting: LeakageResult | None = None
-    for result in reversed(by_noise):
-        if result.better_share != 0 or result.withheld:
-            break
-        protecting = result
-    if protecting is not None:
-        return protecting.noise_multiplier, None, protecting.better_interval
+    safe = list(
+        takewhile(lambda one: one.better_share == 0 and not one.withheld, reversed(by_noise))
+    )
+    if safe:
+        return safe[-1].noise_multiplier, None, safe[-1].better_interval
     largest = by_noise[-1]
     if largest.withheld:
         return None, f"at {largest.noise_multiplier:g} {_SOME_WITHHELD}", None

@@ -49,8 +49,8 @@ class Guess:
 
     images: Tensor
     """float64 [updates, pixels], between 0 and 1."""
-    labels: Tensor | None
-    """int64 [updates]; None if it needs none."""
+    labels: Tensor
+    """int64 [updates]; -1 if it needs none."""
     distances: Tensor
     """[updates]: how far the guess's update is from the one that was sent, in the measure of the
     method; 0 if nothing is searched for."""
@@ -75,22 +75,19 @@ class Reconstruction:
         """
         match self.spec.method:
             case "first-layer":
-                images = _invert_first_layer(self.shape, targets)
-                return Guess(images.clamp(0, 1), None, torch.zeros(len(targets)))
+                images, none = _invert_first_layer(self.shape, targets), len(targets)
+                return Guess(images.clamp(0, 1), torch.full((none,), -1), torch.zeros(none))
             case "features":
                 start = self._start(numbers, 0, source).to(targets)
                 return self._search_features(theta, targets, start, progress=progress)
             case "lbfgs" | "adam-cosine":
-                search = self._search(theta, targets)
+                starts = [
+                    self._start(numbers, restart, source).to(targets)
+                    for restart in range(self.spec.restarts)
+                ]
+                return self._search_updates(theta, targets, starts, progress=progress)
             case _:
                 assert_never(self.spec.method)
-        best, parts = None, self.spec.restarts
-        for restart in range(parts):
-            start = self._start(numbers, restart, source).to(targets)
-            found = search.run(start, progress=partial(_within, progress, restart, parts))
-            best = found if best is None else _better(best, found)
-        assert best is not None
-        return best
 
     def _start(self, numbers: list[int], restart: int, source: Source) -> Tensor:
         """Standard normal numbers, for an image and the logits of its label."""
@@ -108,100 +105,86 @@ class Reconstruction:
     def _pixels(self) -> int:
         return int(np.prod(self.size))
 
-    def _search(self, theta: Tensor, targets: Tensor) -> "_UpdateSearch":
-        spec, labels = self.spec, None
+    def _search_updates(
+        self, theta: Tensor, targets: Tensor, starts: list[Tensor], *, progress: Share
+    ) -> Guess:
+        """The search for images with the same updates, of which the best counts that was found from
+        one of the `starts` [updates, numbers]. Adam searches for smooth ones."""
+        spec, pixels, known = self.spec, self._pixels, None
         if spec.label != "optimised":
             own = _infer_labels(self.shape, targets)
-            labels = functional.one_hot(own, self.classes).to(targets)
+            known = functional.one_hot(own, self.classes).to(targets)
         match = UpdateMatch(self.shape, theta, targets)
-        return _UpdateSearch(match, labels, self.size, self._pixels, spec)
+
+        def labels_of(points: Tensor, which: Tensor) -> Tensor:
+            """Shares of classes: [some, classes]."""
+            return points[:, pixels:].softmax(-1) if known is None else known[which]
+
+        def values(points: Tensor, which: Tensor) -> Tensor:
+            images = points[:, :pixels]
+            products = match.products(images, labels_of(points, which), which)
+            if spec.method == "lbfgs":
+                return squared_distance(products)
+            return cosine_distance(products) + SMOOTHNESS * _variation(
+                images, self.size, Tensor.abs
+            )
+
+        minimised: Callable[..., tuple[Tensor, Tensor]] = minimise
+        if spec.method == "adam-cosine":
+            minimised = partial(minimise_signed, boxed=pixels)
+        best = None
+        for restart, start in enumerate(starts):
+
+            def report(share: float, restart: int = restart) -> None:
+                progress((restart + share) / len(starts))
+
+            points, found = minimised(
+                values,
+                start if known is None else start[:, :pixels],
+                iterations=spec.searched_for,
+                progress=report,
+            )
+            labels = labels_of(points, _every(points)).argmax(-1)
+            new = points[:, :pixels].clamp(0, 1), labels, found
+            best = best or new
+            better = found < best[2]
+            for kept, other in zip(best, new, strict=True):
+                kept[better] = other[better]
+        assert best is not None
+        return Guess(*best)
 
     def _search_features(
         self, theta: Tensor, targets: Tensor, start: Tensor, *, progress: Share
     ) -> Guess:
         """The search for images with the inputs of the first dense layer, from `start` [updates,
-        numbers]."""
+        numbers]: its value is their squared distance over their squared length, and roughness."""
         dense = next(layer for layer in self.shape.layers if isinstance(layer, Layer))
-        features, noise = _invert_layer(dense, targets)
+        wanted, noise = _invert_layer(dense, targets)
         smoothness = (_SMOOTHNESS_OF_NOISE * noise).clamp_min(_LEAST_SMOOTHNESS)
-        search = _FeatureSearch(self.shape, theta, features, self.size, smoothness)
-        points, values = minimise(
-            search.values,
+
+        def features_of(images: Tensor) -> Tensor:
+            parameters = iter(parameters_at(self.shape, theta))
+            values = first_values(self.shape, images)
+            for operation in self.shape.operations:
+                if isinstance(operation, Layer):
+                    break
+                own = next(parameters) if isinstance(operation, Convolution) else None
+                values = operation_outputs(operation, values, own)
+            return values
+
+        def values(images: Tensor, which: Tensor) -> Tensor:
+            own = wanted[which]
+            apart = (features_of(images) - own).square().sum(-1)
+            rough = _variation(images, self.size, lambda one: (one.square() + _ROUNDNESS).sqrt())
+            return apart / own.square().sum(-1) + smoothness[which] * rough
+
+        points, found = minimise(
+            values,
             0.5 + _SPREAD * start[:, : self._pixels],
             iterations=self.spec.searched_for,
             progress=progress,
         )
-        return Guess(points.clamp(0, 1), None, values)
-
-
-@dataclass(frozen=True)
-class _UpdateSearch:
-    """Minimises a distance between updates, and roughness for Adam."""
-
-    match: UpdateMatch
-    labels: Tensor | None
-    """One-hot [updates, classes]; None if they are searched for."""
-    size: tuple[int, int, int]
-    pixels: int
-    spec: GradientLeakageSpec
-
-    def run(self, start: Tensor, *, progress: Share) -> Guess:
-        """The guess from one starting point for each update: `start` [updates, numbers]."""
-        if self.labels is not None:
-            start = start[:, : self.pixels]
-        minimised: Callable[..., tuple[Tensor, Tensor]] = minimise
-        if self.spec.method == "adam-cosine":
-            minimised = partial(minimise_signed, boxed=self.pixels)
-        points, values = minimised(
-            self._values, start, iterations=self.spec.searched_for, progress=progress
-        )
-        images, labels = self._taken_apart(points, _every(points))
-        return Guess(images.clamp(0, 1), labels.argmax(-1), values)
-
-    def _values(self, points: Tensor, which: Tensor) -> Tensor:
-        images, labels = self._taken_apart(points, which)
-        products = self.match.products(images, labels, which)
-        if self.spec.method == "lbfgs":
-            return squared_distance(products)
-        return cosine_distance(products) + SMOOTHNESS * _variation(images, self.size, Tensor.abs)
-
-    def _taken_apart(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        """Images [some, pixels] and their labels [some, classes], as shares."""
-        images = points[:, : self.pixels]
-        if self.labels is not None:
-            return images, self.labels[which]
-        return images, points[:, self.pixels :].softmax(-1)
-
-
-@dataclass(frozen=True)
-class _FeatureSearch:
-    """Minimises the distance between the features of images and those that updates gave away."""
-
-    shape: NetworkShape
-    theta: Tensor
-    """[n]: the parameters that the features were computed with."""
-    features: Tensor
-    """[updates, inputs of the first dense layer]."""
-    size: tuple[int, int, int]
-    smoothness: Tensor
-    """[updates]: weight of the mean difference of neighbouring pixels."""
-
-    def values(self, images: Tensor, which: Tensor) -> Tensor:
-        """Squared distances over squared lengths of images [some, pixels]."""
-        wanted = self.features[which]
-        apart = (self._features_of(images) - wanted).square().sum(-1)
-        rough = _variation(images, self.size, lambda part: (part.square() + _ROUNDNESS).sqrt())
-        return apart / wanted.square().sum(-1) + self.smoothness[which] * rough
-
-    def _features_of(self, images: Tensor) -> Tensor:
-        parameters = iter(parameters_at(self.shape, self.theta))
-        values = first_values(self.shape, images)
-        for operation in self.shape.operations:
-            if isinstance(operation, Layer):
-                break
-            own = next(parameters) if isinstance(operation, Convolution) else None
-            values = operation_outputs(operation, values, own)
-        return values
+        return Guess(points.clamp(0, 1), torch.full((len(points),), -1), found)
 
 
 def _variation(
@@ -211,21 +194,6 @@ def _variation(
     maps = torch.unflatten(images, 1, size)
     down, across = (length(maps.diff(dim=axis)).mean((1, 2, 3)) for axis in (1, 2))
     return down + across
-
-
-def _within(progress: Share, part: int, parts: int, share: float) -> None:
-    progress((part + share) / parts)
-
-
-def _better(first: Guess, second: Guess) -> Guess:
-    better = second.distances < first.distances
-    assert first.labels is not None
-    assert second.labels is not None
-    return Guess(
-        torch.where(better[:, None], second.images, first.images),
-        torch.where(better, second.labels, first.labels),
-        torch.where(better, second.distances, first.distances),
-    )
 
 
 def _invert_first_layer(shape: NetworkShape, targets: Tensor) -> Tensor:

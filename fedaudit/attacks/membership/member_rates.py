@@ -15,7 +15,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 from scipy.special import stdtrit
@@ -44,7 +44,7 @@ from fedaudit.training.base.rounds import reported_end
 
 
 def clopper_pearson(hits: float, trials: float, *, confidence: float) -> ConfidenceLimits:
-    """See `exact_limits`; trials as in `effective_trials`."""
+    """See `exact_limits`."""
     low, high = exact_limits(hits, trials, confidence=confidence)
     return ConfidenceLimits(low=low, high=high)
 
@@ -53,36 +53,25 @@ def clustered_interval(hits: Bools, clusters: Ints, *, confidence: float) -> Con
     """The interval of a share of trials that are alike within clusters (Korn and Graubard 1998).
 
     Clopper and Pearson's for as many independent trials as would have the variance that the
-    clusters show; never for more than there are. `hits`, `clusters` [trials]: whether each was a
-    hit, and which cluster it is of. Raises ValueError without a trial.
-    """
-    worth = effective_trials(hits, clusters, confidence=confidence)
-    share = float(hits.mean()) if len(hits) else 0.0
-    return clopper_pearson(worth * share, worth, confidence=confidence)
-
-
-def effective_trials(hits: Bools, clusters: Ints, *, confidence: float) -> float:
-    """How many independent trials clustered ones are worth.
-
-    Clusters that are all hits, or all misses, show no variance: then each is worth one trial, which
-    is the least.
+    clusters show; never for more than there are. Clusters that are all hits, or all misses, show no
+    variance: then each is worth one trial, which is the least. `hits`, `clusters` [trials]: whether
+    each was a hit, and which cluster it is of. Raises ValueError without a trial.
     """
     of_cluster = np.unique(clusters, return_inverse=True)[1].reshape(-1)
     sizes = np.bincount(of_cluster)
     count, trials = len(sizes), len(hits)
-    share = float(hits.mean()) if trials else 0.0
-    if count in (0, 1, trials) or share in (0.0, 1.0):
-        return float(count)
-    own = np.bincount(of_cluster, weights=hits.astype(np.float64))
-    spread = float(((own - share * sizes) ** 2).sum())
-    variance = count / (count - 1) * spread / trials**2
-    independent = share * (1 - share) / trials
-    if variance <= 0:
-        return float(trials)
-    tail = (1 - confidence) / 2
-    # The variance is itself estimated, from as many clusters.
-    ratio = float(stdtrit(trials - 1, tail) / stdtrit(count - 1, tail)) ** 2
-    return min(float(trials), trials * independent / variance * ratio)
+    share, worth = float(hits.mean()) if trials else 0.0, float(count)
+    if count not in (0, 1, trials) and share not in (0.0, 1.0):
+        own = np.bincount(of_cluster, weights=hits.astype(np.float64))
+        spread = float(((own - share * sizes) ** 2).sum())
+        variance = count / (count - 1) * spread / trials**2
+        independent, tail = share * (1 - share) / trials, (1 - confidence) / 2
+        # The variance is itself estimated, from as many clusters.
+        ratio = float(stdtrit(trials - 1, tail) / stdtrit(count - 1, tail)) ** 2
+        worth = float(trials)
+        if variance > 0:
+            worth = min(worth, trials * independent / variance * ratio)
+    return clopper_pearson(worth * share, worth, confidence=confidence)
 
 
 CONFIDENCE = 0.95
@@ -306,23 +295,9 @@ def _steps(unit: PrivacyUnit, adjacency: Adjacency, *, holds_out_rows: bool) -> 
             assert_never(adjacency)
 
 
-@dataclass(frozen=True)
-class Contradiction:
-    """How far the members found exceed what a claim allows."""
-
-    p_value: float
-    claim: str
-    evidence: str
-    """The evidence in words for an alarm."""
-
-    @property
-    def e_value(self) -> float:
-        """Evidence against the claim."""
-        return staked(self.p_value, calibrated(self.p_value))
-
-
-def contradiction_of(claim: Claim, scores: Floats, rows: AttackedRows) -> Contradiction:
-    """The smallest level at which the limits at some rate contradict the claim.
+def contradiction_of(claim: Claim, scores: Floats, rows: AttackedRows) -> dict[str, Any]:
+    """How far the members found exceed what a claim allows, as `AttackedRun.weigh` takes it: by the
+    smallest level at which the limits at some rate contradict the claim.
 
     One row of each client counts: rows of one client are alike, and how much so cannot be measured
     on a few clients. What a claim allows of one release may fail with a chance of about delta for
@@ -341,17 +316,18 @@ def contradiction_of(claim: Claim, scores: Floats, rows: AttackedRows) -> Contra
     found, others, allowed = _contradicted(claim, own, member, level=level) or _limits(
         claim, own, member, rate=FALSE_POSITIVE_RATES[-1], level=level
     )
-    return Contradiction(
-        p_value,
-        claim=f"{claim}: of the members at most {allowed:.2%} are found where {others:.2%} "
+    return {
+        "e_value": staked(p_value, calibrated(p_value)),
+        "basis": "run",
+        "claim": f"{claim}: of the members at most {allowed:.2%} are found where {others:.2%} "
         "of the others are taken for members",
-        evidence=(
+        "evidence": (
             f"at least {found:.2%} of the members were found where at most {others:.2%} of the "
             f"others were taken for members, by one score of each of {len(alone)} clients (p-value "
             f"{p_value:.2g} over the {len(FALSE_POSITIVE_RATES)} rates evaluated; different "
             "clients being taken as independent, also given the model)"
         ),
-    )
+    }
 
 
 Limits = tuple[float, float, float]

@@ -259,8 +259,7 @@ def beside_claim(
     """Fields of a section: the claim, what scores [rows] weigh against it, and the alarm."""
     if isinstance(claim, str):
         return {"alarm": None, "claim": None}
-    against = contradiction_of(claim, scores, rows)
-    weighed = attacked.weigh(against.e_value, "run", claim=against.claim, evidence=against.evidence)
+    weighed = attacked.weigh(**contradiction_of(claim, scores, rows))
     one = claim.claimed
     section = ClaimSection(
         epsilon=claim.epsilon,
@@ -288,6 +287,11 @@ def _section(
     alarmed = beside["alarm"] is not None
     rates = [one.rate for one in found]
     at_1pct = next(one for one in rates if one.fpr == 0.01)
+    reasons = {
+        "shadows": "a threshold on the loss needs no shadow runs" if spec.shadows is None else None,
+        "membership_tpr_at_1pct": at_1pct.reason,
+        "claim": claim if isinstance(claim, str) else None,
+    }
     return MembershipSection(
         kind="membership",
         status="done",
@@ -304,19 +308,8 @@ def _section(
         membership_tpr_at_1pct=at_1pct.tpr,
         confidence=CONFIDENCE,
         groups=group_exposure(attacked.run, rows, scores, found),
-        reasons=_reasons(spec, at_1pct, claim),
+        reasons={name: why for name, why in reasons.items() if why is not None},
     )
-
-
-def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> dict[str, str]:
-    reasons: dict[str, str] = {}
-    if spec.shadows is None:
-        reasons["shadows"] = "a threshold on the loss needs no shadow runs"
-    if at_1pct.reason is not None:
-        reasons["membership_tpr_at_1pct"] = at_1pct.reason
-    if isinstance(claim, str):
-        reasons["claim"] = claim
-    return reasons
 
 
 def _files(
@@ -358,27 +351,22 @@ def _files(
 
 
 def _capabilities(spec: MembershipSpec, attacked: ExperimentSpec) -> list[str]:
-    found = [
+    others = (
+        "Has the other rows of the row's client, and evaluates a row under the hypothesis that "
+        "fits those best; the row itself does not influence it, unless its client has no other."
+    )
+    return [
         "Has the trained hypotheses, of the round that the run keeps, and nothing of the rounds "
         "themselves.",
         "Has every row in question, with its target, and does not know whether it was trained on.",
-    ]
-    if attacked.training.hypotheses > 1:
-        found.append(
-            "Has the other rows of the row's client, and evaluates a row under the hypothesis that "
-            "fits those best; the row itself does not influence it, unless its client has no other."
-        )
-    found.append(
+        *[others] * (attacked.training.hypotheses > 1),
         "Takes rows with the smallest losses for members."
         if spec.shadows is None
         else f"Knows the spec but for its seed, and trains {spec.shadows} shadow runs by it on "
-        "random halves of all clients' data."
-    )
-    found.append(
+        "random halves of all clients' data.",
         "Does not know the seed of the run: with it an attacker knows the split, and has nothing "
-        "to guess."
-    )
-    return found
+        "to guess.",
+    ]
 
 
 def _statement(
@@ -391,8 +379,12 @@ def _statement(
     alarmed: bool,
 ) -> str:
     sentences = [
-        f"{_tried(spec)} A member scored above a non-member in {auc:.1%} of pairs (AUC), where "
-        "guessing gives 50 %."
+        "Rows were taken for members by their loss alone (Yeom et al. 2018)."
+        if spec.shadows is None
+        else "Rows were taken for members by a likelihood ratio, online and with a variance for "
+        f"each record, over {spec.shadows} shadow runs (LiRA, Carlini et al. 2022).",
+        f"A member scored above a non-member in {auc:.1%} of pairs (AUC), where guessing gives "
+        "50 %.",
     ]
     for rate in rates:
         if rate.tpr is not None and rate.interval is not None:
@@ -434,13 +426,4 @@ def claimed_rates(claim: Claim | str, rates: list[RateAtFpr], *, alarmed: bool) 
         if alarmed
         else "The limits that one score of each client gives do not contradict it, which does "
         "not prove it."
-    )
-
-
-def _tried(spec: MembershipSpec) -> str:
-    if spec.shadows is None:
-        return "Rows were taken for members by their loss alone (Yeom et al. 2018)."
-    return (
-        "Rows were taken for members by a likelihood ratio, online and with a variance for each "
-        f"record, over {spec.shadows} shadow runs (LiRA, Carlini et al. 2022)."
     )

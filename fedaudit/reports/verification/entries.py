@@ -1,27 +1,47 @@
-"""Whether each ledger entry states the epsilons that follow from its own event and counts.
+"""Whether ledger entries state the epsilons that follow from their own events and counts: those of
+a run, and those of a declared ledger.
 
 The work is bounded regardless of the entries' content: an event is composed only if it fits the
-spec, one event for the whole ledger, and anything that would take too long is left unchecked.
+spec, one event for the whole ledger of a run, and anything that would take too long is left
+unchecked.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import numpy as np
 
-from fedaudit.arrays import Floats
-from fedaudit.ledger.audit import Places
+from fedaudit.arrays import Bools, Floats
+from fedaudit.ledger.audit import LedgerAudit, Places
+from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import EntryColumns
+from fedaudit.ledger.declared import ChargedEntries
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
+from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.reports.checks import MALFORMED, Check, failed, passed, shown, unchecked
+from fedaudit.reports.checks import (
+    MALFORMED,
+    Check,
+    answer_check,
+    check,
+    failed,
+    passed,
+    shown,
+    unchecked,
+)
+from fedaudit.reports.declared.declared_report import DECLARED, declared_answer
+from fedaudit.reports.declared.ledger_material import DeclaredEvidence
 from fedaudit.reports.sections.epsilon import ledger_plan
+from fedaudit.reports.sections.part import section_checks
+from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.experiment import ExperimentSpec
 
 NAME = "ledger.epsilons"
+_EQUAL = "every entry's epsilons are equal to what was recomputed"
 _DIGITS = 1e-9
 """Relative; both sides are sums and minima of the same few numbers."""
 _DIGITS_OF_PLD = 1e-6
@@ -32,6 +52,8 @@ _REPEATS = 1000
 """Compositions beyond the planned ones that are precomputed for records."""
 _MAX_PLACES = 20_000_000
 """Repeated events of records times compositions."""
+_MAX_CHARGES = 10_000
+"""Distinct events of a declared ledger that are composed anew."""
 
 
 class _UncheckedError(Exception):
@@ -39,14 +61,15 @@ class _UncheckedError(Exception):
 
 
 class EntryEpsilons:
-    """Compares the epsilons of each entry with recomputed ones, entry by entry."""
+    """Compares the epsilons of each entry of a run with recomputed ones, entry by entry."""
 
     def __init__(self, spec: ExperimentSpec | None, names: Sequence[str]) -> None:
         """`spec`: None where the stored one cannot be read. `names`: the subjects' by index."""
         self._spec = spec
         self._names = tuple(names)
         self._inputs: MechanismParameters | None = None
-        self._plan: SpendingPlan | _UncheckedError | None = None
+        self._plan: SpendingPlan | str | None = None
+        """That of the inputs, or why it is not made; None where none follows from the spec."""
         self._skipped: str | None = None
         self.wrong = Places()
         self.entries = 0
@@ -81,7 +104,7 @@ class EntryEpsilons:
         elif self._skipped is not None:
             yield unchecked(NAME, self._skipped)
         elif self.entries:
-            yield passed(NAME, "every entry's epsilons are equal to what was recomputed")
+            yield passed(NAME, _EQUAL)
 
     def _anew(self, entries: EntryColumns) -> Floats:
         """[charged]. Raises one of `MALFORMED` where that of some entry does not follow."""
@@ -93,7 +116,7 @@ class EntryEpsilons:
         found = np.empty(len(entries.subjects))
         for observer, charged in entries.by_observer():
             found[charged] = plan.epsilons(
-                _known(observer, plan),
+                cast(Observer, observer),  # Another one has no line in the plan.
                 subjects=entries.subjects[charged],
                 compositions=entries.releases[charged],
             )
@@ -104,22 +127,16 @@ class EntryEpsilons:
         same."""
         if self._inputs is None:
             self._inputs = inputs
-            try:
-                self._plan = _plan(self._spec, inputs, self._names)
-            except _UncheckedError as error:
-                self._plan = error
-        if inputs == self._inputs and isinstance(self._plan, _UncheckedError):
-            raise self._plan.with_traceback(None)
-        if inputs != self._inputs or not isinstance(self._plan, SpendingPlan):
+            self._plan = _plan(self._spec, inputs, self._names)
+        if inputs != self._inputs or self._plan is None:
             raise ValueError("another mechanism")
+        if isinstance(self._plan, str):
+            raise _UncheckedError(self._plan)
         return self._plan
 
     def _compare(self, entries: EntryColumns, stated: Floats, found: Floats) -> None:
         digits = _DIGITS_OF_PLD if entries.inputs.accountant == "pld" else _DIGITS
-        # Infinity is null in a bundle, and is not a number here.
-        infinite = ~np.isfinite(stated) & ~np.isfinite(found)
-        agrees = infinite | np.isclose(stated, found, rtol=digits, atol=1e-12)
-        for place in np.flatnonzero(~agrees).tolist():
+        for place in np.flatnonzero(~_equal(stated, found, digits=digits)).tolist():
             name = shown(self._names[entries.subjects[place]])
             where = _where(entries, int(entries.places[place]))
             self.wrong.add(
@@ -128,12 +145,11 @@ class EntryEpsilons:
             )
 
 
-def _known(name: str, plan: SpendingPlan) -> Observer:
-    """Raises ValueError for another observer than those of the plan."""
-    for observer in plan.observers:
-        if observer == name:
-            return observer
-    raise ValueError("another observer")
+def _equal(stated: Floats, found: Floats, *, digits: float = _DIGITS) -> Bools:
+    # Infinity is null in a bundle, and is not a number here.
+    infinite = ~np.isfinite(stated) & ~np.isfinite(found)
+    equal: Bools = infinite | np.isclose(stated, found, rtol=digits, atol=1e-12)
+    return equal
 
 
 def _where(entries: EntryColumns, place: int) -> str:
@@ -143,22 +159,23 @@ def _where(entries: EntryColumns, place: int) -> str:
 
 def _plan(
     spec: ExperimentSpec | None, inputs: MechanismParameters, names: tuple[str, ...]
-) -> SpendingPlan | None:
-    """The context of the stored parameters; None where they do not match the spec."""
+) -> SpendingPlan | str | None:
+    """The plan of the stored parameters, or why it is not made; None where they do not match the
+    spec."""
     if spec is None:
-        raise _UncheckedError("the stored spec cannot be read, or is of another version")
+        return "the stored spec cannot be read, or is of another version"
     if len(inputs.event or "") > _MAX_EVENT_LENGTH:
-        raise _UncheckedError("the entries' event is too long to be recomposed")
+        return "the entries' event is too long to be recomposed"
     population = _population(json.loads(inputs.event or "null"))
     try:
         plan = ledger_plan(spec, {inputs}, names, parameters=inputs.n, training_clients=population)
     except TooManyEventsError as error:
-        raise _UncheckedError(str(error)) from None
+        return str(error)
     if plan is None or plan.subject_kind != "record_group":
         return plan
     rounds, [groups, *_] = spec.training.rounds + _REPEATS, plan.lines.values()
     if sum(len(line.repeated_events) for line in groups) * rounds > _MAX_PLACES:
-        raise _UncheckedError("the entries' events take too long to be recomposed")
+        return "the entries' events take too long to be recomposed"
     return rebuild_ledger_context(inputs, names, rounds=rounds).plan
 
 
@@ -168,3 +185,86 @@ def _population(event: Mapping[str, Any]) -> int:
     if type(population) is not int or not 1 <= population <= _MAX_POPULATION:
         raise ValueError("no population")
     return population
+
+
+def is_declared(spec: Any) -> bool:
+    """Whether the evidence is of a declared ledger: its spec are the ledger's terms."""
+    return isinstance(spec, dict) and "terms_version" in spec
+
+
+class DeclaredEntries:
+    """Charges the entries of a declared ledger anew, one after the other, and compares what they
+    state."""
+
+    def __init__(self, spec: Any, names: Sequence[str]) -> None:
+        """`spec`: the terms, of any form; `names`: the subjects' by index."""
+        self._histories = Histories(list(names))
+        self._terms: LedgerTerms | None = None
+        with suppress(ValueError):
+            self._terms = LedgerTerms.model_validate(spec)
+            self._charged = ChargedEntries(self._terms, self._histories)
+        self._wrong = Places()
+        self._foreign = Places()
+        self._skipped = False
+        self._rounds: list[int] = []
+        self._participations = self._failures = 0
+        self._names_are_secret = False
+
+    def read(self, entry: EntryColumns) -> None:
+        """Charge the next entry."""
+        key = entry.keys[0]
+        if key.round not in self._rounds[-1:]:
+            self._rounds.append(key.round)
+        if entry.subject_kind != "client":
+            self._names_are_secret = True
+        elif key.release:
+            self._failures += len(entry.subjects)
+        else:
+            self._participations += len(entry.subjects)
+        if self._terms is None or self._skipped:
+            return
+        place = f"round {key.round}, release {key.release}"
+        try:
+            self._charged.read(entry)
+            self._skipped = len(self._histories.tallies) > _MAX_CHARGES
+            if self._skipped or entry.epsilons is None:
+                return
+            rows, charges = self._histories.of(entry.subjects), self._histories.charges
+            if not _equal(entry.epsilons, renyi_epsilons(rows, charges, self._terms)).all():
+                self._wrong.add(place)
+        except MALFORMED:
+            self._foreign.add(place)
+
+    def checks(self, evidence: Evidence, audit: LedgerAudit) -> Iterator[Check]:
+        """The findings in entries and report, once all entries were read."""
+        if self._terms is None:
+            yield failed("ledger.terms", "the ledger's terms cannot be read")
+            return
+        yield check(
+            "ledger.inputs",
+            not self._foreign.count,
+            good="every entry is of the ledger's terms",
+            bad=f"not of the ledger's terms: {self._foreign}",
+        )
+        if self._skipped:
+            yield unchecked(NAME, "the entries have too many distinct events")
+        elif self._terms.counts_epsilon:
+            yield check(
+                NAME,
+                not self._wrong.count,
+                good=_EQUAL,
+                bad=f"not equal to what was recomputed: {self._wrong}",
+            )
+        if evidence.report is not None:
+            found = DeclaredEvidence(
+                evidence=evidence,
+                report=evidence.report,
+                audit=audit,
+                terms=self._terms,
+                histories=None if self._skipped else self._histories,
+                rounds=self._rounds,
+                asked=None if self._names_are_secret else (self._participations, self._failures),
+            )
+            yield from section_checks(DECLARED, found)
+            if evidence.report.get("answer") is not None:
+                yield answer_check(evidence.report, declared_answer)

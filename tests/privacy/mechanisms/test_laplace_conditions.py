@@ -97,7 +97,7 @@ OF_OTHER_THINGS = {
     "attacks/replay/neighbours.py": "whether a client or a record is another, and what is examined",
     "reports/declared/declared_sections.py": "terms of a training elsewhere",
     "reports/verdict/cost.py": "that a server is trusted",
-    "reports/verification/declared_checks.py": "terms of a training elsewhere",
+    "reports/verification/entries.py": "terms of a training elsewhere",
 }
 """Files that may ask where a mechanism is applied or how its cost is counted, and what for."""
 

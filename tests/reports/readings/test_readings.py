@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from fedaudit.number_text import at_most, plain
 from fedaudit.publishing.publication import report_facts
 from fedaudit.reports.claims import ML_BOM, claims_of
-from fedaudit.reports.figures import parsed
 from fedaudit.reports.readings.readings import READINGS, NistReading, model_card, reading, registry
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.guarantee import is_unbounded
@@ -439,7 +438,7 @@ def test_only_laplace_noise_rests_on_the_logarithm_of_a_library(material):
 
 def test_costs_of_noise_by_distance_are_unbounded_and_nothing_is_in_force(material):
     document = by_distance(material, "release")
-    stated = report_facts(document, parsed(document))
+    stated = report_facts(document)
     claims = claims_of(document, "f" * 64, verified=[], at="2030-01-02T03:04:05Z")
     [bom] = [one["predicate"] for one in claims if one["predicateType"] == ML_BOM]
     [claim] = bom["declarations"]["claims"]
