@@ -50,7 +50,6 @@ from api.schemas.reports import (
     ReportPage,
     ReportParameters,
 )
-from api.services.artifacts import opened_file
 from api.services.clients import client_lines
 from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.lookups import (
@@ -288,7 +287,7 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     The detail says which, and what to change in the spec; the report says the same.
     """
     section, _ = _model_section(call, experiment_id)
-    blocks = opened_file(call.resources.storage, file_key("model", call.project_id, experiment_id))
+    blocks = call.resources.storage.blocks(file_key("model", call.project_id, experiment_id))
     answer = as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
     answer.headers["Content-Length"] = str(section["size_bytes"])
     return answer

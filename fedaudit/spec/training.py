@@ -50,9 +50,7 @@ class MethodPart(SpecPart):
         """What the method sends that the mechanism's clip and noise do not cover, and the remedy;
         None where they cover all of it."""
 
-    def disagreements(
-        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
-    ) -> Refusals:
+    def disagreements(self, training: "Training", *, mechanism: str, source: Source) -> Refusals:
         """Every fault between the method and the rest, each with its field and the remedy."""
         kind = self.names()[0]
         match source.scoring:
@@ -66,7 +64,7 @@ class MethodPart(SpecPart):
                 pass
             case _:
                 assert_never(source.scoring)
-        if hypotheses > 1 and not self.offers_hypotheses:
+        if training.hypotheses > 1 and not self.offers_hypotheses:
             yield refuse_at(
                 "/training/hypotheses", f"{kind} gives clients no hypotheses to choose from; use 1"
             )
@@ -132,12 +130,9 @@ class QFfl(MethodPart):
     ] = 1.0
     """The power of a client's loss that its update is weighted by."""
 
-    def disagreements(
-        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
-    ) -> Refusals:
-        yield from super().disagreements(
-            hypotheses=hypotheses, local=local, mechanism=mechanism, source=source
-        )
+    def disagreements(self, training: "Training", *, mechanism: str, source: Source) -> Refusals:
+        yield from super().disagreements(training, mechanism=mechanism, source=source)
+        local = training.local
         for name, changed in (
             ("optimiser", local.optimiser != "sgd"),
             ("momentum", local.momentum > 0),
@@ -201,14 +196,6 @@ TrainingMethod = Annotated[
 ]
 """Given by its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")
-METHOD_WORDS = {
-    "hypotheses": "hypotheses: clients choose among k models",
-    "fine-tuning": "fine-tuning: of these, each client makes its own",
-    "ditto": "ditto: a common model, and each client's own near it",
-    "q-ffl": "q-ffl: large losses count for more",
-    "local-only": "local-only: nothing is sent",
-}
-"""What forms say of each."""
 
 
 class FixedCohort(SpecPart):
@@ -256,12 +243,6 @@ class RotationCohort(SpecPart):
     """Rounds of a block."""
 
 
-def _fixed_unless_said(cohort: Any) -> Any:
-    if isinstance(cohort, dict) and "sampling" not in cohort:
-        return {"sampling": "fixed", **cohort}
-    return cohort
-
-
 Loss = Literal["rmse", "mse", "cross-entropy"]
 _ROOT_MEAN: dict[Loss, bool] = {"rmse": True, "mse": False, "cross-entropy": False}
 _COMPARES_CLASSES: dict[Loss, bool] = {"rmse": False, "mse": False, "cross-entropy": True}
@@ -269,7 +250,9 @@ _WORDS: dict[Optimiser, str] = {"sgd": "gradient descent", "adam": "Adam", "rmsp
 Cohort = Annotated[
     FixedCohort | PoissonCohort | AllocationCohort | RotationCohort,
     Field(discriminator="sampling"),
-    BeforeValidator(_fixed_unless_said),
+    BeforeValidator(
+        lambda cohort: {"sampling": "fixed", **cohort} if isinstance(cohort, dict) else cohort
+    ),
 ]
 DrawnCohort = FixedCohort | PoissonCohort | AllocationCohort
 """Cohorts of runs that can be trained."""
@@ -390,7 +373,13 @@ class Training(SpecPart):
             DEFAULT_METHOD.kind,
             "Clients' own models are scored on rows that they were not made from: for these choose "
             "how held-out rows are split, under Data.",
-            METHOD_WORDS,
+            {
+                "hypotheses": "hypotheses: clients choose among k models",
+                "fine-tuning": "fine-tuning: of these, each client makes its own",
+                "ditto": "ditto: a common model, and each client's own near it",
+                "q-ffl": "q-ffl: large losses count for more",
+                "local-only": "local-only: nothing is sent",
+            },
         ),
     ] = DEFAULT_METHOD
     """What clients send, and whether those held out make their own models."""

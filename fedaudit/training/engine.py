@@ -18,7 +18,7 @@ from torch import Tensor
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.native.library import kernels
 from fedaudit.networks.stacked_network import BatchedNetwork
-from fedaudit.reproducible import one_thread
+from fedaudit.reproducible import fixed_order_sum, one_thread
 from fedaudit.training.base.cell import (
     Cell,
     LengthClass,
@@ -200,7 +200,7 @@ class ByLength(Engine):
                 found = chunk.part.learner.measure(theta, lanes, largest, tuned=asked.tuned)
                 of_clients = found.scores.selection_loss[0], found.scores.validation_loss[0]
                 losses[:, chunk.members] = [loss.cpu().numpy() for loss in of_clients]
-                parts.append(scored_rows(found, lanes))
+                parts.append(scored_rows(found, lanes, self._loss))
             order = np.argsort(np.concatenate([chunk.rows for chunk in chunks]))
             return flat_figures(
                 self._counter,
@@ -310,15 +310,25 @@ class SideBySide(Engine):
         return Figures(selection_loss, validation_loss, None, counts)
 
     def _figures(self, found: Evaluation, lanes: Lanes, columns: Ints, per_client: bool) -> Figures:
-        losses = found.selection_loss.cpu().numpy(), found.validation_loss.cpu().numpy()
+        of_clients = found.scores.selection_loss, found.scores.validation_loss
+        selection, validation = (
+            (fixed_order_sum(losses, -1) / losses.shape[-1]).cpu().numpy() for losses in of_clients
+        )
         if per_client:
-            rows, places = scored_rows(found, lanes), self._counter.rows(columns[0])
+            rows, places = scored_rows(found, lanes, self._loss), self._counter.rows(columns[0])
+            losses = selection, validation
             return flat_figures(self._counter, rows, places, losses, per_client=True)
-        predictions = found.predictions.permute(1, 2, 0).cpu().numpy()
-        scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
-        accuracy = None if found.accuracy is None else found.accuracy.cpu().numpy()
-        counts = self._counter.count(predictions, columns, scored=scored)
-        return Figures(*losses, accuracy, counts)
+        predictions, accuracy = self._loss.predictions(found.answers), None
+        if self._loss.classes:
+            counted = lanes.mask > 0 if lanes.scored is None else lanes.scored
+            right = (predictions == lanes.target) & counted
+            accuracy = (right.sum((0, 2)).double() / counted.sum((0, 2))).cpu().numpy()
+        counts = self._counter.count(
+            predictions.permute(1, 2, 0).cpu().numpy(),
+            columns,
+            scored=None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy(),
+        )
+        return Figures(selection, validation, accuracy, counts)
 
     def _lanes(self, columns: Ints, start: int) -> Lanes:
         kept = self._kept.get(start)

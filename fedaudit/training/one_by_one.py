@@ -20,7 +20,7 @@ from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Training
-from fedaudit.training.base.cell import Cell, Splits, class_rows
+from fedaudit.training.base.cell import Cell, Splits, length_classes
 from fedaudit.training.base.cohort import Block, rounds_ahead
 from fedaudit.training.base.record_steps import features_and_target, local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
@@ -44,7 +44,10 @@ class ClientUpdate:
         self._federation = federation
         self._slopes = torch.zeros_like(network.theta)
         self._descends_by_rows = training.local.descends_plainly and not loss.root_mean
-        self._rows_of_class = class_rows(federation.counts)
+        self._rows_of_class = np.zeros(federation.clients, dtype=np.int64)
+        """[clients]: rows of the longest client of each one's length class."""
+        for one in length_classes(federation.counts):
+            self._rows_of_class[one.clients] = one.rows
 
     def __call__(self, client: int, *, source: Source, round_: int) -> None:
         """Moves the network's parameters; `source` is that of a stack of one."""

@@ -22,7 +22,7 @@ round depend on one coin of the client.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, assert_never
 
 import numpy as np
@@ -178,14 +178,15 @@ class TwoStageRun:
 def round_curve(event: TwoStage, orders: tuple[int, ...], *, observer: Observer) -> Floats:
     """The Renyi divergence of one round at each order: float64 [orders], read-only."""
     rate, seen = np.array([event.record_rate]), seen_client_rate(event.client_rate, observer)
-    fixed = partial(
-        round_divergence,
-        rate,
-        noise_multiplier=event.noise_multiplier,
-        steps=event.steps,
-        client_rate=seen,
+    noise, steps = event.noise_multiplier, event.steps
+    curve = np.concatenate(
+        [
+            round_divergence(
+                rate, order=order, noise_multiplier=noise, steps=steps, client_rate=seen
+            )
+            for order in orders
+        ]
     )
-    curve = np.array([fixed(order=order)[0] for order in orders])
     curve.flags.writeable = False
     return curve
 

@@ -71,14 +71,6 @@ def length_classes(counts: NDArray[np.int64]) -> list[LengthClass]:
     return found
 
 
-def class_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of the longest client of each client's class: [clients]."""
-    found = np.zeros(len(counts), dtype=np.int64)
-    for one in length_classes(counts):
-        found[one.clients] = one.rows
-    return found
-
-
 @dataclass(frozen=True)
 class Cell:
     """A spec and its data."""
@@ -360,20 +352,15 @@ def cells_at_once(cell: Cell, *, memory_bytes: int = STACK_BYTES) -> int:
     counted, nor the end of a run, which is scored on all held-out clients by itself.
     """
     federation, training = cell.federation, cell.spec.training
-    clients = max(expected_cohort(cell), float(_validated_clients(cell)))
+    validated = federation.clients
+    if not cell.spec.federation.holds_out_rows:
+        validated -= training_clients(federation.clients, cell.spec.federation)
+        asked = training.stopping.validation_clients
+        validated = validated if asked is None else min(asked, validated)
+    clients = max(expected_cohort(cell), float(validated))
     rows = clients * federation.longest * training.hypotheses * cell.shape.activations
     updates = expected_cohort(cell) * cell.shape.n
     if not training.local.descends_plainly:
         updates *= 2  # what an optimiser remembers
     needed = _BYTES * _COPIES * (rows + updates)
     return max(1, int(memory_bytes // max(needed, 1.0)))
-
-
-def _validated_clients(cell: Cell) -> int:
-    """How many clients score the hypotheses of a round."""
-    every, source = cell.federation.clients, cell.spec.federation
-    if source.holds_out_rows:
-        return every
-    held_out = every - training_clients(every, source)
-    asked = cell.spec.training.stopping.validation_clients
-    return held_out if asked is None else min(asked, held_out)

@@ -75,11 +75,6 @@ class Draws:
         seed = self.seeds[cell]
         return EntropySource(seed) if self.secret else CounterSource(seed)
 
-    def public(self, *trailing: int) -> Source:
-        """Return `source`, repeatable even where the rest is secret: for numbers that protect no
-        one."""
-        return CounterSource(self.seeds.reshape(-1, *trailing))
-
 
 @dataclass
 class Block:
@@ -142,7 +137,9 @@ def draw_block(
             assert_never(cohort)
     sample = None
     if validation_size is not None and validation_size < validation.shape[1]:
-        sample = _sample(draws.public(), Purpose.VALIDATION, numbers, validation, validation_size)
+        # Repeatable even where the rest is secret: it protects no one.
+        public = CounterSource(draws.seeds)
+        sample = _sample(public, Purpose.VALIDATION, numbers, validation, validation_size)
     return Block(rounds=numbers, cohort=clients, drawn=drawn, validation=sample)
 
 

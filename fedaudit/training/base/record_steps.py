@@ -343,10 +343,13 @@ class RecordSteps:
         """
         theta = theta.expand(len(records.silos), self.gradients.n)
         memory = self.optimiser.start(theta)
-        deviation = self._deviations(records).to(theta.device)
+        noisy = records.noise_multipliers > 0  # 0 with an infinite clip is no privacy
+        deviations = np.zeros((len(noisy), 1))
+        deviations[noisy, 0] = records.noise_multipliers[noisy] * self.clip
+        deviation = torch.from_numpy(deviations).to(theta.device)
         spacing = grid_spacing(deviation)
         planted = records.planted
-        for batch, noise, taken in self._draws(records, source, round_):
+        for batch, noise, taken in self._draws(records, source, round_, noisy=bool(noisy.any())):
             total = self.gradients(theta, batch, clip=self.clip).double()
             known = None
             if planted is not None:
@@ -363,10 +366,10 @@ class RecordSteps:
         return theta
 
     def _draws(
-        self, records: SiloRecords, source: Source, round_: int
+        self, records: SiloRecords, source: Source, round_: int, *, noisy: bool
     ) -> Iterator[tuple[RecordBatch, Tensor | None, Bools]]:
-        """Each step's batch, unit noise [silos, n] and coins [silos, rows]; drawn some steps
-        ahead. Planted records are in no batch."""
+        """Each step's batch, unit noise float64 [silos, n], None unless `noisy`, and coins [silos,
+        rows]; drawn some steps ahead. Planted records are in no batch."""
         silos, rows = records.inclusion.shape
         ahead = max(1, _DRAWN_ELEMENTS // max(1, silos * (rows + self.gradients.n)))
         for begin in range(0, self.steps, ahead):
@@ -375,22 +378,11 @@ class RecordSteps:
             taken = tossed_coins(
                 source, steps=numbers, silos=records.silos, inclusion=records.inclusion
             )
-            noise = self._noise(source, numbers, records)
+            noise: Iterable[Tensor | None] = [None] * len(places)
+            if noisy:
+                unit = unit_gaussian(
+                    source, n=self.gradients.n, round_=numbers, counters=records.silos
+                )
+                noise = torch.from_numpy(unit).to(records.features.device)
             own = taken if records.planted is None else records.planted.without(taken)
             yield from zip(records.batches(own), noise, taken, strict=True)
-
-    def _noise(
-        self, source: Source, numbers: Ints, records: SiloRecords
-    ) -> Iterable[Tensor | None]:
-        """Noise of each step, float64 [silos, n] with deviation 1; None where none is added."""
-        if not self._deviations(records).any():
-            return [None] * len(numbers)
-        noise = unit_gaussian(source, n=self.gradients.n, round_=numbers, counters=records.silos)
-        return torch.from_numpy(noise).to(records.features.device)
-
-    def _deviations(self, records: SiloRecords) -> Tensor:
-        """Deviation of each silo's noise, float64 [silos, 1]; 0 is no privacy."""
-        noisy = records.noise_multipliers > 0
-        deviations = np.zeros((len(noisy), 1))
-        deviations[noisy, 0] = records.noise_multipliers[noisy] * self.clip
-        return torch.from_numpy(deviations)

@@ -175,43 +175,43 @@ class TrustedServer(NoisedMechanism):
 
 def gaussian_server(cells: Sequence[Cell], device: torch.device) -> TrustedServer:
     """The server of `gaussian-central`. Raises ValueError for cells of another mechanism."""
-    privacy, first = privacy_of(cells, GaussianCentral), cells[0]
-    expected, k = expected_cohort(first), first.spec.training.hypotheses
-    return TrustedServer(
-        n=first.shape.n,
-        k=k,
-        noise_multiplier=column([_noise_multiplier_of_updates(part) for part in privacy], device),
-        denominators=column([expected / k] * len(cells), device),
-        expected=expected,
-        moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
-    )
+    noise, moves = list[float](), list[AdaptiveClip]()
+    for part in privacy_of(cells, GaussianCentral):
+        multiplier, clip = part.noise_multiplier, part.adaptive_clip
+        if clip is not None:  # a part of the noise is on the count within the clip
+            moves.append(clip)
+            multiplier = update_noise_multiplier(
+                noise_multiplier=multiplier, count_noise=clip.count_noise
+            )
+        noise.append(multiplier)
+    return _server(cells, noise, device, moves=tuple(moves))
 
 
 def distance_server(cells: Sequence[Cell], device: torch.device) -> TrustedServer:
     """The server of `gaussian-distance`. Raises ValueError for cells of another mechanism."""
-    privacy, first = privacy_of(cells, GaussianDistance), cells[0]
-    expected = expected_cohort(first)
+    privacy = privacy_of(cells, GaussianDistance)
+    floors = column([part.distance_floor for part in privacy], device)
+    distance = LargestDistance(layer_sizes(cells[0].shape), floors)
+    return _server(cells, [part.noise_multiplier for part in privacy], device, distance=distance)
+
+
+def _server(
+    cells: Sequence[Cell],
+    noise_multipliers: Sequence[float],
+    device: torch.device,
+    *,
+    moves: tuple[AdaptiveClip, ...] = (),
+    distance: LargestDistance | None = None,
+) -> TrustedServer:
+    expected, k = expected_cohort(cells[0]), cells[0].spec.training.hypotheses
     return TrustedServer(
-        n=first.shape.n,
-        k=1,
-        noise_multiplier=column([part.noise_multiplier for part in privacy], device),
-        denominators=column([expected] * len(cells), device),
+        n=cells[0].shape.n,
+        k=k,
+        noise_multiplier=column(noise_multipliers, device),
+        denominators=column([expected / k] * len(cells), device),
         expected=expected,
-        moves=(),
-        distance=LargestDistance(
-            layers=layer_sizes(first.shape),
-            floors=column([part.distance_floor for part in privacy], device),
-        ),
-    )
-
-
-def _noise_multiplier_of_updates(privacy: GaussianCentral) -> float:
-    """The noise multiplier of the updates, beside the noise on the count within the clip."""
-    clip = privacy.adaptive_clip
-    if clip is None:
-        return privacy.noise_multiplier
-    return update_noise_multiplier(
-        noise_multiplier=privacy.noise_multiplier, count_noise=clip.count_noise
+        moves=moves,
+        distance=distance,
     )
 
 

@@ -1,5 +1,6 @@
 """How the server combines uploads (Algorithm 1, lines 9 and 10)."""
 
+from ctypes import CDLL
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,12 +59,8 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
     `theta` [cells, k, n]; `uploads` [cells, clients, n]; `present` bool [cells, clients]. An empty
     cluster keeps its hypothesis, or is relocated to the upload farthest from its own centroid.
     """
-    compiled = compiled_clusters(
-        theta, uploads, present, given=None, relocate=relocate, iterations=_MAX_ITERATIONS
-    )
-    if compiled is not None:
-        return Clusters(*compiled)
-    return lloyd(theta, uploads, present, relocate=relocate)
+    compiled = _compiled_clusters(theta, uploads, present, given=None, relocate=relocate)
+    return lloyd(theta, uploads, present, relocate=relocate) if compiled is None else compiled
 
 
 def lloyd(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) -> Clusters:
@@ -92,11 +89,9 @@ def lloyd(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) ->
 
 def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Clusters:
     """Unweighted averages of the uploads of each cluster; an empty one keeps its hypothesis."""
-    compiled = compiled_clusters(
-        theta, uploads, present, given=assigned, relocate=False, iterations=0
-    )
+    compiled = _compiled_clusters(theta, uploads, present, given=assigned, relocate=False)
     if compiled is not None:
-        return Clusters(*compiled)
+        return compiled
     if theta.shape[2] > _LONG:
         return _long_averages(theta, uploads, present, assigned)
     sums, sizes = _sums(uploads, present, assigned, k=theta.shape[1])
@@ -207,9 +202,13 @@ def separation(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor
     The median over uploads of the distance to their own hypothesis, divided by the distance of that
     hypothesis to the nearest other.
     """
-    compiled = compiled_separation(theta, uploads, present, assigned)
-    if compiled is not None:
-        return compiled
+    library = _kernels_for(theta)
+    if library is not None:
+        (cells, k, n), clients = theta.shape, uploads.shape[1]
+        found = torch.empty(cells, dtype=torch.float64)
+        given = (one.contiguous() for one in (theta, uploads, present, assigned))
+        call(library.fedaudit_separation, *given, cells, clients, k, n, found)
+        return found
     if theta.shape[-1] <= _LONG:
         between = norms(theta[:, :, None] - theta[:, None])
     else:
@@ -258,29 +257,26 @@ class WeightedServer:
         )
 
 
-def compiled_clusters(
-    theta: Tensor,
-    uploads: Tensor,
-    present: Tensor,
-    *,
-    given: Tensor | None,
-    relocate: bool,
-    iterations: int,
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Hypotheses, assignments and sizes as of `Clusters`: of the clusters that are `given`, or of
-    those found in at most so many iterations.
+def _kernels_for(theta: Tensor) -> CDLL | None:
+    """The kernels; None without them, and for vectors that are too long for them."""
+    on_host = theta.device.type == "cpu" and theta.shape[2] <= SHORT
+    return kernels() if on_host else None
 
-    None where there is no kernel, or where vectors are too long for it.
-    """
-    library = kernels()
-    if library is None or theta.device.type != "cpu" or theta.shape[2] > SHORT:
+
+def _compiled_clusters(
+    theta: Tensor, uploads: Tensor, present: Tensor, *, given: Tensor | None, relocate: bool
+) -> Clusters | None:
+    """The averages of the clusters that are `given`, or what `k_means` finds; None without
+    kernels."""
+    library = _kernels_for(theta)
+    if library is None:
         return None
     (cells, k, n), clients = theta.shape, uploads.shape[1]
     theta, uploads, present = theta.contiguous(), uploads.contiguous(), present.contiguous()
     hypotheses = torch.empty_like(theta)
     sizes = torch.empty((cells, k), dtype=torch.int64)
     if given is None:
-        assigned = torch.empty((cells, clients), dtype=torch.int64)
+        assigned, iterations = torch.empty((cells, clients), dtype=torch.int64), _MAX_ITERATIONS
     else:
         assigned, iterations = given.contiguous(), 0
     call(
@@ -288,21 +284,4 @@ def compiled_clusters(
         *(theta, uploads, present, cells, clients, k, n, relocate, iterations),
         *(hypotheses, assigned, sizes),
     )
-    return hypotheses, assigned, sizes
-
-
-def compiled_separation(
-    theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor
-) -> Tensor | None:
-    """Compute `separation`; None where there is no kernel, or where vectors are too long for it."""
-    library = kernels()
-    if library is None or theta.device.type != "cpu" or theta.shape[2] > SHORT:
-        return None
-    (cells, k, n), clients = theta.shape, uploads.shape[1]
-    found = torch.empty(cells, dtype=torch.float64)
-    uploads, present = uploads.contiguous(), present.contiguous()
-    call(
-        library.fedaudit_separation,
-        *(theta.contiguous(), uploads, present, assigned.contiguous(), cells, clients, k, n, found),
-    )
-    return found
+    return Clusters(hypotheses, assigned, sizes)

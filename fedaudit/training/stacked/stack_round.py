@@ -14,7 +14,6 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.networks.stacked_network import (
     BatchedNetwork,
     Loss,
-    Network,
     SmallDenseNetwork,
     choose_network,
 )
@@ -139,7 +138,7 @@ class Learner:
     def __init__(self, cell: Cell) -> None:
         """Raises ValueError for a convolutional network, whose images are not padded."""
         training, rows = cell.spec.training, cell.federation.longest
-        self.network, self.loss = build_network(cell), build_loss(cell)
+        self.network, self.loss = choose_network(cell.shape, rows=rows), build_loss(cell)
         self.update = LocalUpdate(self.network, self.loss, training, rows=rows)
         method = training_method(training)
         self.weighting = method.weighting
@@ -399,14 +398,9 @@ def _allowed(present: Tensor, allowed: Bools) -> Tensor:
     return present & torch.from_numpy(allowed).to(present.device)
 
 
-def build_network(cell: Cell) -> Network:
-    """What computes the cell's model for clients of its longest client's rows."""
-    return choose_network(cell.shape, rows=cell.federation.longest)
-
-
 def trims_lanes(cell: Cell) -> bool:
     """Whether lanes may be cut to their longest client without changing a bit of any figure."""
-    network = build_network(cell)
+    network = choose_network(cell.shape, rows=cell.federation.longest)
     match network:
         case SmallDenseNetwork():
             return whole_data(cell.spec.training.local, cell.federation.longest)

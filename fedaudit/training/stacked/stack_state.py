@@ -190,7 +190,6 @@ class Stretch:
 
     def columns(self) -> dict[int, RoundColumns]:
         """The rounds of each cell that has played any, by its position in the stack."""
-        cells = len(self.positions)
         stacked: dict[str, Any] = {
             name: np.concatenate([part[name] for part in self._columns])
             for name in self._columns[0]
@@ -199,38 +198,21 @@ class Stretch:
         place = np.cumsum(validated.any(axis=1)) - 1
         stacked["place"] = np.where(validated, place[:, np.newaxis], -1)
         compositions = {name: stacked.pop(name) for name in OBSERVERS if name in stacked}
-        figures = _side_by_side(self._figures, cells)
-        kept = np.sum(self._kept, axis=0)
+        figures = Figures(np.zeros(0), np.zeros(0), None, {})
+        if self._figures:
+            figures = joined_figures(self._figures)
+        kept, cells = np.sum(self._kept, axis=0), len(self.positions)
         found = {}
         for row in np.flatnonzero(kept).tolist():
             found[int(self.positions[row])] = RoundColumns(
                 **{name: values[: kept[row], row] for name, values in stacked.items()},
-                selection_losses=figures.selection_loss[:, row],
-                validation_losses=figures.validation_loss[:, row],
-                accuracies=None if figures.accuracy is None else figures.accuracy[:, row],
-                counts={name: counts[:, row] for name, counts in figures.counts.items()},
+                selection_losses=figures.selection_loss[row::cells],
+                validation_losses=figures.validation_loss[row::cells],
+                accuracies=None if figures.accuracy is None else figures.accuracy[row::cells],
+                counts={name: counts[row::cells] for name, counts in figures.counts.items()},
                 compositions={name: one[: kept[row], row] for name, one in compositions.items()},
             )
         return found
-
-
-def _side_by_side(parts: Sequence[Figures], cells: int) -> Figures:
-    """Figures of rounds, their first axis divided into [rounds, cells]."""
-    if not parts:
-        nothing = np.zeros((0, cells))
-        return Figures(nothing, nothing, None, {})
-    figures = joined_figures(parts)
-    apart = (-1, cells)
-    accuracy = figures.accuracy
-    return Figures(
-        selection_loss=figures.selection_loss.reshape(apart),
-        validation_loss=figures.validation_loss.reshape(apart),
-        accuracy=None if accuracy is None else accuracy.reshape(apart),
-        counts={
-            name: counts.reshape(*apart, *counts.shape[1:])
-            for name, counts in figures.counts.items()
-        },
-    )
 
 
 def joined(parts: list[Tensor]) -> Tensor:

@@ -35,25 +35,6 @@ from fedaudit.training.stacked.clients import (
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Figures of each cell on its validation clients."""
-
-    selection_loss: Tensor
-    """float64 [cells]: mean over clients of the smallest loss over hypotheses."""
-    validation_loss: Tensor
-    """float64 [cells]: mean over clients of the loss under hypotheses chosen without the row."""
-    accuracy: Tensor | None
-    """float64 [cells]: share of all rows classified correctly; None for regression."""
-    predictions: Tensor
-    """[rows, cells, clients]: the predicted target (scaled), or the predicted class."""
-    logits: Tensor | None
-    """Those of the second of two classes, of the same shape; None for other targets."""
-    scores: "Scores"
-    values: Tensor
-    """float64 [k, rows, cells, clients]: each row's value under each hypothesis."""
-
-
-@dataclass(frozen=True)
 class Scores:
     """What the losses of rows say of clients and hypotheses."""
 
@@ -71,6 +52,17 @@ class Scores:
             return values.select(-4, 0)
         index = self.chosen.expand(*values.shape[:-4], 1, *self.chosen.shape)
         return values.gather(-4, index).squeeze(-4)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What hypotheses make of the rows of validation clients."""
+
+    scores: Scores
+    values: Tensor
+    """float64 [k, rows, cells, clients]: each row's value under each hypothesis."""
+    answers: Tensor
+    """[rows, cells, clients]: what is predicted of each row, as of `Loss.answers`."""
 
 
 def score(
@@ -117,40 +109,7 @@ def evaluate(
     # In float64, so that a total less a row's own large value still distinguishes hypotheses.
     values = real_rows(loss.values(outputs, lanes.target), lanes).double()
     scores = score(loss, values, count=lanes.count, scored=lanes.scored, largest=largest)
-    return evaluation_of(loss, lanes, scores, values=values, outputs=scores.of_chosen(outputs))
-
-
-def evaluation_of(
-    loss: Loss, lanes: Lanes, scores: Scores, *, values: Tensor, outputs: Tensor
-) -> Evaluation:
-    """The figures that follow from scores.
-
-    `values` [k, rows, cells, clients]; `outputs` [out, rows, cells, clients]: what is predicted.
-    """
-    accuracy = None
-    answers = loss.answers(outputs)
-    predictions = loss.predictions(answers)
-    if loss.classes:
-        right = (predictions == lanes.target) & (lanes.mask > 0)
-        rows = lanes.count.double().sum(-1)
-        if lanes.scored is not None:
-            right &= lanes.scored
-            rows = lanes.scored.sum((0, 2)).double()
-        accuracy = right.sum((0, 2)).double() / rows
-    return Evaluation(
-        selection_loss=_mean(scores.selection_loss),
-        validation_loss=_mean(scores.validation_loss),
-        accuracy=accuracy,
-        predictions=predictions,
-        logits=answers if loss.classes == 2 else None,
-        scores=scores,
-        values=values,
-    )
-
-
-def _mean(losses: Tensor) -> Tensor:
-    """The mean over clients of losses [cells, clients]."""
-    return fixed_order_sum(losses, -1) / losses.shape[-1]
+    return Evaluation(scores, values, loss.answers(scores.of_chosen(outputs)))
 
 
 def evaluate_personal(
@@ -176,13 +135,11 @@ def evaluate_personal(
     sums = fixed_order_sum(torch.where(scored, values[0], 0.0), 0)
     losses = loss.client_loss(sums / scored.sum(0))
     k = theta.shape[1]
-    return evaluation_of(
-        loss,
-        lanes,
+    return Evaluation(
         Scores(losses, losses, chosen.expand(values.shape[1:]) if k > 1 else None),
         # The client's own model predicts, whichever hypothesis it was made from.
-        values=values.expand(k, -1, -1, -1),
-        outputs=outputs[:, 0],
+        values.expand(k, -1, -1, -1),
+        loss.answers(outputs[:, 0]),
     )
 
 
@@ -242,7 +199,7 @@ class Figures:
     """The rows from which these were added up."""
 
 
-def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
+def scored_rows(found: Evaluation, lanes: Lanes, loss: Loss) -> ScoredRows:
     """The rows of the only cell, client after client on the host, without padding."""
     within = lanes.mask[:, 0].T.cpu().numpy() > 0
 
@@ -250,11 +207,11 @@ def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
         """Flatten values [rows, 1, clients] to [the clients' rows]."""
         return values[:, 0].T.cpu().numpy()[within]
 
-    chosen = evaluation.scores.chosen
+    chosen = found.scores.chosen
     return ScoredRows(
-        predictions=flat(evaluation.predictions),
-        logits=None if evaluation.logits is None else flat(evaluation.logits),
-        values=flat(evaluation.scores.of_chosen(evaluation.values)),
+        predictions=flat(loss.predictions(found.answers)),
+        logits=flat(found.answers) if loss.classes == 2 else None,
+        values=flat(found.scores.of_chosen(found.values)),
         hypotheses=None if chosen is None else flat(chosen),
         scored=None if lanes.scored is None else flat(lanes.scored),
     )

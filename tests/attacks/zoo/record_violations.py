@@ -83,18 +83,18 @@ def halve_the_noise_of_steps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(registry, "_normaliser", lambda local, noise: float(local.batch_size))
 
 
-@violation(records, "noise", "noise used once", at=(RecordSteps, "_noise"))
+@violation(records, "noise", "noise used once", at=(record_steps, "unit_gaussian"))
 def share_noise_between_steps(
-    real: Any, self: Any, source: Any, numbers: NDArray[np.int64], given: Any
+    real: Any, source: Any, *, round_: NDArray[np.int64], **given: Any
 ) -> Any:
     """Noise is drawn once for all steps of a round."""
-    return real(self, source, np.broadcast_to(numbers[:1], numbers.shape), given)
+    return real(source, round_=np.broadcast_to(round_[:1], round_.shape), **given)
 
 
 @violation(records, "noise", "noise added", at=(RecordSteps, "_draws"))
-def leave_empty_batches_bare(real: Any, self: Any, *given: Any) -> Any:
+def leave_empty_batches_bare(real: Any, self: Any, *given: Any, **named: Any) -> Any:
     """A step whose batch is empty gets no noise."""
-    for batch, noise, taken in real(self, *given):
+    for batch, noise, taken in real(self, *given, **named):
         noise[batch.sizes == 0] = 0.0
         yield batch, noise, taken
 

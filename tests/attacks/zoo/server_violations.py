@@ -71,7 +71,7 @@ def divide_by_the_distance_over_all_layers(
 def leave_no_room_for_the_count(patch: pytest.MonkeyPatch) -> None:
     """Updates have the noise of updates and count together."""
     patch.setattr(
-        gaussian, "_noise_multiplier_of_updates", lambda privacy: float(privacy.noise_multiplier)
+        gaussian, "update_noise_multiplier", lambda *, noise_multiplier, **_: noise_multiplier
     )
 
 

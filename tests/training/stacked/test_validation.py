@@ -50,43 +50,47 @@ def test_three_constants_look_better_than_they_are_on_the_rows_they_were_chosen_
     target = random.normal(size=(500, 2)).tolist()
     spread = float(np.var(target))
     honest = constants([-1.0, 0.0, 1.0], target)
-    assert honest.selection_loss.item() < 0.7 * spread
+    assert honest.scores.selection_loss.mean().item() < 0.7 * spread
     # Nothing is to be learned from a row about the other, so constants are worse than the mean.
-    assert honest.validation_loss.item() > spread
+    assert honest.scores.validation_loss.mean().item() > spread
     alone = constants([0.0], target)
-    assert alone.validation_loss.item() == pytest.approx(spread, rel=0.01)
-    assert alone.selection_loss.item() == alone.validation_loss.item()
+    assert alone.scores.validation_loss.mean().item() == pytest.approx(spread, rel=0.01)
+    assert alone.scores.selection_loss.mean().item() == alone.scores.validation_loss.mean().item()
 
 
 def test_a_row_is_predicted_by_the_choice_of_the_others() -> None:
     found = constants([0.0, 10.0], [[0.0, 0.0, 10.0], [10.0, 9.0, 10.0]])
-    assert found.predictions[:, 0, 0].tolist() == [0.0, 0.0, 0.0]
-    assert found.predictions[:, 0, 1].tolist() == [10.0, 10.0, 10.0]
+    assert found.answers[:, 0, 0].tolist() == [0.0, 0.0, 0.0]
+    assert found.answers[:, 0, 1].tolist() == [10.0, 10.0, 10.0]
     two = constants([0.0, 10.0], [[0.0, 10.0]])
-    assert two.predictions.flatten().tolist() == [10.0, 0.0]
+    assert two.answers.flatten().tolist() == [10.0, 0.0]
 
 
 def test_a_client_with_one_row_takes_the_largest_hypothesis() -> None:
     for largest, prediction in ((0, 0.0), (1, 10.0)):
         found = constants([0.0, 10.0], [[0.0], [10.0]], largest=largest)
-        assert found.predictions.flatten().tolist() == [prediction] * 2
-        assert found.selection_loss.item() == 0
-        assert found.validation_loss.item() == 50
+        assert found.answers.flatten().tolist() == [prediction] * 2
+        assert found.scores.selection_loss.mean().item() == 0
+        assert found.scores.validation_loss.mean().item() == 50
 
 
 def test_a_large_row_has_no_say_either() -> None:
     """Left over from a total in single precision, its rounding would decide."""
     found = constants([0.0, 1e-2], [[0.0, 0.0, 3e4]])
-    assert found.predictions[2, 0, 0].item() == 0
+    assert found.answers[2, 0, 0].item() == 0
     found = constants([1e-2, 0.0], [[0.0, 0.0, 3e4]])
-    assert found.predictions[2, 0, 0].item() == 0
+    assert found.answers[2, 0, 0].item() == 0
 
 
 def test_a_hypothesis_that_overflows_is_not_chosen() -> None:
     for worse in (1e30, math.inf, math.nan):
         found = constants([worse, 1.0], [[1.0, 2.0], [1.0, 1.0, 1.0]])  # also on padding
-        assert found.predictions[:2].flatten().tolist() == [1.0] * 4
-        assert found.selection_loss.item() == found.validation_loss.item() == 0.25
+        assert found.answers[:2].flatten().tolist() == [1.0] * 4
+        assert (
+            found.scores.selection_loss.mean().item()
+            == found.scores.validation_loss.mean().item()
+            == 0.25
+        )
 
 
 @given(
@@ -107,8 +111,12 @@ def test_figures_are_those_of_a_plain_loop(predictions, target, largest):
             choice = largest if len(values) == 1 else int(others.argmin())
             scores.append(errors[choice, row])
         validation.append(np.mean(scores))
-    assert found.selection_loss.item() == pytest.approx(np.mean(selection), rel=1e-5, abs=1e-6)
-    assert found.validation_loss.item() == pytest.approx(np.mean(validation), rel=1e-5, abs=1e-6)
+    assert found.scores.selection_loss.mean().item() == pytest.approx(
+        np.mean(selection), rel=1e-5, abs=1e-6
+    )
+    assert found.scores.validation_loss.mean().item() == pytest.approx(
+        np.mean(validation), rel=1e-5, abs=1e-6
+    )
 
 
 # -- counts per group ----------------------------------------------------------------------------
