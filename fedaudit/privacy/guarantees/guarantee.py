@@ -137,27 +137,24 @@ def of_the_run(guarantee: Guarantee, spec: ExperimentSpec) -> Guarantee:
     nothing of the model as a whole, so that each gets a condition, which a gate has to allow.
     """
     start, server = spec.model.start, spec.training.server
+    sentences, conditions = [guarantee.statement], guarantee.conditions
     if not guarantee.in_force:
-        said = f"{guarantee.statement} {SIMULATED}"
-        guarantee = guarantee.model_copy(update={"statement": said})
+        sentences.append(SIMULATED)
     if server != DEFAULT_SERVER:
-        statement = (
-            f"{guarantee.statement} The server moves the model by {server.words}, which goes by "
-            "what was released alone and costs nothing more."
+        sentences.append(
+            f"The server moves the model by {server.words}, which goes by what was released alone "
+            "and costs nothing more."
         )
-        guarantee = guarantee.model_copy(update={"statement": statement})
-    if not isinstance(start, ArtifactStart):
-        return guarantee
-    conditions = {
-        name: "; ".join(filter(None, (guarantee.conditions.get(name), _ADDED_ONLY)))
-        for name in _FIGURES
-    }
-    statement = (
-        f"{guarantee.statement} All of this covers what this run adds to the artifact "
-        f"{start.artifact} that it started from, and takes that as given: nothing is said of whom "
-        "it was trained on, nor with what protection."
-    )
-    return guarantee.model_copy(update={"conditions": conditions, "statement": statement})
+    if isinstance(start, ArtifactStart):
+        conditions = {
+            name: "; ".join(filter(None, (conditions.get(name), _ADDED_ONLY))) for name in _FIGURES
+        }
+        sentences.append(
+            f"All of this covers what this run adds to the artifact {start.artifact} that it "
+            "started from, and takes that as given: nothing is said of whom it was trained on, nor "
+            "with what protection."
+        )
+    return guarantee.model_copy(update={"conditions": conditions, "statement": " ".join(sentences)})
 
 
 def what_follows_from_the_seed(spec: ExperimentSpec) -> list[str]:

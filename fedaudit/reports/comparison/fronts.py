@@ -9,13 +9,12 @@ from typing import Any, Literal
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.checks import value_at
-from fedaudit.reports.figures import direction, figures_of
+from fedaudit.reports.figures import Section, direction, figures_of
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.part import Answer, GateOutcome, IntervalSection, Part, Reasons
 from fedaudit.reports.sections.utility import chosen_by_losses
 
-Section = Literal["privacy", "utility", "fairness"]
 FigureName = tuple[Section, str, str | None]
 Family = Literal["leakage", "epsilon"]
 Caution = Literal[

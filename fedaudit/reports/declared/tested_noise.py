@@ -88,19 +88,17 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
             reason="no canaries were declared, so nothing tests the noise",
             bounds=[],
         )
-    each = list(by_round([(one.event, one.canaries) for one in rounds if one.canaries]))
     fit = _thinned(found.fit)
-    # As of canaries that are spread evenly: many in one round say nothing of the others' noise.
-    even = min(one.canaries for one in each) * sum(one.squared_ratio for one in each)
+    even, fresh = by_round((one.event, one.canaries) for one in rounds if one.canaries)
     power = known_noise_alarm_power(
         claimed=CLAIMED,
         true=2 * CLAIMED,
+        # Many canaries in one round say nothing of the others' noise.
         weight=min(fit.weight, even),
         numbers=fit.numbers,
         share=None,
         stake=TOGETHER,
     )
-    fresh = len({one.shown for one in each}) == len(each)
     status, reason = _status(material, found, power, rounds=len(rounds), fresh=fresh)
     reach = 2 if terms.adjacency == "replace-one" else 1
     # How far apart neighbours move all releases of one canary together, in declared deviations.
