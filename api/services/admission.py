@@ -59,13 +59,19 @@ def load_for(call: Call, spec: ExperimentSpec) -> "LoadedFederation":
     something of its cells, even in one bit. Without the scope `federations:read` a file must be
     registered, and the spec use the registered columns, groups and rules alone. Raises
     InvalidInputError."""
+    uploads = Uploads(
+        call.project_id,
+        database=call.resources.database,
+        storage=call.resources.storage,
+        sources_dir=call.resources.settings.sources_dir,
+        may_read=call.resources.may_read(call.project_id),
+    )
     source = spec.federation
     if not reads_data(call.caller) and isinstance(source, FileSource):
         row = _bound(call, spec, source)
         # By its id, so that only the content is read that was registered.
         known = source.model_copy(update={"path": None, "id": row.id})
         spec = spec.model_copy(update={"federation": known})
-    uploads = Uploads(call.project_id, call.resources)
     return call.resources.federations.load(spec, uploads=uploads)
 
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
@@ -15,12 +15,13 @@ from fedaudit.federations.federation import data_key
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from infrastructure.settings import Settings
+from infrastructure.storage import Storage
+from models.database import Database
 from models.identifiers import is_id
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
 
 if TYPE_CHECKING:
-    from api.shared.resources import Resources
     from fedaudit.federations.federation import Federation as LoadedFederation
     from fedaudit.federations.reading.source_files import MayRead, Upload
 
@@ -32,12 +33,12 @@ class Uploads:
     """The federations of one project that specs may name by id."""
 
     project_id: str
-    resources: "Resources"
-
-    @cached_property
-    def may_read(self) -> "MayRead | None":
-        """Which files the project may read that were registered by their path; None for all."""
-        return self.resources.may_read(self.project_id)
+    database: Database
+    storage: Storage
+    sources_dir: Path | None
+    """Where files are that were registered by their path."""
+    may_read: "MayRead | None" = None
+    """Which of these the project may read; None for all."""
 
     def fingerprint(self, federation_id: str) -> str:
         """SHA-256 of the content with this id. Raises InvalidInputError."""
@@ -52,15 +53,14 @@ class Uploads:
         row = self._ready(federation_id)
         name = row.file_name or row.name
         if row.storage_key is None:
-            sources_dir = self.resources.settings.sources_dir
-            files = Files(sources_dir, may_read=self.may_read)
+            files = Files(self.sources_dir, may_read=self.may_read)
             yield Upload(registered_file(row.registration, files=files), name, row.fingerprint)
             return
-        with self.resources.storage.local(row.storage_key) as path:
+        with self.storage.local(row.storage_key) as path:
             yield Upload(path, name, row.fingerprint)
 
     def _ready(self, federation_id: str) -> Federation:
-        with self.resources.database.read() as session:
+        with self.database.read() as session:
             return ready_federation(session, self.project_id, federation_id)
 
 

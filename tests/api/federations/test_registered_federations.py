@@ -1,7 +1,6 @@
 """Federations from their registration to their deletion, and experiments that name them by id."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -332,8 +331,15 @@ def spec(federation: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def loaded(cache: FederationCache, value: dict[str, Any]) -> Federation:
     # No spec here names an upload, so nothing is asked of the project's.
-    resources: Any = SimpleNamespace(may_read=lambda _project_id: None)
-    return cache.load(parse_admitted(value), uploads=Uploads("project", resources))
+    return cache.load(
+        parse_admitted(value),
+        uploads=Uploads(
+            "project",
+            database=None,  # type: ignore[arg-type]
+            storage=None,  # type: ignore[arg-type]
+            sources_dir=None,
+        ),
+    )
 
 
 def rows_of(federation: Federation) -> NDArray[np.int64]:
