@@ -118,7 +118,6 @@ class Admitting:
         if names not in self._subject_sets:
             self._subject_sets[names] = SubjectSetRepository(session).put(names)
         return ExperimentRepository(session, budgets.project_id).add(
-            announced=True,
             **planned.stored_fields(),
             id=experiment_id,
             federation_id=federation_id,

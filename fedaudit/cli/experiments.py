@@ -36,7 +36,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import MAX_PAGE, checked_key, connected
 from fedaudit_client.client import Client, experiment_page, report_page
-from fedaudit_client.errors import ProblemError
+from fedaudit_client.errors import ForbiddenError
 
 if TYPE_CHECKING:
     from fedaudit.reports.sections.part import GateOutcome
@@ -276,9 +276,7 @@ def _show_end(client: Client, experiment: Json, *, as_json: bool) -> None:
         return
     try:
         report = client.report(experiment["id"])
-    except ProblemError as error:
-        if error.slug != "forbidden":
-            raise
+    except ForbiddenError:
         # A key that only runs experiments is good enough to have run this one.
         say("the key may not read reports, so the verdict is not shown here")
     else:

@@ -307,16 +307,12 @@ def federations_erase(
 def _of_spec(spec: Json) -> Json:
     """The parts of an experiment's spec that describe its data, without where they come from."""
     found = {name: spec[name] for name in ("federation", "fairness") if name in spec}
-    if isinstance(found.get("federation"), dict):
-        elsewhere = ("path", "id")
-        found["federation"] = {
-            name: part for name, part in found["federation"].items() if name not in elsewhere
-        }
-    if isinstance(found.get("fairness"), dict):
-        known = RegistrationFairness.model_fields
-        found["fairness"] = {
-            name: part for name, part in found["fairness"].items() if name in known
-        }
+    for name, part in found.items():
+        if isinstance(part, dict):
+            others = {"path", "id"}
+            if name == "fairness":
+                others = part.keys() - RegistrationFairness.model_fields.keys()
+            found[name] = {field: part[field] for field in part if field not in others}
     return found
 
 

@@ -196,14 +196,6 @@ TrainingMethod = Annotated[
 ]
 """Given by its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")
-METHOD_WORDS = {
-    "hypotheses": "hypotheses: clients choose among k models",
-    "fine-tuning": "fine-tuning: of these, each client makes its own",
-    "ditto": "ditto: a common model, and each client's own near it",
-    "q-ffl": "q-ffl: large losses count for more",
-    "local-only": "local-only: nothing is sent",
-}
-"""What forms say of each."""
 
 
 class FixedCohort(SpecPart):
@@ -381,7 +373,13 @@ class Training(SpecPart):
             DEFAULT_METHOD.kind,
             "Clients' own models are scored on rows that they were not made from: for these choose "
             "how held-out rows are split, under Data.",
-            METHOD_WORDS,
+            {
+                "hypotheses": "hypotheses: clients choose among k models",
+                "fine-tuning": "fine-tuning: of these, each client makes its own",
+                "ditto": "ditto: a common model, and each client's own near it",
+                "q-ffl": "q-ffl: large losses count for more",
+                "local-only": "local-only: nothing is sent",
+            },
         ),
     ] = DEFAULT_METHOD
     """What clients send, and whether those held out make their own models."""

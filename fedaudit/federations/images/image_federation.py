@@ -379,8 +379,10 @@ Pictured = TypeVar("Pictured", Images, Femnist)
 class _ImageKind(SourceKind[Pictured]):
     """Images, of which those of some clients are rotated by the experiment's seed."""
 
-    def profile_notes(self) -> list[str]:
-        return [] if self._source.rotate is None else [_TURNED]
+    def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:
+        figures = super().profile(asked, fingerprint)
+        figures["notes"] += [_TURNED] * (self._source.rotate is not None)
+        return figures
 
     def rotated(self, federation: Federation, asked: LoadRequest) -> Federation:
         """Rotate some clients' images in place; attributes in the order of the spec."""

@@ -76,11 +76,14 @@ def deal_rows(
             dealt = _by_shares(target, partition, classes=classes, seed=seed)
         case _:
             assert_never(partition)
-    clients = _named(dealt, partition.clients)
+    present, codes = np.unique(dealt, return_inverse=True)
+    # Names sort in numerical order.
+    digits = max(_NAME_DIGITS, len(str(partition.clients)))
+    names = tuple(f"client-{number + 1:0{digits}}" for number in present.tolist())
     notes = [dealt_note(partition)]
-    if empty := partition.clients - len(clients.values):
+    if empty := partition.clients - len(names):
         notes.append(f"clients without a row, left out: {empty}")
-    return clients, tuple(notes)
+    return Levels(names, codes.astype(np.int64)), tuple(notes)
 
 
 def dealt_note(partition: Dealt) -> str:
@@ -174,14 +177,6 @@ def _log_gammas(source: CounterSource, alpha: float, *, first: int, count: int) 
         waiting = waiting[~taken]
         attempt += 1
     return found
-
-
-def _named(dealt: Ints, clients: int) -> Levels:
-    """Clients by name, without those that have no rows; names sort in numerical order."""
-    digits = max(_NAME_DIGITS, len(str(clients)))
-    present, codes = np.unique(dealt, return_inverse=True)
-    names = tuple(f"client-{number + 1:0{digits}}" for number in present.tolist())
-    return Levels(names, codes.astype(np.int64))
 
 
 MAX_CLIENTS = 1_000_000
@@ -354,8 +349,9 @@ def _grouped(
         clients, dealt = _named_clients(columns, rows, used)
     else:
         clients, dealt = deal_rows(source.dealt, target, classes=len(classes), seed=asked.seed)
-    where = _PARTITION if columns.client_key is None else columns.client_key.where
-    check_clients(clients, where=where)
+    check_clients(
+        clients, where=_PARTITION if columns.client_key is None else columns.client_key.where
+    )
     row_keys = None
     if asked.keyed:
         cells = joined_cells(rows, columns.trained_on)
@@ -393,7 +389,6 @@ def _grouped(
         record_keys=row_keys,
         order=features.order,
         is_outline=outline,
-        where=where,
     )
     return ReadTable(federation, rows, columns.features, {**used.missing, **features.filled})
 
