@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
-from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, Kind
+from fedaudit.fairness.gaps import NO_OUTCOME, RATE_COUNTS, GroupScores, scored_rows
+from fedaudit.spec.metrics import FAMILIES, METRICS, Kind
 
 METHOD = "score-pairs"
 """Method for a gap between groups."""
@@ -47,11 +47,6 @@ MIN_WORTH_OF_GAIN = 5.0
 """As many for a gain: by fewer, Student's t shows none, however large it is."""
 NOT_ESTIMABLE = "the rows of a group are of too few clients, or alike, to say how its loss varies"
 _FIRST, _SECOND = np.eye(2)
-_KINDS = {
-    name: [np.isin(COUNTS, counts).astype(float) for counts in (rate.numerator, rate.denominator)]
-    for name, rate in RATES.items()
-}
-"""The counts that each rate is a share of, and among which: [kinds] each."""
 _UNDEFINED = "a group compared lacks the figure"
 
 
@@ -146,8 +141,7 @@ def rate_intervals(
         share = _share_of_each(pairs, level, len(rates))
         for rate in rates:
             if (rate, share) not in kept:
-                kinds = _KINDS[rate]
-                kept[rate, share] = share_limits(clustered, totals, *kinds, share=share)
+                kept[rate, share] = share_limits(clustered, totals, *RATE_COUNTS[rate], share=share)
         found[name] = gap_interval([kept[rate, share] for rate in rates], pairs, metric.kind)
     return found
 
@@ -164,7 +158,7 @@ def intervals_by_group(
         return {}
     clustered, totals = _shown_counts(client_counts, disclosure, published)
     found = {}
-    for name, kinds in _KINDS.items():
+    for name, kinds in RATE_COUNTS.items():
         together = max(len(one.rates) for one in FAMILIES if name in one.rates)
         share = _share_of_each(pairs, level, together)
         limits = share_limits(clustered, totals, *kinds, share=share, alone=1 - level)
@@ -197,7 +191,8 @@ def score_intervals(
     disclosure.check(scores.rows.sum(axis=0))
     pairs = compared_pairs(disclosure.shown, disclosure.reference)
     own = np.stack([scores.loss, scores.rows], axis=-1)[:, disclosure.shown]
-    limits = mean_limits(Clustered(own), _FIRST, _SECOND, share=_share_of_each(pairs, level, 1))
+    share = _share_of_each(pairs, level, 1)
+    limits = mean_limits(Clustered(own), _FIRST, _SECOND, share=share)
     if root_mean:
         value, low, high = map(np.sqrt, limits[:3])
         limits = Limits(value, low, high, limits.correlations)
@@ -207,7 +202,6 @@ def score_intervals(
         totals = clustered.totals
         if published is not None:
             totals = np.stack(published, axis=-1)[disclosure.shown].astype(np.float64)
-        share = _share_of_each(pairs, level, 1)
         rights = share_limits(clustered, totals, _FIRST, _SECOND, share=share)
         accuracy = gap_interval([rights], pairs, "difference")
     return {

@@ -11,6 +11,8 @@ import hmac
 import json
 import struct
 import sys
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -187,7 +189,7 @@ def declaration_of(one: Declared, secret: bytes) -> bytes:
 def drawn_hash(drawn: Drawn, secret: bytes) -> str:
     """Hash of who was drawn in secret and in how many rounds, in hexadecimal. Raises ValueError as
     above."""
-    counted = [[name, int(count)] for name, count in zip(drawn.names, drawn.counts, strict=True)]
+    counted = [[name, count] for name, count in Counter(drawn).items()]
     return _keyed(secret, {"drawn_version": _VERSION, "drawn": counted}).hex()
 
 
@@ -230,16 +232,13 @@ def changed_rounds(
             yield f"round {one.round}"
     for number in sorted(chained.keys() - {one.round for one in rounds}):
         yield f"round {number}, which is missing"
-    before, place = 0, 0
+    numbers, begin = [one.round for one in reserved], 0
     for one in rounds:
-        mine = []
-        while place < len(reserved) and reserved[place].round <= one.round:
-            if reserved[place].round > before:
-                mine.append(reserved[place])
-            place += 1
+        end = bisect_right(numbers, one.round)
+        mine = reserved[begin:end]
         if one.reservations is not None and one.reservations != reservations_hash(mine, secret):
             yield f"what was reserved before round {one.round}"
-        before = one.round
+        begin = end
     stated = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
     if stated is not None and stated != drawn_hash(drawn, secret):
         yield "those who were drawn"
@@ -345,7 +344,8 @@ class Replay:
         for number, row in enumerate(rows, start=entries + 1):
             before = self.rounds.get(row.round)
             if before is not None and before[1] != row.declaration:
-                raise ValueError(f"{place_of(row)} declares otherwise than the round's first entry")
+                place = place_of(row.key)
+                raise ValueError(f"{place} declares otherwise than the round's first entry")
             self.rounds[row.round] = (self.audit.heads[number], row.declaration)
 
     @property
