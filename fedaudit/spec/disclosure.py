@@ -96,9 +96,11 @@ class DisclosurePolicy(SpecPart):
         """Every attribute that is named beside `sensitive`, with its place."""
         rules = self.favourable if isinstance(self.favourable, list) else []
         return [
-            *((pointer("edges", name), name) for name in self.edges or {}),
-            *((pointer("groups", name), name) for name in self.groups or {}),
-            *((pointer("exclude", name), name) for name in self.exclude or {}),
+            *(
+                (pointer(field, name), name)
+                for field in ("edges", "groups", "exclude")
+                for name in getattr(self, field) or {}
+            ),
             *(("/favourable", name) for rule in rules for name in rule.group),
             *(
                 (pointer("intersections", place), name)

@@ -201,7 +201,13 @@ class CsvFile:
                     return
                 except _CSV_FAULTS as error:
                     raise self._unreadable(error) from None
-                yield _with_points(batch) if self._separator == ";" else batch
+                if self._separator == ";":  # commas in numbers are decimal
+                    cells = [
+                        pc.replace_substring_regex(one, _DECIMAL_COMMA, r"\1.\2")
+                        for one in batch.columns
+                    ]
+                    batch = pa.RecordBatch.from_arrays(cells, names=batch.schema.names)
+                yield batch
 
     def _check_last_quote(self) -> None:
         """An unclosed quote at the end, which swallowed the rest of the file into the last cell.
@@ -223,12 +229,12 @@ class CsvFile:
             row, expected, found = map(int, ragged.groups())
             whole = "its header" if self._header else "its first row"
             return fault(
-                f"has {found} cells in data row {self._data_row(row)} and {expected} in {whole}; "
+                f"has {found} cells in data row {row - self._header} and {expected} in {whole}; "
                 "correct the row, or quote cells that contain what separates columns"
             )
         if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
             at = _ROW.search(text)
-            where = f" in data row {self._data_row(int(at[1]))}" if at else ""
+            where = f" in data row {int(at[1]) - self._header}" if at else ""
             return fault(f"is not in UTF-8{where}; save it in that encoding")
         if "Empty CSV" in text:
             return fault("has no rows; name a file with a header and data")
@@ -241,9 +247,6 @@ class CsvFile:
             return fault("is a gzip file with something behind its end; compress it again")
         return fault(UNREADABLE)
 
-    def _data_row(self, row: int) -> int:
-        return row - 1 if self._header else row
-
 
 def _separator_of(line: bytes) -> str:
     """What parts the columns of the header, which ends with the line's first CR or LF."""
@@ -255,12 +258,6 @@ def _separator_of(line: bytes) -> str:
     except csv.Error:
         return ","
     return next((one for one, cells in parts.items() if cells > 1), ",")
-
-
-def _with_points(batch: Any) -> Any:
-    """The batch with decimal points in place of decimal commas."""
-    cells = [pc.replace_substring_regex(one, _DECIMAL_COMMA, r"\1.\2") for one in batch.columns]
-    return pa.RecordBatch.from_arrays(cells, names=batch.schema.names)
 
 
 def _count_quotes(stream: BinaryIO, source: SourceFile, *, most: int | None = None) -> int:

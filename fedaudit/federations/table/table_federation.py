@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.federations.federation import Attribute, Federation, memory_fault
+from fedaudit.federations.federation import Attribute, Federation, check_memory
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.mapped import check_clients, check_scales, loading_folder, pack
@@ -402,15 +402,13 @@ def _attributes(
 def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:
     """Raises InvalidInputError where a run has no room for so many rows, or more."""
     asked.progress()
-    fault = memory_fault(
+    check_memory(
         rows=rows,
         features=columns.width,
         attributes=len(columns.sensitive),
         allowed=asked.files.room.memory_bytes,
         more=more,
     )
-    if fault is not None:
-        raise fault
 
 
 def _named_clients(

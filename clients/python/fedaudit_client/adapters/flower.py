@@ -364,10 +364,7 @@ class FedauditStrategy(Strategy):
             return messages
         number = self.ledger.next_round
         nodes = [int(message.metadata.dst_node_id) for message in messages]
-        silent = set[int]()
-        if self._ask_seconds is not None:
-            silent = ask_names(nodes, grid, self._subjects, seconds=self._ask_seconds)
-        names = self._names(number, nodes, silent)
+        names = self._names(number, nodes, grid)
         if self._fixed_size:
             connected, population = len(list(grid.get_node_ids())), self.ledger.terms["population"]
             if connected < population:
@@ -458,10 +455,11 @@ class FedauditStrategy(Strategy):
 
     # -- who is who --------------------------------------------------------------------------------
 
-    def _names(self, number: int, nodes: Sequence[int], silent: set[int]) -> dict[int, str]:
-        asks = self._ask_seconds is not None
-        known = [node for node in nodes if not asks or node in self._subjects]
-        names = {node: self._subjects.get(node, str(node)) for node in known}
+    def _names(self, number: int, nodes: Sequence[int], grid: Grid) -> dict[int, str]:
+        if self._ask_seconds is None:
+            return {node: str(node) for node in nodes}
+        silent = ask_names(nodes, grid, self._subjects, seconds=self._ask_seconds)
+        names = {node: self._subjects[node] for node in nodes if node in self._subjects}
         if not names:
             raise RoundRefused(
                 number,
