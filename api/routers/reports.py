@@ -263,7 +263,8 @@ def get_claims(experiment_id: str, call: ReportsReader) -> Response:
 
     Empty for reports of before there were any.
     """
-    return Response(claims_file(call, experiment_id), media_type=_JSONL)
+    claims = call.find(find_stored_report, experiment_id).claims
+    return Response(claim_lines(claims or ()), media_type=_JSONL)
 
 
 @router.get(f"{_OF}/bundle", responses=BUNDLE)
@@ -472,12 +473,6 @@ def comparison_of(
                 detail = f"{id_}: the stored report cannot be read; see its verification"
                 raise conflict(detail) from None
     return compared(reports, fairness=fairness, utility=utility)
-
-
-def claims_file(call: Call, experiment_id: str) -> bytes:
-    """What a report claims, a line each; empty for reports of before there were claims. Raises
-    ProblemError where there is no report."""
-    return claim_lines(call.find(find_stored_report, experiment_id).claims or ())
 
 
 def sign_off_report(

@@ -157,28 +157,6 @@ def _without_place(value: Any, path: str) -> Any:
     return {**value, "federation": {**federation, "path": None}}
 
 
-def remove(call: Call, federation_id: str) -> None:
-    """Delete a federation's file and profile; what was spent on the data stays. Raises ProblemError
-    while experiments need it. Where the storage fails, the federation is deleted already and the
-    same call again removes the rest."""
-    with call.writing() as session:
-        found = find_federation(session, call.caller, federation_id)
-        federations = FederationRepository(session, call.project_id)
-        federations.lock(found.id)
-        if federations.in_use(found.id):
-            raise conflict(
-                "experiments on the federation, or attacks on them, are queued or running; wait "
-                "for their end, or cancel them"
-            )
-        if federations.mark_deleted(found.id):
-            note(session, call.caller, "federation.removed", found.id)
-    if found.storage_key is None:
-        return
-    call.resources.storage.delete(found.storage_key)
-    with call.writing() as session:
-        FederationRepository(session, call.project_id).forget_file(found.id, found.storage_key)
-
-
 def new_file(stored: ArrivedFile | PendingUpload, registration: Registration) -> NewFile:
     """A stored file as it is registered."""
     names = ("fingerprint", "file_name", "size_bytes", "storage_key")

@@ -114,10 +114,9 @@ def _groups(
 
 
 def _with_value(figure: Figure, found: Interval | None) -> Interval | None:
-    """The interval with the value itself, which clamped counts may put outside."""
     if found is None or found.low is None or found.high is None or figure.value is None:
         return found
-    low, high = min(found.low, figure.value), max(found.high, figure.value)
+    low, high = _around(figure.value, found.low, found.high)
     return replace(found, low=without_dust(low), high=without_dust(high))
 
 
@@ -177,9 +176,7 @@ class NoisedGain:
         """Whether the model is degenerate by these."""
         low, _ = self.gain_interval(_JUDGED_AT)
         return judge_model(
-            accuracy=Gained(self.accuracy_over_baseline, low > 0),
-            loss=None,
-            outcome=None,
+            {"accuracy": Gained(self.accuracy_over_baseline, low > 0)},
             prediction_share=self.prediction_share,
             outcome_share=self.outcome_share,
         )
