@@ -295,7 +295,7 @@ def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerpri
     bounds what reports reveal. Where the project has such a federation, neither changes before the
     audit is queued; a budget that is set meanwhile elsewhere lists the audit."""
     budgets = call.budgets(session)
-    known = budgets.hold_data(fingerprint)
+    known = budgets.hold(fingerprint=fingerprint)
     if known is not None:
         refuse_erased(known)
     owners = FederationRepository(session, call.project_id).of_owner(fingerprint)

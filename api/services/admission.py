@@ -147,9 +147,9 @@ def store_federation(budgets: Budgets, planned: ExperimentPlan) -> str:
     source = planned.spec.federation
     uploaded = getattr(source, "id", None)
     if uploaded is not None:
-        return usable(budgets.hold(uploaded) if is_id(uploaded) else None).id
+        return usable(budgets.hold(id=uploaded) if is_id(uploaded) else None).id
     fingerprint = planned.federation.fingerprint
-    known = budgets.hold_data(fingerprint)
+    known = budgets.hold(fingerprint=fingerprint)
     if known is None:
         created = FederationRepository(budgets.session, budgets.project_id).get_or_create(
             fingerprint=fingerprint,

@@ -11,7 +11,7 @@ from fedaudit.stored import Cost, LeakageTerms
 from models.database import Database
 from models.repositories import Budgets, FederationRepository
 from models.values import Budget
-from tests.models.rows import TERMS, add_federation, add_project, at_once, of_leakage
+from tests.models.rows import TERMS, add_federation, add_project, of_leakage
 
 _LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": TERMS}
 
@@ -44,20 +44,6 @@ def test_a_budget_takes_what_it_was_made_for(database: Database) -> None:
     """Three times 0.4 is more than 1.2 in floating point."""
     owner = _federation(database, total=1.2)
     assert [_reserve(database, owner, f"e{i}", 0.4) for i in range(4)] == [True, True, True, False]
-
-
-@pytest.mark.parametrize("projects", [1, 6])
-def test_the_last_room_is_given_once_whichever_project_asks(database, projects):
-    owner = _federation(database, total=1.0)
-    owners = [owner] * (7 - projects)
-    for number in range(projects - 1):
-        with database.write() as session:
-            project_id = add_project(session, f"project-{number}")
-            owners.append((project_id, add_federation(session, project_id)))
-    answers = at_once(lambda i: _reserve(database, owners[i], f"e{i}", 0.6), 6)
-    assert sorted(answers) == [False] * 5 + [True]
-    budget = _budget(database, owner)
-    assert (budget.reserved, budget.total) == (0.6, 1.0)
 
 
 def test_a_draw_beyond_the_reservation_finds_what_other_projects_hold(database: Database) -> None:

@@ -26,7 +26,6 @@ from fedaudit.reports.checks import (
     canonical_hash,
     check,
     failed,
-    passed,
     unchecked,
     value_at,
 )
@@ -487,7 +486,7 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
     )
     for name, file in (("dossier.words", DOCUMENT), ("dossier.page", PAGE)):
         if files.get(file) == again[file]:
-            yield passed(name, f"{file} is what is made of the evidence here")
+            yield Check(name, "pass", f"{file} is what is made of the evidence here")
         else:
             # Another build words and draws alike evidence otherwise, which is no alteration.
             how = f"{file} is not what is made of the evidence here: another build of fedaudit "
