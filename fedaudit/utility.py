@@ -98,32 +98,19 @@ ConstantKind = Literal["majority", "mean", "number"]
 """`mean` of the targets; `number`, that with the smallest loss where this is not the mean."""
 
 
-@dataclass(frozen=True, eq=False)
-class ConstantPrediction:
-    """One answer for every row of a hypothesis, and what it costs each of them."""
-
-    kind: ConstantKind
-    correct: Bools | None
-    """[rows]: whether it classifies the row correctly; None for a number."""
-    values: Floats
-    """[rows]: its loss of the row, before any root."""
-
-
-def best_constant(rows: MeasuredRows, shape: LossShape) -> ConstantPrediction:
-    """The best constants for the rows."""
+def best_constant(rows: MeasuredRows, shape: LossShape) -> Floats:
+    """The loss of each row under the best constants for the rows, before any root: [rows]."""
     own, weights = rows.hypothesis, shape.row_weights(rows)
     if shape.classes:
         truth = rows.target.astype(np.int64)
         shares = _counts(truth, rows, weights, kinds=shape.classes)
         shares /= np.maximum(shares.sum(-1, keepdims=True), _TINY)
-        values = _losses(shares, own, truth, shape)
-        return ConstantPrediction("majority", truth == most_frequent(truth, rows), values)
+        return _losses(shares, own, truth, shape)
     sums = np.bincount(own, weights=weights * rows.target)
-    found = sums / np.maximum(np.bincount(own, weights=weights), _TINY)
-    kind: ConstantKind = "mean"
+    found: Floats = sums / np.maximum(np.bincount(own, weights=weights), _TINY)
     if shape.root_mean:
-        found, kind = _smallest(rows, shape.client_weights(rows), found), "number"
-    return ConstantPrediction(kind, None, (rows.target - found[own]) ** 2)
+        found = _smallest(rows, shape.client_weights(rows), found)
+    return (rows.target - found[own]) ** 2
 
 
 _TINY = np.finfo(np.float64).tiny
@@ -270,20 +257,22 @@ class ConstantComparison:
 
 def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantComparison:
     """The model's rows beside the best constant for them."""
-    found = best_constant(rows, shape)
+    constant_values = best_constant(rows, shape)
+    constant: ConstantKind = "number" if shape.root_mean else "mean"
     correct = constant_correct = None
-    if found.correct is not None:
+    if shape.classes:
+        constant, truth = "majority", rows.target.astype(np.int64)
         correct = _count(rows, rows.predicted == rows.target)
-        constant_correct = _count(rows, found.correct)
+        constant_correct = _count(rows, truth == most_frequent(truth, rows))
     outcomes, true_outcomes = _outcomes(rows)
-    gains = _gains(rows, found)
+    gains = _gains(rows, constant_values, classifies=shape.classes > 0)
     return ConstantComparison(
-        constant=found.kind,
+        constant=constant,
         rows=_count(rows, np.ones(len(rows.client), dtype=np.bool_)),
         correct=correct,
         constant_correct=constant_correct,
         loss=shape.of_clients(rows.values, rows),
-        constant_loss=shape.of_clients(found.values, rows),
+        constant_loss=shape.of_clients(constant_values, rows),
         weights=shape.client_weights(rows),
         outcomes=outcomes,
         true_outcomes=true_outcomes,
@@ -339,12 +328,12 @@ def _added(places: Ints, values: Floats | None = None, *, kinds: int = 0) -> Flo
     return np.bincount(places, values, minlength=kinds).astype(np.float64, copy=False)
 
 
-def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, Floats]:
+def _gains(rows: MeasuredRows, constant_values: Floats, *, classifies: bool) -> dict[Gain, Floats]:
     """How much better the model is on each row: [rows]. Decisions count by their weights, beside
     the constant that is best when they do."""
     weights = rows.weights
-    found: dict[Gain, Floats] = {"loss": constant.values - rows.values}
-    if constant.correct is not None:
+    found: dict[Gain, Floats] = {"loss": constant_values - rows.values}
+    if classifies:
         truth = rows.target.astype(np.int64)
         right = (rows.predicted == truth).astype(np.float64)
         found["accuracy"] = weights * (right - (truth == most_frequent(truth, rows, weights)))
@@ -441,10 +430,8 @@ class Gained:
 
 
 def judge_model(
+    gains: Mapping[Gain, Gained],
     *,
-    accuracy: Gained | None,
-    loss: Gained | None,
-    outcome: Gained | None,
     prediction_share: float | None,
     outcome_share: float | None,
     threshold: float = 0.5,
@@ -452,20 +439,18 @@ def judge_model(
     """Judges a model by its gains over the constant, those that are known, and by how often it
     predicts the same.
 
-    `accuracy` in right classifications, which count by the `threshold`, `loss` in the validation
-    loss, `outcome` in rows whose outcome, favourable or not, is predicted correctly. The shares are
-    as in `over_constant`. It is degenerate where it is nearly constant or better in none of the
-    first two, and not known to be otherwise where it is not better, or not shown to be, in all of
-    them.
+    The gain in accuracy counts by the `threshold`. The shares are as in `over_constant`. The model
+    is degenerate where it is nearly constant or better in neither accuracy nor loss, and not known
+    to be otherwise where it is not better, or not shown to be, in all of the gains.
     """
     if _is_nearly_constant(prediction_share, outcome_share):
         return Judgement(True, NEARLY_CONSTANT)
-    named = "accuracy"
+    names = {"accuracy": "accuracy", "loss": _LOSS, "outcome": OF_OUTCOME}
     if threshold != 0.5:
-        named = f"right decisions, which count as the threshold of {threshold:g} weighs errors,"
-    gains = {named: accuracy, _LOSS: loss, OF_OUTCOME: outcome}
-    known = {name: one for name, one in gains.items() if one is not None}
-    first = [one for one in (accuracy, loss) if one is not None] or list(known.values())
+        weighed = f"as the threshold of {threshold:g} weighs errors"
+        names["accuracy"] = f"right decisions, which count {weighed},"
+    known = {names[kind]: one for kind, one in gains.items()}
+    first = [one for kind, one in gains.items() if kind != "outcome"] or list(gains.values())
     if not first:
         return Judgement(None, "nothing says how much better than a constant the model is")
     if not any(one.gain > 0 for one in first):
@@ -514,16 +499,14 @@ def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Jud
         "loss": (found.saved, found.weights),
         "outcome": (found.outcome_gain, found.decided),
     }
-    gained: dict[Gain, Gained | None] = dict.fromkeys(gains)
+    gained = dict[Gain, Gained]()
     for kind, (gain, of) in gains.items():
         if gain is not None:
             low = gain_interval(gain, of, level=_JUDGED_AT, are_shares=kind != "loss").low
             shown = by_rows and found.shown_by_rows[kind] if low is None else low > 0
             gained[kind] = Gained(float(gain.sum()), shown, too_uneven=low is None and not by_rows)
     return judge_model(
-        accuracy=gained["accuracy"],
-        loss=gained["loss"],
-        outcome=gained["outcome"],
+        gained,
         prediction_share=_share(found.outcomes),
         outcome_share=_share(found.true_outcomes),
         threshold=found.threshold,

@@ -32,8 +32,6 @@ class QueueUnavailableError(Exception):
 
 def queue_name(device: str) -> str:
     """The queue of units that ask for a device: `auto`, `cpu` or `cuda`."""
-    if device not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}; it is {device!r}")
     return f"fedaudit.{device}"
 
 

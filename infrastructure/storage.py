@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
@@ -32,6 +33,8 @@ _LEFT_SECONDS = 24 * 3600.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK_BYTES = 16 * 2**20
 """Size of the parts that a remote file is sent and fetched in."""
+_SENT_BYTES = 2**18
+"""Size of the parts that callers get a file in."""
 
 
 class StorageError(Exception):
@@ -118,6 +121,18 @@ class Storage:
         """The file on this machine while the block runs: itself, or a temporary copy. Raises
         StorageError if it is missing or cannot be fetched."""
         return self._place.local(_checked(key))
+
+    def blocks(self, key: str) -> Iterator[bytes]:
+        """A file in blocks, which is opened at once: where they are an answer, no error can be
+        reported once it has begun. Raises StorageError."""
+
+        def read() -> Iterator[bytes]:
+            with self.local(key) as path, path.open("rb") as file:
+                while block := file.read(_SENT_BYTES):
+                    yield block
+
+        found = read()
+        return chain([next(found, b"")], found)
 
     def holds(self, key: str) -> bool:
         """Whether the file is there. Raises StorageError if that cannot be determined."""

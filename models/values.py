@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar, assert_never
+from typing import Any, Generic, Literal, TypeVar
 
 from fedaudit.stored import CostFigure, IndexedFigure, LeakageTerms
 
@@ -41,17 +41,6 @@ class WaitingUnit:
     kind: UnitKind
     running: int
     """How many units of its project run."""
-
-
-def is_short(kind: UnitKind) -> bool:
-    """Whether a unit of this kind takes seconds rather than hours."""
-    match kind:
-        case "profile" | "audit":
-            return True
-        case "run" | "attacks":
-            return False
-        case _:
-            assert_never(kind)
 
 
 @dataclass(frozen=True)

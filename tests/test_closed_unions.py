@@ -25,7 +25,7 @@ UNIONS = {
     *("Baseline", "CostFigure", "Clustering", "Cohort", "Dealt", "DrawnStart", "Distribution"),
     *("Encoding", "FederationSpec", "FileSpec", "Form"),
     *("GuaranteeKind", "LayerSpec", "Loss", "NoiseLaw", "Observer", "PoolingName", "PrivacySpec"),
-    *("PrivacyUnit", "ReportForm", "RuleOp", "SingleEvent", "RunEnd", "Status", "StoppedBy"),
+    *("PrivacyUnit", "ReportForm", "RuleOp", "SingleEvent", "RunEnd", "StoppedBy"),
     *("TargetKind", "TrainingMethod", "ValidationUnit", "Values"),
 }
 """Those that are matched to their end somewhere, and have to stay so."""

@@ -6,12 +6,14 @@ from itertools import count
 
 from models.database import Database
 from models.repositories import UnitRepository
-from models.values import WaitingUnit, is_short
+from models.values import WaitingUnit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 _TRIES = 5
 """Another worker may choose the same unit at the same time, and claim it first."""
+_SHORT = ("profile", "audit")
+"""Kinds of units that take seconds rather than hours."""
 
 
 class Turns:
@@ -40,7 +42,7 @@ class Turns:
 
     def _place(self, unit: WaitingUnit) -> tuple[bool, int, int, str]:
         last = self._served.get(unit.project_id, -1)
-        return not is_short(unit.kind), unit.running, last, unit.unit_id
+        return unit.kind not in _SHORT, unit.running, last, unit.unit_id
 
 
 def run_next(context: WorkerContext, turns: Turns, woken_for: str) -> None:

@@ -84,12 +84,16 @@ class Observation(Middleware):
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, status = perf_counter(), 0
-        headers, method = Headers(scope=scope), _method_of(scope)
-        id_ = name_request(scope, headers.get(HEADER, ""))
+        id_ = name_request(scope, Headers(scope=scope).get(HEADER, ""))
         is_probe = scope["path"].startswith(_PROBES)
 
         def count(answered: int) -> None:
-            labels = (method, _route_of(scope), f"{answered // 100}xx")
+            method = scope["method"] if scope["method"] in METHODS else _OTHER
+            # The template of the route, so that labels are as many as routes, whatever is asked.
+            route = getattr(scope.get("route"), "path", None) or _OTHER
+            if scope["path"].startswith("/v1/") and route != _OTHER:
+                route = f"/v1{route}"
+            labels = (method, route, f"{answered // 100}xx")
             _DURATIONS.labels(*labels).observe(perf_counter() - began)
 
         def noted(message: Message) -> None:
@@ -110,18 +114,6 @@ class Observation(Middleware):
             finally:
                 if status >= 500 or not is_probe:
                     _log(scope, status, began)
-
-
-def _method_of(scope: Scope) -> str:
-    return str(scope["method"]) if scope["method"] in METHODS else _OTHER
-
-
-def _route_of(scope: Scope) -> str:
-    """The template of the route, so that labels are as many as routes, whatever is asked."""
-    path = getattr(scope.get("route"), "path", None)
-    if path is None:
-        return _OTHER
-    return f"/v1{path}" if scope["path"].startswith("/v1/") else str(path)
 
 
 def _log(scope: Scope, status: int, began: float) -> None:

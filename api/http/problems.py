@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount
 
 from api.http.observation import HEADER, METHODS, instance_of, request_id
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from infrastructure.storage import StorageError
 from models.database import AWAY
 
@@ -168,16 +168,14 @@ def install(app: FastAPI) -> None:
 
 
 def _invalid_parameters(_request: Request, error: RequestValidationError) -> ProblemError:
-    return _invalid([_parameter_fault(found) for found in error.errors()])
-
-
-def _parameter_fault(found: Mapping[str, Any]) -> FieldError:
-    message = found["msg"].removeprefix("Value error, ")
-    if found["type"] == "extra_forbidden":
-        message = "unknown parameter; remove it or correct its name"
-    steps = [str(step).replace("~", "~0").replace("/", "~1") for step in found["loc"]]
-    stated = (found.get("ctx") or {}).get("pointer")
-    return FieldError(stated or "".join(f"/{step}" for step in steps), message)
+    faults = []
+    for found in error.errors():
+        message = found["msg"].removeprefix("Value error, ")
+        if found["type"] == "extra_forbidden":
+            message = "unknown parameter; remove it or correct its name"
+        stated = (found.get("ctx") or {}).get("pointer")
+        faults.append(FieldError(stated or pointer(*found["loc"]), message))
+    return _invalid(faults)
 
 
 def allowed_methods(scope: Mapping[str, Any]) -> list[str]:

@@ -143,11 +143,6 @@ def _of_round(
     return FigureRow(label, cost(value), f"after round {row.round}; {terms}", name)
 
 
-def why_ended(reason: str | None) -> tuple[str, str]:
-    """What happened, and the remedy, for the status_reason of a failure or a cancellation."""
-    return _WHY_ENDED.get(reason or "", (f"It ended: {reason or 'no reason was stored'}.", ""))
-
-
 def time_left(started_at: datetime | None, now: datetime, *, done: int, rounds: int) -> str:
     """Since when a run trains, and how long its other rounds take at that pace; empty before the
     first round. The pace is that of all rounds so far, waiting included. Training may stop early,
@@ -190,6 +185,7 @@ def experiment_page(
         report = _report(session, visit, row)
         clients = shown_clients(session, visit.caller, row)
     ended, spec = row.status in ENDED, parse_admitted(row.spec)
+    reason = row.status_reason or "no reason was stored"
     pace = time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
     return visit.page(
         "experiment.html",
@@ -200,7 +196,7 @@ def experiment_page(
         federation=None if federation is None else federation.name,
         sweep=place,
         ended=ended,
-        why=why_ended(row.status_reason) if row.status in RETRIED else None,
+        why=_WHY_ENDED.get(reason, (f"It ended: {reason}.", "")) if row.status in RETRIED else None,
         may_cancel=not ended and row.status != "cancelling" and visit.may("experiments:write"),
         may_retry=row.status in RETRIED and visit.may("experiments:write"),
         guarantee_kind=mechanism_of(spec).guarantee_kind,

@@ -87,8 +87,8 @@ class Section:
 def fields_at(info: FieldInfo, pointer: str) -> Iterator[Field]:
     """The fields of the form for a field of the spec, and for all below it."""
     described = next((one for one in info.metadata if isinstance(one, InForm)), None)
-    kinds = [_plain(one) for one in _members(info.annotation)]
-    parts = [one for one in kinds if isinstance(one, type) and issubclass(one, SpecPart)]
+    types = _types(info.annotation)
+    parts = [one for one in types if isinstance(one, type) and issubclass(one, SpecPart)]
     if isinstance(tag := info.discriminator, str):
         if described is not None:
             names = [name for part in parts for name in _names(part, tag)]
@@ -97,8 +97,9 @@ def fields_at(info: FieldInfo, pointer: str) -> Iterator[Field]:
         yield from union_fields(parts, where=pointer, tag=tag)
         return
     if described is not None:
-        kind = _kind_of(kinds[:1] if "" in described.words else kinds)
-        words = get_args(kinds[0]) if kind == "choice" else ()
+        alone = len(types) == 1 or "" in described.words
+        kind = _KINDS.get(get_origin(types[0]) or types[0], "value") if alone else "value"
+        words = get_args(types[0]) if kind == "choice" else ()
         yield _described(pointer, kind, described, list(map(str, words)))
     for part in parts:
         yield from _fields_of(part, pointer)
@@ -150,20 +151,12 @@ _KINDS: dict[Any, Kind] = {
 }
 
 
-def _kind_of(kinds: Sequence[Any]) -> Kind:
-    if len(kinds) > 1:
-        return "value"
-    return _KINDS.get(get_origin(kinds[0]) or kinds[0], "value")
-
-
-def _members(annotation: Any) -> list[Any]:
-    if get_origin(annotation) in (None, Literal, list, dict):
-        return [annotation]
-    return [one for one in get_args(annotation) if one is not NoneType]
-
-
-def _plain(annotation: Any) -> Any:
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+def _types(annotation: Any) -> list[Any]:
+    """The types of a union, or the one that there is, without what annotates them and None."""
+    of_union = get_origin(annotation) not in (None, Literal, list, dict)
+    found = get_args(annotation) if of_union else (annotation,)
+    plain = (get_args(one)[0] if get_origin(one) is Annotated else one for one in found)
+    return [one for one in plain if one is not NoneType]
 
 
 def _section(title: str, *of_spec: str) -> Section:

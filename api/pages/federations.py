@@ -73,13 +73,8 @@ def erasure_receipt(
 
 def _disclosure(policy: DisclosureBody) -> str:
     """What the policy sets, as a spec has it, with the least sizes of groups that hold here."""
-    floor = policy.floor
-    least = {
-        "minimum_group_size": max(policy.minimum_group_size or 1, floor.minimum_group_size),
-        "minimum_group_clients": max(
-            policy.minimum_group_clients or 1, floor.minimum_group_clients
-        ),
-    }
+    floor = vars(policy.floor).items()
+    least = {name: max(getattr(policy, name) or 1, size) for name, size in floor}
     kept = policy.model_dump(mode="json", exclude_none=True, exclude={"floor", "set_at"})
     return as_yaml({**kept, **least})
 

@@ -17,7 +17,6 @@ from starlette.staticfiles import StaticFiles
 from api.pages import (
     audits,
     compare,
-    elsewhere,
     experiment,
     federations,
     ledgers,
@@ -33,7 +32,6 @@ from api.pages.templates import Assets, page
 
 MODULES: tuple[ModuleType, ...] = (
     sign_in,
-    elsewhere,
     lists,
     new_experiment,
     experiment,

@@ -6,7 +6,7 @@ Filters are GET forms; pages go by cursor.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
@@ -75,7 +75,7 @@ def experiment_row(
         "cost": _cost(experiment, mechanism),
         "gap": None if gap is None else _largest_gap(gap),
         "utility": _utility(experiment),
-        "reason": _reason(experiment.status),
+        "reason": _MISSING[experiment.status],
         "progress": None if experiment.status in ENDED else done.round / max(done.rounds, 1),
         "federation": federation,
     }
@@ -105,17 +105,12 @@ def report_row(report: ReportBody, federation: str | None) -> dict[str, Any]:
     }
 
 
-def _reason(status: Status) -> str:
-    """Why a figure is missing. A failed run may still have spent privacy budget."""
-    match status:
-        case "queued" | "running" | "cancelling":
-            return "not yet"
-        case "succeeded":
-            return "no figure"
-        case "failed" | "cancelled":
-            return "no report"
-        case _:
-            assert_never(status)
+_MISSING: dict[Status, str] = {
+    **dict.fromkeys(("queued", "running", "cancelling"), "not yet"),
+    "succeeded": "no figure",
+    **dict.fromkeys(("failed", "cancelled"), "no report"),
+}
+"""Why a figure is missing. A failed run may still have spent privacy budget."""
 
 
 def _largest_gap(gap: LargestGap) -> Shown:

@@ -25,8 +25,7 @@ from api.schemas.experiments import (
     LaterAttacksBody,
     LaterAttacksList,
 )
-from api.services.admission import load_for
-from api.services.artifacts import hold_start
+from api.services.admission import hold_start, load_for
 from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
 from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import (

@@ -76,7 +76,6 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import PredictionAudit
-from models.tables.federations import Federation
 
 router = Router(prefix="/audits", tags=["audits"])
 
@@ -265,31 +264,25 @@ def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Pr
 
 def _fingerprint(call: Call, audit: AuditSpec) -> str:
     """The fingerprint of the data, which the caller may audit. Raises InvalidInputError."""
-    if audit.id is not None or not reads_data(call.caller):
-        with call.reading() as session:
-            row = _registered(session, call.caller, audit)
-        if not reads_data(call.caller):
-            registration = registration_of(row)
-            if registration is None:
-                raise _not_registered(audit)
-            refuse_faults(registered_use_faults(audit, registration))
+    reads, row = reads_data(call.caller), None
+    with call.reading() as session:
         if audit.id is not None:
-            return row.fingerprint
+            row = ready_federation(session, call.project_id, audit.id)
+        elif not reads:
+            row = FederationRepository(session, call.project_id).registered_at(audit.path or "")
+    if not reads:
+        registration = None if row is None else registration_of(row)
+        if registration is None:
+            raise _not_registered(audit)
+        refuse_faults(registered_use_faults(audit, registration))
+    if audit.id is not None and row is not None:
+        return row.fingerprint
     with call.resources.open_source(call.project_id, str(audit.path)) as file:
         fingerprint = file.fingerprint
-    if not reads_data(call.caller) and fingerprint != row.fingerprint:
+    if row is not None and fingerprint != row.fingerprint:
         # The registered file was replaced by another one.
         raise _not_registered(audit)
     return fingerprint
-
-
-def _registered(session: Session, caller: Caller, audit: AuditSpec) -> Federation:
-    if audit.id is not None:
-        return ready_federation(session, caller.project_id, audit.id)
-    found = FederationRepository(session, caller.project_id).registered_at(audit.path or "")
-    if found is None:
-        raise _not_registered(audit)
-    return found
 
 
 def _not_registered(audit: AuditSpec) -> InvalidInputError:
@@ -302,7 +295,7 @@ def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerpri
     bounds what reports reveal. Where the project has such a federation, neither changes before the
     audit is queued; a budget that is set meanwhile elsewhere lists the audit."""
     budgets = call.budgets(session)
-    known = budgets.hold_data(fingerprint)
+    known = budgets.hold(fingerprint=fingerprint)
     if known is not None:
         refuse_erased(known)
     owners = FederationRepository(session, call.project_id).of_owner(fingerprint)

@@ -31,7 +31,6 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     RoundPage,
 )
-from api.services.artifacts import opened_file
 from api.services.clients import client_lines
 from api.services.lookups import find_experiment, names_of, note_export, refuse_gone
 from api.services.tables import (
@@ -217,7 +216,7 @@ def get_record_table(
         why = "its run left none, as those of record-personalised do"
     if why is not None:
         raise ProblemError(404, "not-found", f"the experiment has no record table: {why}")
-    table = opened_file(call.resources.storage, key)
+    table = call.resources.storage.blocks(key)
     note_export(call, experiment_id, "record-table")
     return as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])
 

@@ -141,8 +141,7 @@ def experiment_body(row: Experiment, *, caller: Caller) -> ExperimentBody:
 def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
     filters, bounds = parameters.of(FILTERS), parameters.bounds
-    sort = parameters.sort.removeprefix("-")
-    key = sorted_key_type(sort, UtcTime, "started_at", "finished_at")
+    key = sorted_key_type(parameters.sort_key, UtcTime, "started_at", "finished_at")
     with call.reading() as session:
         experiments = ExperimentRepository(session, call.project_id)
         return list_page(

@@ -33,7 +33,7 @@ from api.schemas.people import ChangeBody, ChangePage
 from api.services.budgets import bodies, budgets_of
 from api.services.disclosure import floor_of, policy_of, refuse_faults, stored_policy
 from api.services.dispatch import Accepting, dispatch
-from api.services.lookups import find_federation, list_page, note_setting
+from api.services.lookups import find_federation, list_page, note, note_setting
 from api.services.pending_uploads import SURVEYED_ROWS, proposal_for
 from api.services.registrations import (
     Registered,
@@ -42,8 +42,6 @@ from api.services.registrations import (
     federation_body,
     register_path,
     register_upload,
-    registered_body,
-    remove,
 )
 from api.services.uploads import IncomingFile, received
 from api.shared.security import Call, FederationsReader, FederationsWriter
@@ -100,7 +98,11 @@ async def register_federation(
         registered = await call.run(partial(register_path, call, value, idempotency_key))
     row = accepting.of(call, registered, f"/v1/federations/{registered.row.id}")
     accepting.response.status_code = 200 if row.status == "ready" else 202
-    return await run_sync(partial(registered_body, registered, call=call))
+    body = await run_sync(partial(federation_body, row, call=call))
+    if (earlier := registered.replaced) is not None:
+        again = f"replaced the registration of {earlier!r}, which has the same content"
+        body.warnings.insert(0, again)
+    return body
 
 
 async def _upload(request: Request, call: Call, idempotency_key: str | None) -> Registered:
@@ -136,7 +138,23 @@ def get_federation(federation_id: str, call: FederationsReader) -> FederationBod
 @router.delete("/{federation_id:federation}", status_code=204, responses=problems(409))
 def delete_federation(federation_id: str, call: FederationsWriter) -> None:
     """Delete the file and its profile. Experiments, reports and what was spent stay."""
-    remove(call, federation_id)
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        federations = FederationRepository(session, call.project_id)
+        federations.lock(found.id)
+        if federations.in_use(found.id):
+            raise conflict(
+                "experiments on the federation, or attacks on them, are queued or running; wait "
+                "for their end, or cancel them"
+            )
+        if federations.mark_deleted(found.id):
+            note(session, call.caller, "federation.removed", found.id)
+    if found.storage_key is None:
+        return
+    # Where the storage fails, the same call again removes the rest.
+    call.resources.storage.delete(found.storage_key)
+    with call.writing() as session:
+        FederationRepository(session, call.project_id).forget_file(found.id, found.storage_key)
 
 
 @router.get("/{federation_id}/profile", responses=problems(409))

@@ -11,10 +11,11 @@ from api.http.answers import HTML, JSON, PDF, ZIP, Accept, Appendix, as_file, pr
 from api.http.problems import not_found
 from api.openapi import BUNDLE, PAGE, PDF_FILE, Router, contents, schema_of
 from api.routers.ledgers import find_ledger, shown_group_size
+from api.schemas.base import of_row
 from api.schemas.experiment_tables import Verification
 from api.services.ledgers.round_posting import ledger_before
 from api.services.lookups import note_export
-from api.services.report_evidence import evidence_of, stored_report_check, verification_body
+from api.services.report_evidence import evidence_of, found_in, stored_report_check
 from api.services.report_pages import page_response
 from api.shared.ledger_states import AlteredEntriesError
 from api.shared.resources import Resources
@@ -23,7 +24,7 @@ from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.declared import changed_rounds
 from fedaudit.ledger.encoding import ledger_hash
-from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.figures import drawn_clients
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import DeclaredReport, declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial
@@ -92,7 +93,8 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     waiting = found.ledger.entries - found.entries
     if waiting:
         more.append(unchecked("ledger.waiting", f"{waiting} entries wait for their signature"))
-    return verification_body(verify(_evidence(call.resources, found), more=more), found.document)
+    verified = verify(_evidence(call.resources, found), more=more)
+    return of_row(Verification, verified, **found_in(found.document, verified))
 
 
 @router.get("/bundle", responses=BUNDLE)
@@ -151,7 +153,7 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Check:
         declared,
         {number: one for number, one in chained.items() if number <= ledger.last_round},
         reserved=reserved,
-        drawn=Drawn(ledger.drawn_names, ledger.drawn_counts),
+        drawn=drawn_clients(ledger.drawn_names, ledger.drawn_counts),
         secret=ledger.secret or bytes(32),
     ):
         wrong.add(changed)

@@ -97,7 +97,7 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
         **{name: getattr(terms, name) for name in of_terms},
         **{name: getattr(state, name) for name in ("rounds", "last_round", "entries")},
         guarantee=_guarantee_of(terms),
-        subjects=len({*state.histories.names, *state.drawn.names}) - 1,
+        subjects=len({*state.histories.names, *(state.drawn or ())}) - 1,
         budget=None if terms.budget is None else terms.budget.model_dump(),
         gaps=gaps,
         missing_rounds=missing,

@@ -50,7 +50,6 @@ from api.schemas.reports import (
     ReportPage,
     ReportParameters,
 )
-from api.services.artifacts import opened_file
 from api.services.clients import client_lines
 from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.lookups import (
@@ -264,7 +263,8 @@ def get_claims(experiment_id: str, call: ReportsReader) -> Response:
 
     Empty for reports of before there were any.
     """
-    return Response(claims_file(call, experiment_id), media_type=_JSONL)
+    claims = call.find(find_stored_report, experiment_id).claims
+    return Response(claim_lines(claims or ()), media_type=_JSONL)
 
 
 @router.get(f"{_OF}/bundle", responses=BUNDLE)
@@ -288,7 +288,7 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     The detail says which, and what to change in the spec; the report says the same.
     """
     section, _ = _model_section(call, experiment_id)
-    blocks = opened_file(call.resources.storage, file_key("model", call.project_id, experiment_id))
+    blocks = call.resources.storage.blocks(file_key("model", call.project_id, experiment_id))
     answer = as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
     answer.headers["Content-Length"] = str(section["size_bytes"])
     return answer
@@ -473,12 +473,6 @@ def comparison_of(
                 detail = f"{id_}: the stored report cannot be read; see its verification"
                 raise conflict(detail) from None
     return compared(reports, fairness=fairness, utility=utility)
-
-
-def claims_file(call: Call, experiment_id: str) -> bytes:
-    """What a report claims, a line each; empty for reports of before there were claims. Raises
-    ProblemError where there is no report."""
-    return claim_lines(call.find(find_stored_report, experiment_id).claims or ())
 
 
 def sign_off_report(

@@ -1,22 +1,36 @@
-"""The service itself: its health and its figures."""
+"""The service itself: its health, and its figures, which are read from the database: every API
+process answers the same.
+
+Alerts and dashboards depend on the names of figures. Labels are ids and words of fixed
+vocabularies: names of projects, federations and experiments belong to their owners and do not
+appear.
+"""
 
 import hmac
+import platform
+from collections.abc import Iterator
 
+import structlog
 from fastapi import APIRouter, Depends, Request
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import REGISTRY, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response
 
 from api.http.problems import ProblemError, unavailable
-from api.metrics import StateMetrics
 from api.openapi import problems
 from api.shared.resources import Shared
 from api.shared.security import Credentials, identify
+from fedaudit import __version__
 from infrastructure.settings import SettingsError
+from models.database import Database, schema_state
+from models.repositories import ServiceStateRepository
+from models.repositories.service import Samples
 from models.vocabulary import Scope
 
+log = structlog.get_logger()
 router = APIRouter()
 
 _SCOPE: Scope = "metrics:read"
@@ -61,7 +75,64 @@ def _may_read(request: Request, resources: Shared, credentials: Credentials) -> 
 @router.get("/metrics", dependencies=[Depends(_may_read)], include_in_schema=False)
 def metrics(resources: Shared) -> Response:
     """The figures, as text for Prometheus."""
-    registry = CollectorRegistry()
-    registry.register(StateMetrics(resources))
-    figures = generate_latest(registry) + generate_latest(REGISTRY)
+    figures = generate_latest(StateMetrics(resources.database)) + generate_latest(REGISTRY)
     return Response(figures, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+_COUNTERS = ("unit_claims", "unit_lost_leases", "rounds_recorded")
+_WORDS = {
+    "build_info": "The version that answers.",
+    "database_up": "Whether the database answered.",
+    "schema_info": "The schema's revision, and the one needed.",
+    "schema_matches": "Whether these are the same.",
+    "units": "Units of work by kind and state.",
+    "unit_oldest_waiting_seconds": "How long the unit that has waited longest could have run; 0 "
+    "where none waits.",
+    "unit_claims": "Times a worker took a unit.",
+    "unit_lost_leases": "Times a unit was taken from a worker that was gone.",
+    "experiments": "Experiments by status.",
+    "rounds_recorded": "Rounds stored, of all experiments.",
+    "outbox_messages": "Messages not sent yet.",
+    "outbox_oldest_seconds": "Age of the oldest of them.",
+    "erasure_oldest_seconds": "Age of the oldest erasure that is not done.",
+    "sweeper_elected": "Whether a sweeper holds the duty.",
+}
+
+
+class StateMetrics(Collector):
+    """Read whenever they are asked for: an answer from the memory of one process could show less
+    than another process did before, and a counter that falls is taken for one that began anew."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def collect(self) -> Iterator[Metric]:
+        """Every figure; of a database that does not answer only that."""
+        version = {"version": __version__, "python": platform.python_version()}
+        figures: dict[str, Samples] = {"build_info": [(version, 1)]}
+        try:
+            figures |= {"database_up": [({}, 1)], **_stored(self._database)}
+        except SQLAlchemyError as error:
+            log.warning("database away; no figures", error=type(error).__name__)
+            figures["database_up"] = [({}, 0)]
+        for name, samples in figures.items():
+            is_counter = name in _COUNTERS
+            kind, suffix = ("counter", "_total") if is_counter else ("gauge", "")
+            family = Metric(f"fedaudit_{name}", _WORDS[name], kind)
+            for labels, value in samples:
+                family.add_sample(f"fedaudit_{name}{suffix}", labels, float(value))
+            yield family
+
+
+def _stored(database: Database) -> dict[str, Samples]:
+    """What the database says; of one with another schema only that."""
+    schema = schema_state(database)
+    revisions = {"current": schema.current or "none", "needed": schema.head}
+    found: dict[str, Samples] = {
+        "schema_info": [(revisions, 1)],
+        "schema_matches": [({}, schema.matches)],
+    }
+    if not schema.matches:
+        return found
+    with database.read() as session:
+        return found | ServiceStateRepository(session).figures()

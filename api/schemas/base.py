@@ -169,7 +169,7 @@ class FigureFilters(PageParameters):
 _Filters = TypeVar("_Filters", bound=FigureFilters)
 
 
-def with_bounds(name: str, filters: type[_Filters]) -> type[_Filters]:
+def with_bounds(filters: type[_Filters]) -> type[_Filters]:
     """The parameters with a lower and an upper bound for each figure, such as `accuracy[gte]`, and
     the values of `sort`."""
     fields: dict[str, Any] = {
@@ -179,4 +179,4 @@ def with_bounds(name: str, filters: type[_Filters]) -> type[_Filters]:
     }
     sorts = sorted(sign + key for key in filters.SORT_KEYS for sign in ("", "-"))
     fields["sort"] = (str, Field("-created_at", json_schema_extra={"enum": [*sorts]}))
-    return create_model(name, __base__=filters, __doc__=filters.__doc__, **fields)
+    return create_model(filters.__name__, __base__=filters, __doc__=filters.__doc__, **fields)

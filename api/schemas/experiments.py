@@ -1,7 +1,7 @@
 """Experiments and sweeps, attacks on them, and the parameters that they start from."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
@@ -180,7 +180,8 @@ class SubmissionParameters(Parameters):
     validate_only: Annotated[bool, Field(description=_TRIAL)] = False
 
 
-class ExperimentFilters(FigureFilters):
+@with_bounds
+class ExperimentParameters(FigureFilters):
     """Filters that must all hold; an experiment whose figure is null is outside every bound."""
 
     FIGURES, SORT_KEYS = FIGURES, tuple(SORT_KEYS)
@@ -193,12 +194,6 @@ class ExperimentFilters(FigureFilters):
     created_after: UtcTime | None = None
     created_before: UtcTime | None = None
     alarm: Annotated[bool | None, Field(description="Whether some attack raised an alarm.")] = None
-
-
-if TYPE_CHECKING:
-    ExperimentParameters = ExperimentFilters
-else:
-    ExperimentParameters = with_bounds("ExperimentParameters", ExperimentFilters)
 
 
 _FIGURES = tuple(name for name in Figures.model_fields if name != "reasons")

@@ -1,7 +1,7 @@
 """Reports in lists, their gates and keys, and audits of predictions."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -76,7 +76,8 @@ class ReportPage(Page[ReportBody]):
     """Some reports."""
 
 
-class ReportFilters(FigureFilters):
+@with_bounds
+class ReportParameters(FigureFilters):
     """Filters that must all hold; a report whose figure is null is outside every bound.
 
     A bound on a fairness figure is one on `attribute`, or on every attribute of a report where none
@@ -120,12 +121,6 @@ class ReportFilters(FigureFilters):
     created_before: UtcTime | None = None
     finished_after: UtcTime | None = None
     finished_before: UtcTime | None = None
-
-
-if TYPE_CHECKING:
-    ReportParameters = ReportFilters
-else:
-    ReportParameters = with_bounds("ReportParameters", ReportFilters)
 
 
 class ComparisonParameters(Parameters):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from api.services.disclosure import refuse_below_floor
+from api.services.lookups import refuse_gone
 from api.shared.data_faults import faults_for, reads_data
 from api.shared.federation_data import Uploads, ready_federation, refuse_erased, usable
 from api.shared.security import Call
@@ -14,6 +15,7 @@ from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, PlanLimits, plan_experiment
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import (
     departures,
@@ -26,7 +28,12 @@ from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact
 from models.identifiers import is_id
-from models.repositories import Budgets, DisclosureRepository, FederationRepository
+from models.repositories import (
+    ArtifactRepository,
+    Budgets,
+    DisclosureRepository,
+    FederationRepository,
+)
 from models.tables.federations import Federation
 
 if TYPE_CHECKING:
@@ -124,6 +131,15 @@ def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
     return planned
 
 
+def hold_start(session: Session, project_id: str, spec: ExperimentSpec) -> None:
+    """Keep the parameters that a spec starts from until it is queued, which keeps them afterwards.
+    Raises ProblemError where they expired, or were erased, since the spec was checked."""
+    start = spec.model.start
+    if isinstance(start, ArtifactStart):
+        ArtifactRepository(session, project_id).hold(start.artifact)
+        refuse_gone(session, project_id, "artifact", start.artifact)
+
+
 def store_federation(budgets: Budgets, planned: ExperimentPlan) -> str:
     """The id of the plan's federation, which is stored if it is new, and whose content is locked.
     So it is neither deleted nor erased before the experiment is queued. Raises InvalidInputError
@@ -131,9 +147,9 @@ def store_federation(budgets: Budgets, planned: ExperimentPlan) -> str:
     source = planned.spec.federation
     uploaded = getattr(source, "id", None)
     if uploaded is not None:
-        return usable(budgets.hold(uploaded) if is_id(uploaded) else None).id
+        return usable(budgets.hold(id=uploaded) if is_id(uploaded) else None).id
     fingerprint = planned.federation.fingerprint
-    known = budgets.hold_data(fingerprint)
+    known = budgets.hold(fingerprint=fingerprint)
     if known is None:
         created = FederationRepository(budgets.session, budgets.project_id).get_or_create(
             fingerprint=fingerprint,

@@ -194,7 +194,7 @@ def reserve(
     """Reserve the worst case, in the caller's transaction. Raises ProblemError, to be followed by a
     roll-back, where a budget of the experiment's book has no room for it or cannot count it. A run
     without a mechanism has no noise that could be of either mode, so it is in both books."""
-    budgets.hold(federation_id)
+    budgets.hold(id=federation_id)
     book, cost_kind = planned.spec.privacy.noise, planned.ledger_context.inputs.cost_kind
     totals = [
         one

@@ -56,7 +56,7 @@ def policy_of(row: Federation) -> DisclosurePolicy:
 
 def stored_policy(policy: DisclosurePolicy) -> Mapping[str, Any] | None:
     """A policy as it is stored: the fields that bind; None where none does."""
-    return None if policy.is_empty else policy.model_dump(mode="json", exclude_none=True)
+    return policy.model_dump(mode="json", exclude_none=True) or None
 
 
 def registration_of(row: Federation) -> Registration | None:
@@ -83,7 +83,7 @@ def refuse_departures(
     """The policy of the content's owner for a spec; in the caller's write transaction. Where
     another project owns the content, the project's own binds as well. Raises InvalidInputError
     where the spec departs from either."""
-    found = budgets.hold(federation_id)
+    found = budgets.hold(id=federation_id)
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
     owners = None
@@ -123,7 +123,7 @@ def refuse_what_is_not_secret(
     """Raises ProblemError where the federation, or with budgets across the service the owner of
     its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
-    budgets.hold(federation_id)
+    budgets.hold(id=federation_id)
     if not budgets.sharing(federation_id).forbids_simulation:
         return
     if planned.ledger_context.inputs.cost_kind == "unbounded":
@@ -146,7 +146,7 @@ def refuse_attacks_that_tell(
     budgets: Budgets, federation_id: str, attacks: Sequence[AttackSpec]
 ) -> None:
     """The same of attacks alone, also of those that are asked for after a run."""
-    budgets.hold(federation_id)
+    budgets.hold(id=federation_id)
     for attack in attacks if budgets.sharing(federation_id).forbids_simulation else ():
         if attack.tells_of_people:
             raise _forbidden(

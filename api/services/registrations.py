@@ -65,15 +65,6 @@ def federation_body(row: Federation, *, call: Call) -> FederationBody:
 Registered = Queued[Federation]
 
 
-def registered_body(registered: Registered, *, call: Call) -> FederationBody:
-    """What was registered; that its data were there under another name is said once."""
-    body = federation_body(registered.row, call=call)
-    if registered.replaced is not None:
-        again = f"replaced the registration of {registered.replaced!r}, which has the same content"
-        body.warnings.insert(0, again)
-    return body
-
-
 def register_path(call: Call, value: Any, idempotency_key: str | None) -> Registered:
     """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
@@ -155,28 +146,6 @@ def _without_place(value: Any, path: str) -> Any:
         message = "the file stays the same; leave the path out, or upload another file"
         raise error_at("/federation/path", message)
     return {**value, "federation": {**federation, "path": None}}
-
-
-def remove(call: Call, federation_id: str) -> None:
-    """Delete a federation's file and profile; what was spent on the data stays. Raises ProblemError
-    while experiments need it. Where the storage fails, the federation is deleted already and the
-    same call again removes the rest."""
-    with call.writing() as session:
-        found = find_federation(session, call.caller, federation_id)
-        federations = FederationRepository(session, call.project_id)
-        federations.lock(found.id)
-        if federations.in_use(found.id):
-            raise conflict(
-                "experiments on the federation, or attacks on them, are queued or running; wait "
-                "for their end, or cancel them"
-            )
-        if federations.mark_deleted(found.id):
-            note(session, call.caller, "federation.removed", found.id)
-    if found.storage_key is None:
-        return
-    call.resources.storage.delete(found.storage_key)
-    with call.writing() as session:
-        FederationRepository(session, call.project_id).forget_file(found.id, found.storage_key)
 
 
 def new_file(stored: ArrivedFile | PendingUpload, registration: Registration) -> NewFile:

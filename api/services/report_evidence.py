@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from api.http.problems import conflict
+from api.schemas.base import of_row
 from api.schemas.experiment_tables import Verification
 from api.services.lookups import find_experiment, find_stored_report, names_of
 from api.shared.security import Call
@@ -182,18 +183,7 @@ def verification_of(call: Call, experiment_id: str) -> Verification:
         # Evaluated once the rows were read.
         more=_check_columns(database, experiment, report, stored_hash),
     )
-    return verification_body(found, report)
-
-
-def verification_body(found: Verified, report: Mapping[str, Any]) -> Verification:
-    """A verification of this report, as a caller sees it."""
-    return Verification(
-        experiment_id=found.experiment_id,
-        entries=found.entries,
-        ledger_hash=found.ledger_hash,
-        chain_head=found.chain_head,
-        **found_in(report, found),
-    )
+    return of_row(Verification, found, **found_in(report, found))
 
 
 def found_in(report: object, found: Verified) -> dict[str, Any]:

@@ -9,8 +9,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, conflict
-from api.services.admission import parse_inherited, plan, store_federation
-from api.services.artifacts import hold_start
+from api.services.admission import hold_start, parse_inherited, plan, store_federation
 from api.services.budgets import reserve
 from api.services.disclosure import (
     refuse_departures,
@@ -119,7 +118,6 @@ class Admitting:
         if names not in self._subject_sets:
             self._subject_sets[names] = SubjectSetRepository(session).put(names)
         return ExperimentRepository(session, budgets.project_id).add(
-            announced=True,
             **planned.stored_fields(),
             id=experiment_id,
             federation_id=federation_id,

@@ -37,7 +37,12 @@ def faults_for(caller: Caller, spec: ExperimentSpec) -> Iterator[None]:
     except InvalidInputError as error:
         if reads_data(caller) or not isinstance(spec.federation, FileSource):
             raise
-        raise InvalidInputError(_redacted(error.errors)) from None
+        # Each field once, since how many faults it has says something of the data too.
+        shown = (
+            fault if fault.of_spec else FieldError(fault.pointer, REDACTED, of_spec=True)
+            for fault in error.errors
+        )
+        raise InvalidInputError(list(dict.fromkeys(shown))) from None
 
 
 def shown_detail(reason: str | None, detail: str | None, *, caller: Caller) -> str | None:
@@ -68,12 +73,3 @@ def shown_faults(
         ]
     shown = {(one["pointer"], one["message"]): one for one in stored}
     return [{"pointer": pointer, "message": message} for pointer, message in shown]
-
-
-def _redacted(faults: Sequence[FieldError]) -> list[FieldError]:
-    """Each field once, since how many faults it has says something of the data too."""
-    shown = [
-        fault if fault.of_spec else FieldError(fault.pointer, REDACTED, of_spec=True)
-        for fault in faults
-    ]
-    return list(dict.fromkeys(shown))

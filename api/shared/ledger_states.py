@@ -12,7 +12,7 @@ from api.http.problems import ProblemError
 from fedaudit.ledger.columns import columns_of_rows
 from fedaudit.ledger.declared import ChargedEntries
 from fedaudit.ledger.encoding import EntryEncoder, genesis
-from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.figures import Drawn, drawn_clients
 from fedaudit.privacy.declared.histories import Histories
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository, LedgerRepository
@@ -118,7 +118,7 @@ def read_state(
     return LedgerState(
         terms=terms,
         histories=histories,
-        drawn=Drawn(row.drawn_names, row.drawn_counts),
+        drawn=drawn_clients(row.drawn_names, row.drawn_counts),
         releases=row.releases,
         entries=row.entries,
         head=bytes(row.head),

@@ -11,7 +11,6 @@ from fedaudit.reports.charts.drawing import (
     WIDTH,
     Drawing,
     Scale,
-    drawn,
     element,
     label,
     legend,
@@ -68,7 +67,7 @@ def interval_chart(plot: IntervalPlot) -> Drawing:
     title = f"{plot.unit} (logarithmic)" if y.logarithmic else plot.unit
     parts = [key, label(title, 0, top - 12, kind="axis"), _grid(plot, y)]
     parts += [_series(plot, order, y) for order in range(len(plot.series))]
-    return drawn(*parts, height=bottom + 25 + _ROW * plot.label_rows)
+    return Drawing(together(*parts), height=bottom + 25 + _ROW * plot.label_rows)
 
 
 def _entries(plot: IntervalPlot) -> list[tuple[Markup, str]]:

@@ -14,7 +14,6 @@ from fedaudit.reports.charts.drawing import (
     Drawing,
     Scale,
     axes,
-    drawn,
     element,
     legend,
     line,
@@ -90,7 +89,7 @@ def plane_drawing(plane: Mapping[str, Any]) -> Drawing:
         *(_hypothesis(j, x(point[0]), y(point[1])) for j, point in enumerate(plane["hypotheses"])),
         *(_truth(x(point[0]), y(point[1])) for point in plane["truth"]),
     ]
-    return drawn(*parts, height=bottom + 38)
+    return Drawing(together(*parts), height=bottom + 38)
 
 
 def _trail(points: Sequence[Point], place: int, x: Scale, y: Scale) -> Markup:

@@ -18,6 +18,7 @@ from fedaudit.cli.output import (
     standard_output,
     usage_error,
     working,
+    write_answer,
     write_bytes,
     write_json,
     write_line,
@@ -140,10 +141,7 @@ def federations_add(
             with working("profiling"):
                 federation = client.profiled(federation["id"])
             federation["warnings"] = [*dict.fromkeys([*said, *federation.get("warnings", [])])]
-    if as_json:
-        write_json(federation)
-    else:
-        show(federation)
+    write_answer(federation, show, as_json=as_json)
     if federation["status"] == "rejected":
         say("fedaudit: the federation was rejected")
         raise typer.Exit(ExitCode.FAILED)
@@ -251,10 +249,7 @@ def federations_show(federation_id: FederationId, *, as_json: AsJson = False) ->
     """Show a federation and its profile."""
     with connected() as client:
         found = client.federation(federation_id)
-        if as_json:
-            write_json(found)
-        else:
-            show(found, client.budgets(found["id"]))
+        write_answer(found, lambda one: show(one, client.budgets(one["id"])), as_json=as_json)
 
 
 @federations.command("remove")
@@ -307,16 +302,12 @@ def federations_erase(
 def _of_spec(spec: Json) -> Json:
     """The parts of an experiment's spec that describe its data, without where they come from."""
     found = {name: spec[name] for name in ("federation", "fairness") if name in spec}
-    if isinstance(found.get("federation"), dict):
-        elsewhere = ("path", "id")
-        found["federation"] = {
-            name: part for name, part in found["federation"].items() if name not in elsewhere
-        }
-    if isinstance(found.get("fairness"), dict):
-        known = RegistrationFairness.model_fields
-        found["fairness"] = {
-            name: part for name, part in found["fairness"].items() if name in known
-        }
+    for name, part in found.items():
+        if isinstance(part, dict):
+            others = {"path", "id"}
+            if name == "fairness":
+                others = part.keys() - RegistrationFairness.model_fields.keys()
+            found[name] = {field: part[field] for field in part if field not in others}
     return found
 
 

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.table import Table
 
     from fedaudit.attacks.attack import AttackOutcome
     from fedaudit.reports.sections.part import GateOutcome
+
+Answer = TypeVar("Answer")
 
 
 class ExitCode(IntEnum):
@@ -70,35 +72,36 @@ def standard_output() -> "Console":
     return _console(stderr=False)
 
 
-def print_records(table: "Table") -> None:
-    """A table of one record a row, on standard output.
+def print_columns(columns: "Mapping[str, Sequence[str]]") -> None:
+    """Columns by their heads, which are plain text, on standard output; cells may have markup of
+    rich.
 
-    Where a terminal is too narrow for it, a block for each record with a column on each line: rich
+    Where a terminal is too narrow for them, a block for each row with a column on each line: rich
     would fold figures in pieces, and leave whole columns out. A file or pipe has every width.
     """
+    from rich.box import HORIZONTALS
+    from rich.markup import escape
+    from rich.table import Table
+
+    heads, rows = [*map(escape, columns)], [*zip(*columns.values(), strict=True)]
+    table = Table(*heads, box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
+    for cells in rows:
+        table.add_row(*cells)
     console = standard_output()
-    wide = console.options.update(width=_WIDEST)
-    needed = console.measure(table, options=wide).maximum
+    needed = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
     if not _is_sized(sys.stdout):
         console.width = max(console.width, needed)
         console.print(table, soft_wrap=True)
     elif needed <= console.width:
         console.print(table)
     else:
-        for record in zip(*(column.cells for column in table.columns), strict=True):
-            console.print(_block(table, record))
-
-
-def print_columns(columns: "Mapping[str, Sequence[str]]") -> None:
-    """The same of columns by their heads, which are plain text; cells may have markup of rich."""
-    from rich.box import HORIZONTALS
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(*map(escape, columns), box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*cells)
-    print_records(table)
+        for cells in rows:
+            block = Table(box=HORIZONTALS, show_header=False)
+            block.add_column(no_wrap=True)
+            block.add_column(overflow="fold")
+            for line in zip(heads, cells, strict=True):
+                block.add_row(*line)
+            console.print(block)
 
 
 def sections_table(
@@ -122,18 +125,6 @@ def sections_table(
         for label in dict.fromkeys(label for lines in found for label in lines):
             table.add_row(f"  {label}", *(lines.get(label, "") for lines in found))
     return table
-
-
-def _block(table: "Table", cells: "Sequence[RenderableType]") -> "Table":
-    from rich.box import HORIZONTALS
-    from rich.table import Table
-
-    block = Table(box=HORIZONTALS, show_header=False)
-    block.add_column(no_wrap=True)
-    block.add_column(overflow="fold")
-    for column, cell in zip(table.columns, cells, strict=True):
-        block.add_row(column.header, cell)
-    return block
 
 
 def _console(*, stderr: bool) -> "Console":
@@ -169,6 +160,14 @@ def write_line(text: str) -> None:
 def write_json(value: Any, *, pretty: bool = True) -> None:
     """A JSON document on standard output."""
     write_line(json_text(value, pretty=pretty))
+
+
+def write_answer(value: Answer, show: Callable[[Answer], None], *, as_json: bool) -> None:
+    """An answer as JSON for programs, or as `show` prints it for people."""
+    if as_json:
+        write_json(value)
+    else:
+        show(value)
 
 
 def json_text(value: Any, *, pretty: bool = True) -> str:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -73,22 +74,12 @@ def publish_mlflow(
     except PublishingError as error:
         raise CommandError(str(error), ExitCode.FAILED) from None
     if as_json:
-        write_json(
-            {
-                "run_id": run.run_id,
-                "url": run.url,
-                "created": run.created,
-                "metrics_written": run.metrics,
-                "files_written": run.files,
-                "model_reason": reason,
-                "version": run.version,
-                "alias": alias if passed and run.version else None,
-            }
-        )
+        given = alias if passed and run.version else None
+        write_json({**asdict(run), "model_reason": reason, "alias": given})
     else:
         write_line(run.url or run.run_id)
         state = "a new run" if run.created else "the run was there already"
-        say(f"{state}: {run.metrics} values and {run.files} files were written")
+        say(f"{state}: {run.metrics_written} values and {run.files_written} files were written")
         if reason is not None:
             say(f"no model was published: {reason}")
     if alias is not None and not (passed and run.version):

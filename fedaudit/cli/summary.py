@@ -12,8 +12,8 @@ from fedaudit.cli.output import print_columns, sections_table, standard_output
 from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_value
-from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import report_on_page
+from fedaudit.reports.page.report_tables import fairness_tables
 from fedaudit.reports.report import section_rows
 from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines

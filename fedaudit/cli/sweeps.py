@@ -34,7 +34,7 @@ from fedaudit.sweeps.sweep_table import (
     varied_fields,
 )
 from fedaudit_client.client import Client, sweep_page
-from fedaudit_client.errors import ProblemError
+from fedaudit_client.errors import ForbiddenError
 from fedaudit_client.wire import Json
 
 _HEAD_WIDTH, _MOST_PLANNED = 16, 20
@@ -233,9 +233,7 @@ def end_of(client: Client, sweep: Json, *, as_json: bool) -> ExitCode:
     table = None
     try:
         table = client.sweep_table(ended["id"])
-    except ProblemError as error:
-        if error.slug != "forbidden":
-            raise
+    except ForbiddenError:
         # A key that only runs experiments is enough to have run these.
         say("the key may not read reports, so the table is not shown here")
     if as_json:

@@ -19,6 +19,7 @@ No standard says which difference of rates is too large, and so no word here cal
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
@@ -26,7 +27,7 @@ import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import LEFT_OUT, USUAL, Disclosure
-from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count
+from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS
 
 
 def scored_rows(counts: Ints) -> Ints:
@@ -35,12 +36,12 @@ def scored_rows(counts: Ints) -> Ints:
     return total
 
 
-def _indicators(*of_rates: tuple[Count, ...]) -> Floats:
-    return np.array([[float(count in counts) for count in COUNTS] for counts in of_rates])
-
-
-_NUMERATORS = _indicators(*(rate.numerator for rate in RATES.values()))
-_DENOMINATORS = _indicators(*(rate.denominator for rate in RATES.values()))
+RATE_COUNTS: Mapping[str, Floats] = {
+    name: np.array([np.isin(COUNTS, rate.numerator), np.isin(COUNTS, rate.denominator)], float)
+    for name, rate in RATES.items()
+}
+"""The counts that each rate is a share of, and those among which: [2, 4]."""
+_COUNTED: Floats = np.stack(list(RATE_COUNTS.values()), axis=1)
 _PLACES = {family.name: [list(RATES).index(name) for name in family.rates] for family in FAMILIES}
 
 
@@ -48,9 +49,10 @@ def group_rates(counts: Ints) -> Floats:
     """[..., groups, 4] to [..., rates, groups]: the RATES by group, NaN without a denominator."""
     # Counts stay far below 2**53, so these products are exact.
     numbers = counts.swapaxes(-1, -2).astype(np.float64)
-    numerators, denominators = _NUMERATORS @ numbers, _DENOMINATORS @ numbers
+    numerators, denominators = _COUNTED[0] @ numbers, _COUNTED[1] @ numbers
     missing = np.full_like(numerators, np.nan)
-    return np.divide(numerators, denominators, out=missing, where=denominators != 0)
+    rates: Floats = np.divide(numerators, denominators, out=missing, where=denominators != 0)
+    return rates
 
 
 def rate_gaps(rates: Floats, shown: Bools, *, reference: int | None = None) -> Floats:
@@ -180,10 +182,6 @@ def gaps(
     `published`: the counts that gaps are computed from, where these are others. Raises ValueError
     where the disclosure was not decided from the rows of the `counts`."""
     groups = disclosure.rows.shape[-1]
-    if counts.shape[-2:] != (groups, 4):
-        raise ValueError(
-            f"counts have shape {counts.shape} for {groups} groups; give [..., groups, 4]"
-        )
     block = (counts if published is None else published).reshape(-1, groups, 4)
     if not disclosure.rule.has_favourable_outcome:
         return [[Figure(metric, None, NO_OUTCOME) for metric in METRICS] for _ in block]

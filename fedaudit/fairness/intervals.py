@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
-from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, Kind
+from fedaudit.fairness.gaps import NO_OUTCOME, RATE_COUNTS, GroupScores, scored_rows
+from fedaudit.spec.metrics import FAMILIES, METRICS, Kind
 
 METHOD = "score-pairs"
 """Method for a gap between groups."""
@@ -47,11 +47,6 @@ MIN_WORTH_OF_GAIN = 5.0
 """As many for a gain: by fewer, Student's t shows none, however large it is."""
 NOT_ESTIMABLE = "the rows of a group are of too few clients, or alike, to say how its loss varies"
 _FIRST, _SECOND = np.eye(2)
-_KINDS = {
-    name: [np.isin(COUNTS, counts).astype(float) for counts in (rate.numerator, rate.denominator)]
-    for name, rate in RATES.items()
-}
-"""The counts that each rate is a share of, and among which: [kinds] each."""
 _UNDEFINED = "a group compared lacks the figure"
 
 
@@ -146,8 +141,7 @@ def rate_intervals(
         share = _share_of_each(pairs, level, len(rates))
         for rate in rates:
             if (rate, share) not in kept:
-                kinds = _KINDS[rate]
-                kept[rate, share] = share_limits(clustered, totals, *kinds, share=share)
+                kept[rate, share] = share_limits(clustered, totals, *RATE_COUNTS[rate], share=share)
         found[name] = gap_interval([kept[rate, share] for rate in rates], pairs, metric.kind)
     return found
 
@@ -164,7 +158,7 @@ def intervals_by_group(
         return {}
     clustered, totals = _shown_counts(client_counts, disclosure, published)
     found = {}
-    for name, kinds in _KINDS.items():
+    for name, kinds in RATE_COUNTS.items():
         together = max(len(one.rates) for one in FAMILIES if name in one.rates)
         share = _share_of_each(pairs, level, together)
         limits = share_limits(clustered, totals, *kinds, share=share, alone=1 - level)
@@ -197,7 +191,8 @@ def score_intervals(
     disclosure.check(scores.rows.sum(axis=0))
     pairs = compared_pairs(disclosure.shown, disclosure.reference)
     own = np.stack([scores.loss, scores.rows], axis=-1)[:, disclosure.shown]
-    limits = mean_limits(Clustered(own), _FIRST, _SECOND, share=_share_of_each(pairs, level, 1))
+    share = _share_of_each(pairs, level, 1)
+    limits = mean_limits(Clustered(own), _FIRST, _SECOND, share=share)
     if root_mean:
         value, low, high = map(np.sqrt, limits[:3])
         limits = Limits(value, low, high, limits.correlations)
@@ -207,7 +202,6 @@ def score_intervals(
         totals = clustered.totals
         if published is not None:
             totals = np.stack(published, axis=-1)[disclosure.shown].astype(np.float64)
-        share = _share_of_each(pairs, level, 1)
         rights = share_limits(clustered, totals, _FIRST, _SECOND, share=share)
         accuracy = gap_interval([rights], pairs, "difference")
     return {
@@ -295,7 +289,13 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
         least = np.abs(value) * (1 - np.abs(value))
         effect = _over(_over(worth * squares, (worth - 1) * rows), least)
         near = np.where(effect > 0, np.clip(effect, 1.0, far), far)
-    longer = np.zeros((2, len(rows))) if are_shares else _longer(clustered, worth, share=1 - level)
+    longer = np.zeros((2, len(rows)))
+    if not are_shares:
+        value = _over(gained, rows)
+        skew = clustered.skew(np.stack([np.ones_like(value), -value], axis=-1))
+        moved = up_to_two_digits(np.abs(skew)) * (1 + 2 * _student(worth, 1 - level) ** 2) / 6
+        # How many more standard errors the lower and the upper end are away.
+        longer = np.where([skew < 0, skew > 0], moved, 0.0)
     ends = [_gain_ends(clustered, added, worth, longer, share=1 - level) for added in (near, far)]
     up = gained > 0
     low, high = (np.where(way, *(one[end] for one in ends)) for end, way in enumerate((up, ~up)))
@@ -314,14 +314,6 @@ def _gain_squares(clustered: Clustered, added: Floats) -> tuple[Floats, Floats]:
     value = _over(gained, rows + 2 * added)
     squares = clustered.squares(np.stack([np.ones_like(value), -value], axis=-1))
     return value, np.maximum(0.0, squares) + 2 * added**2 * (1 + value**2)
-
-
-def _longer(clustered: Clustered, worth: Floats, *, share: float) -> Floats:
-    """How many more standard errors the lower and the upper end are away: [2, groups]."""
-    value = _over(*clustered.totals.T)
-    skew = clustered.skew(np.stack([np.ones_like(value), -value], axis=-1))
-    moved = up_to_two_digits(np.abs(skew)) * (1 + 2 * _student(worth, share) ** 2) / 6
-    return np.where([skew < 0, skew > 0], moved, 0.0)
 
 
 def _gain_ends(

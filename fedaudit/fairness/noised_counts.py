@@ -25,9 +25,10 @@ from typing import Literal, assert_never
 import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
+from fedaudit.fairness.gaps import RATE_COUNTS
 from fedaudit.fairness.intervals import Interval, compared_pairs
 from fedaudit.fairness.joint_disclosure import Population
-from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Kind
+from fedaudit.spec.metrics import COUNTS, METRICS, Kind
 
 Of = Literal["positives", "negatives", "right", "rows", "clients"]
 """What is counted of a group; each has its offset."""
@@ -208,11 +209,6 @@ def bounded_counts(client_counts: Ints, *, max_rows: int, generator: np.random.G
     return total.reshape(groups, kinds)
 
 
-def plausible(counts: Counts) -> Counts:
-    """Counts with noise as counts that rates can be made of: none below 0."""
-    return np.maximum(counts, 0)
-
-
 _PLACES = np.linspace(0.0, 1.0, 4001)
 """The rates that are tried; ends are moved outward to the next one."""
 _DIFFERENCES = np.linspace(-1.0, 1.0, 8001)
@@ -243,18 +239,13 @@ def noised_intervals(
 
 def rate_bounds(counts: Ints, rate: str, noised: NoisedCounts, *, share: float) -> Bounds:
     """An interval of one of RATES for each group, which misses with a chance of `share` at most."""
-    above = [COUNTS.index(count) for count in RATES[rate].numerator]
-    below = [
-        COUNTS.index(count)
-        for count in RATES[rate].denominator
-        if count not in RATES[rate].numerator
-    ]
-    over = counts[:, above].sum(axis=1, dtype=np.float64)[:, np.newaxis]
-    rest = counts[:, below].sum(axis=1, dtype=np.float64)[:, np.newaxis]
+    above, within = RATE_COUNTS[rate]
+    below = within - above
+    over, rest = (counts @ above)[:, np.newaxis], (counts @ below)[:, np.newaxis]
     wide, noise = _critical(share, noised), noised.deviation**2
-    rows = np.maximum(0.0, over + rest + wide * np.sqrt(noise * (len(above) + len(below))))
+    rows = np.maximum(0.0, over + rest + wide * np.sqrt(noise * within.sum()))
     variance = noised.max_rows * rows * _PLACES * (1 - _PLACES)
-    variance += noise * (len(above) * (1 - _PLACES) ** 2 + len(below) * _PLACES**2)
+    variance += noise * (above.sum() * (1 - _PLACES) ** 2 + below.sum() * _PLACES**2)
     off = np.abs((1 - _PLACES) * over - _PLACES * rest) - 0.5 * noised.max_rows
     return _ends(off <= wide * np.sqrt(variance), _PLACES)
 

@@ -146,17 +146,16 @@ def pack(
     record_budgets: NDArray[np.float64] | None = None,
     record_keys: NDArray[np.uint64] | None = None,
     order: NDArray[np.int64] | None = None,
-    where: str = "/federation/client_key",
     **more: Any,
 ) -> Federation:
     """Group rows, which come in the order of the file, by client.
 
     A client's rows keep that order. `features` are scaled, and in the order of the clients where
     that `order` is given, as `ClientRows` always are; `target` [rows] is not scaled. `more` is as
-    `Federation` has it. Raises InvalidInputError at `where`, the field that says how clients are
-    identified, if there is only one client, and at the target's scale if it is too small.
+    `Federation` has it. Raises InvalidInputError if there is only one client, and at the target's
+    scale if it is too small.
     """
-    check_clients(clients, where=where)
+    check_clients(clients, where="/federation/client_key")
     place = client_order(clients) if order is None else order
     if order is None and not isinstance(features, ClientRows):
         features = features[place]

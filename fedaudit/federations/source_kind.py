@@ -60,18 +60,12 @@ class SourceKind(ABC, Generic[Of]):
         federation = self.load(asked)
         check_fingerprint(federation.fingerprint, fingerprint)
         asked.progress()
-        figures = profile(federation, asked.fairness)
-        figures["notes"] += self.profile_notes()
-        return figures
+        return profile(federation, asked.fairness)
 
     def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64] | None:
         """The `keep` smallest hashes of the rows, by which near-copies are found; None for what is
         no table. Raises InvalidInputError."""
         return None
-
-    def profile_notes(self) -> list[str]:
-        """What differs between the profile and the data of an experiment."""
-        return []
 
 
 def check_fingerprint(found: str, expected: str | None) -> None:

@@ -15,6 +15,9 @@ from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.federation import SyntheticGroups, SyntheticLinear
 
 _WORDS_AT_A_TIME = 2**22
+THETAS = ((5.0, 6.0), (4.0, -4.5))
+GROUPS = ("g1", "g2")
+_ATTRIBUTE = "group"
 
 
 def linear_federation(
@@ -24,19 +27,27 @@ def linear_federation(
     thetas: Sequence[Sequence[float]],
     shifts: Sequence[float],
     rows: int,
-    attributes: tuple[Attribute, ...],
+    where: str,
+    groups: NDArray[np.int16] | None,
     canonical: Mapping[str, Any],
 ) -> Federation:
     """Clients with `rows` rows each, client i drawn from distribution `component[i]`.
 
     x is standard normal (the paper leaves it open, and uniform x never reaches theta), u uniform
     on [0, 1), y = x . theta + shift + u. A client's rows depend on the seed, its index and its
-    distribution, not on how many clients there are. `canonical` holds all that determines the
-    data but the seed. Callers check the size before.
+    distribution, not on how many clients there are. `groups` [clients]: the group of each.
+    `canonical` holds all that determines the data but the seed. Raises InvalidInputError at
+    `where` where the data would be too large.
     """
     slopes = np.asarray(thetas, dtype=np.float64)
     clients = len(component)
     intercepts = np.asarray(shifts, dtype=np.float64)
+    check_size(
+        rows=clients * rows,
+        features=slopes.shape[1],
+        where=where,
+        remedy="ask for fewer clients or fewer rows_per_client",
+    )
     features, target = _draw(seed, component, slopes, intercepts, rows)
     return Federation(
         features=features.reshape(clients * rows, -1),
@@ -48,7 +59,9 @@ def linear_federation(
         target_name="y",
         target_scale=1.0,
         classes=(),
-        attributes=attributes,
+        attributes=()
+        if groups is None
+        else (Attribute(_ATTRIBUTE, GROUPS, np.repeat(groups, rows)),),
         fingerprint=hashlib.sha256(canonical_json({**canonical, "seed": seed})).hexdigest(),
         notes=(),
     )
@@ -97,12 +110,6 @@ class SyntheticLinearKind(SourceKind[SyntheticLinear]):
         Raises InvalidInputError at /federation/clients where the data would be too large.
         """
         source = self._source
-        check_size(
-            rows=source.clients * source.rows_per_client,
-            features=len(source.thetas[0]),
-            where="/federation/clients",
-            remedy="ask for fewer clients or fewer rows_per_client",
-        )
         canonical = source.model_dump(
             mode="json", include={"source", "clients", "rows_per_client", "thetas"}
         )
@@ -113,14 +120,10 @@ class SyntheticLinearKind(SourceKind[SyntheticLinear]):
             thetas=source.thetas,
             shifts=[0.0] * components,
             rows=source.rows_per_client,
-            attributes=(),
+            where="/federation/clients",
+            groups=None,
             canonical=canonical,
         )
-
-
-THETAS = ((5.0, 6.0), (4.0, -4.5))
-GROUPS = ("g1", "g2")
-_ATTRIBUTE = "group"
 
 
 class SyntheticGroupsKind(SourceKind[SyntheticGroups]):
@@ -136,25 +139,19 @@ class SyntheticGroupsKind(SourceKind[SyntheticGroups]):
         would be too large.
         """
         source = self._source
-        check_size(
-            rows=sum(source.clients_per_group) * source.rows_per_client,
-            features=len(THETAS[0]),
-            where="/federation/clients_per_group",
-            remedy="ask for fewer clients or fewer rows_per_client",
-        )
         component = np.repeat(np.arange(2), source.clients_per_group).astype(np.int16)
         canonical = source.model_dump(mode="json", exclude={"validation_fraction"})
         members = component
         if source.independent_attribute:
             order = permutation(len(component), seed=asked.seed, purpose=Purpose.ATTRIBUTE)
             members = component[order]
-        attribute = Attribute(_ATTRIBUTE, GROUPS, np.repeat(members, source.rows_per_client))
         return linear_federation(
             seed=asked.seed,
             component=component,
             thetas=THETAS,
             shifts=[0.0, source.shift],
             rows=source.rows_per_client,
-            attributes=tuple(attribute for name in asked.fairness.sensitive if name == _ATTRIBUTE),
+            where="/federation/clients_per_group",
+            groups=members if _ATTRIBUTE in asked.fairness.sensitive else None,
             canonical=canonical,
         )

@@ -25,8 +25,6 @@ from fedaudit.ledger.rows import (
     charges_report,
     names_of_subjects,
     place_of,
-    place_of_key,
-    stands_for_held_out,
 )
 from fedaudit.ledger.statements import ErasedNames, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
@@ -120,9 +118,10 @@ class LedgerAudit:
         self, rows: Sequence[LedgerRow], inputs: MechanismParameters | None
     ) -> list[EntryColumns]:
         """The same of rows that are alike; where they form no entries, of each by itself."""
-        entries, digests = self._entries(rows, inputs)
-        if entries is None and len(rows) > 1:
-            return [found for row in rows for found in self._read([row], inputs)]
+        found = self._entries(rows, inputs)
+        if found is None and len(rows) > 1:
+            return [one for row in rows for one in self._read([row], inputs)]
+        entries, digests = found or (None, [_NO_DIGEST])
         self._chain(rows, entries, digests)
         if entries is None or _declares_otherwise(rows[0]):
             return []
@@ -131,20 +130,19 @@ class LedgerAudit:
 
     def _entries(
         self, rows: Sequence[LedgerRow], inputs: MechanismParameters | None
-    ) -> tuple[EntryColumns | None, Sequence[bytes]]:
+    ) -> tuple[EntryColumns, Sequence[bytes]] | None:
         """The entries of rows and the digest of each; None where one forms none."""
         first = rows[0]
         # No run charges the held-out people otherwise than for a report.
-        misplaced = stands_for_held_out(first.subject_kind) and not charges_report(first.observer)
-        if inputs is None or misplaced:
-            return None, [_NO_DIGEST] * len(rows)
-        if len(rows) == 1 or not any(map(_declares_otherwise, rows)):
-            try:
-                entries = EntryColumns.of_rows(rows, inputs)
-                return entries, self._encoder.digests(entries)
-            except _NOT_AN_ENTRY:
-                pass
-        return None, [_NO_DIGEST] * len(rows)
+        held_out = bool(names_of_subjects(first.subject_kind, ()))
+        mixed = len(rows) > 1 and any(map(_declares_otherwise, rows))
+        if inputs is None or mixed or (held_out and not charges_report(first.observer)):
+            return None
+        try:
+            entries = EntryColumns.of_rows(rows, inputs)
+            return entries, self._encoder.digests(entries)
+        except _NOT_AN_ENTRY:
+            return None
 
     def _chain(
         self, rows: Sequence[LedgerRow], entries: EntryColumns | None, digests: Sequence[bytes]
@@ -158,18 +156,14 @@ class LedgerAudit:
             placed = placed_of(entries)
         for number, (row, computed, clusters) in enumerate(zip(rows, digests, placed, strict=True)):
             self.entries += 1
-            digest = computed
-            if self._erased is not None:
-                digest = self._stored_digest(row, computed)
-            declaration = row.declaration
-            if _declares_otherwise(row):
-                declaration = None
-                self.altered.add(place_of(row))
-            elif digest != row.digest or number in more:
-                self.altered.add(place_of(row))
+            digest = computed if self._erased is None else self._stored_digest(row, computed)
+            otherwise = _declares_otherwise(row)
+            if otherwise or digest != row.digest or number in more:
+                self.altered.add(place_of(row.key))
+            declaration = None if otherwise else row.declaration
             self.head = link(self.head, digest, clusters, declaration=declaration)
             if self.head != row.link and self.unchained is None:
-                self.unchained = place_of(row)
+                self.unchained = place_of(row.key)
             if self.entries in self._watch:
                 self.heads[self.entries] = self.head
             self._place(row, digest)
@@ -197,7 +191,7 @@ class LedgerAudit:
         try:
             self._erased.add((*row.key, computed))
         except _NOT_AN_ENTRY:
-            self.altered.add(place_of(row))
+            self.altered.add(place_of(row.key))
         if computed == _NO_DIGEST or len(row.digest) != len(_NO_DIGEST):
             return _NO_DIGEST
         return row.digest
@@ -206,10 +200,10 @@ class LedgerAudit:
         key = row.key
         try:
             if self._before is not None and not self._before < key:
-                self.disordered.add(place_of(row))
+                self.disordered.add(place_of(row.key))
             self._hash.add((*key, digest))
         except _NOT_AN_ENTRY:
-            self.disordered.add(place_of(row))
+            self.disordered.add(place_of(row.key))
         else:
             self._before = key
             self.last_round = row.round
@@ -226,7 +220,7 @@ class LedgerAudit:
             turns = Turns(entries.subjects[charged])
             expected[charged] = turns.count(counts, entries.released[charged])
         for wrong in entries.with_any(expected != entries.releases):
-            self.miscounted.add(place_of_key(entries.keys[wrong]))
+            self.miscounted.add(place_of(entries.keys[wrong]))
 
 
 def _declares_otherwise(row: LedgerRow) -> bool:
@@ -236,15 +230,12 @@ def _declares_otherwise(row: LedgerRow) -> bool:
 
 def _with_more_than_encoded(entries: EntryColumns) -> Container[int]:
     """The entries whose rows state what their encoding omits, and no digest covers."""
-    inputs = entries.inputs
+    inputs, every = entries.inputs, range(len(entries))
     if not inputs.counts_epsilon:
         stray = (inputs.delta, inputs.adjacency, inputs.accountant) != (None, None, None)
-    else:
-        stray = (inputs.radius, inputs.radius_floor) != (None, None)
-    if stray:
-        return range(len(entries))
-    if not inputs.counts_epsilon:
-        return ()
+        return every if stray else ()
+    if (inputs.radius, inputs.radius_floor) != (None, None):
+        return every
     return frozenset(entries.with_any(~np.isnan(entries.radii)))
 
 
@@ -252,7 +243,12 @@ class ErasingLedger:
     """Reads a ledger a last time with its names, and as it will be without them."""
 
     def __init__(self, experiment_id: str, names: Sequence[str], salt: bytes | None = None) -> None:
-        self.made_up = made_up_names(names)
+        width = len(str(len(names)))
+        self.made_up = [
+            name if name == STANDS_FOR_ALL else f"erased-{place:0{width}d}"
+            for place, name in enumerate(names, start=1)
+        ]
+        """Names that contain nothing but a number, in the same places."""
         self._names = names
         self._named = LedgerAudit(experiment_id, names, watch=(), salt=salt)
         self._erased = LedgerAudit(experiment_id, self.made_up, watch=(), erased=True)
@@ -276,12 +272,3 @@ class ErasingLedger:
             agreed=self._formed == self._named.entries and self._named.consistent,
             erased_at=erased_at,
         )
-
-
-def made_up_names(names: Sequence[str]) -> list[str]:
-    """Names that contain nothing but a number, in the same places."""
-    width = len(str(len(names)))
-    return [
-        name if name == STANDS_FOR_ALL else f"erased-{place:0{width}d}"
-        for place, name in enumerate(names, start=1)
-    ]

@@ -310,12 +310,12 @@ def _readme(spec: Any, members: Container[str]) -> str:
     return text
 
 
-def _readme_faults(text: bytes, spec: Any, members: Container[str]) -> Iterator[Fault]:
+def _check_readme(text: bytes, spec: Any, members: Container[str]) -> None:
     own = earlier = _readme(spec, members)
     for now, before in _EARLIER.items():
         earlier = earlier.replace(now, before)
     if text not in (own.encode("ascii"), earlier.encode("ascii")):
-        yield Fault(_README, "is not the text that every bundle has")
+        raise ValueError("is not the text that every bundle has")
 
 
 def key_fields(key: PublicKey, compromised: Mapping[str, str]) -> dict[str, str]:
@@ -412,9 +412,8 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     if type(version) is not int or version != VERSION:
         raise NotABundleError(f"has version {str(version)[:20]}; version {VERSION} is known here")
     keys, compromised = read_keys(read("keys.json", _list_in, otherwise=[]), faults)
-    spec, readme = read("spec.json"), read(_README, bytes)
-    if readme is not None:
-        faults += _readme_faults(readme, spec, present)
+    spec = read("spec.json")
+    read(_README, lambda content: _check_readme(content, spec, present))
     names = distinct_names(read("subjects.json", _list_in, otherwise=[]), faults)
     report = read("report.json")
     if "report.json" in present and not isinstance(report, dict):

@@ -11,6 +11,8 @@ import hmac
 import json
 import struct
 import sys
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -131,6 +133,12 @@ def charge_of_entries(entries: EntryColumns) -> tuple[Charge, int]:
 SECRET_BYTES = 32
 _VERSION = 1
 _WITH_RESERVATIONS = 2
+_OF_ROUND = (
+    *("round", "content_hash", "event", "participants", "failures", "over_budget", "reserved"),
+    "drawn",
+)
+_OF_RESERVATION = ("round", "event", "admitted", "denied", "replaced")
+"""What is hashed as it is stored."""
 
 
 class Declared(Protocol):
@@ -173,28 +181,15 @@ def declaration_of(one: Declared, secret: bytes) -> bytes:
         chained = {"declaration_version": _WITH_RESERVATIONS, "reservations": one.reservations}
     if one.canaries is not None:
         chained["canaries"] = one.canaries
-    return _keyed(
-        secret,
-        {
-            **chained,
-            "round": one.round,
-            "content_hash": one.content_hash,
-            "event": one.event,
-            "participants": one.participants,
-            "failures": one.failures,
-            "over_budget": one.over_budget,
-            "reserved": one.reserved,
-            "groups": one.groups or None,
-            "drawn": one.drawn,
-            "declared_at": at.isoformat(),
-        },
-    )
+    chained |= {name: getattr(one, name) for name in _OF_ROUND}
+    groups = one.groups or None
+    return _keyed(secret, {**chained, "groups": groups, "declared_at": at.isoformat()})
 
 
 def drawn_hash(drawn: Drawn, secret: bytes) -> str:
     """Hash of who was drawn in secret and in how many rounds, in hexadecimal. Raises ValueError as
     above."""
-    counted = [[name, int(count)] for name, count in zip(drawn.names, drawn.counts, strict=True)]
+    counted = [[name, count] for name, count in Counter(drawn).items()]
     return _keyed(secret, {"drawn_version": _VERSION, "drawn": counted}).hex()
 
 
@@ -207,11 +202,7 @@ def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
             "reservations_version": _VERSION,
             "reservations": [
                 {
-                    "round": one.round,
-                    "event": one.event,
-                    "admitted": one.admitted,
-                    "denied": one.denied,
-                    "replaced": one.replaced,
+                    **{name: getattr(one, name) for name in _OF_RESERVATION},
                     "reserved_at": one.reserved_at.isoformat(),
                 }
                 for one in reserved
@@ -241,16 +232,13 @@ def changed_rounds(
             yield f"round {one.round}"
     for number in sorted(chained.keys() - {one.round for one in rounds}):
         yield f"round {number}, which is missing"
-    before, place = 0, 0
+    numbers, begin = [one.round for one in reserved], 0
     for one in rounds:
-        mine = []
-        while place < len(reserved) and reserved[place].round <= one.round:
-            if reserved[place].round > before:
-                mine.append(reserved[place])
-            place += 1
+        end = bisect_right(numbers, one.round)
+        mine = reserved[begin:end]
         if one.reservations is not None and one.reservations != reservations_hash(mine, secret):
             yield f"what was reserved before round {one.round}"
-        before = one.round
+        begin = end
     stated = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
     if stated is not None and stated != drawn_hash(drawn, secret):
         yield "those who were drawn"
@@ -356,7 +344,8 @@ class Replay:
         for number, row in enumerate(rows, start=entries + 1):
             before = self.rounds.get(row.round)
             if before is not None and before[1] != row.declaration:
-                raise ValueError(f"{place_of(row)} declares otherwise than the round's first entry")
+                place = place_of(row.key)
+                raise ValueError(f"{place} declares otherwise than the round's first entry")
             self.rounds[row.round] = (self.audit.heads[number], row.declaration)
 
     @property

@@ -7,9 +7,10 @@ others (`fedaudit.privacy.planning.plan`).
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 from numpy.typing import ArrayLike
+from pydantic import TypeAdapter
 
 from fedaudit.arrays import Floats, Ints32
 from fedaudit.ledger.rows import report_inputs
@@ -124,13 +125,15 @@ def rebuild_ledger_context(
         raise ValueError(f"{inputs.mechanism} is not counted as an epsilon with a delta")
     repeated_events = _repeated_events(inputs, subjects)
     delta = float(inputs.delta or 0.0)
-    adjacency: Adjacency = _one_of(get_args(Adjacency), inputs.adjacency)
-    accountant: PlanAccountant = _one_of(get_args(PlanAccountant), inputs.accountant)
-
-    def line(observer: Observer, some: tuple[RepeatedEvent, ...]) -> EpsilonCurve:
+    adjacency: Adjacency = TypeAdapter(Adjacency).validate_python(inputs.adjacency)
+    accountant: PlanAccountant = TypeAdapter(PlanAccountant).validate_python(inputs.accountant)
+    lines = {}
+    for observer in facts.observers:
         terms = EpsilonTerms(adjacency=adjacency, observer=observer, delta=delta)
-        return EpsilonCurve.of_events(some, rounds, terms, by_pld=accountant == "pld")
-
+        lines[observer] = tuple(
+            EpsilonCurve.of_events(some, rounds, terms, by_pld=accountant == "pld")
+            for some in repeated_events
+        )
     plan = SpendingPlan(
         subject_kind=facts.subject_kind,
         subjects=tuple(subjects),
@@ -138,10 +141,7 @@ def rebuild_ledger_context(
         adjacency=adjacency,
         accountant=accountant,
         steps=rounds,
-        lines={
-            observer: tuple(line(observer, some) for some in repeated_events)
-            for observer in facts.observers
-        },
+        lines=lines,
     )
     return LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
 
@@ -158,9 +158,3 @@ def _repeated_events(
     return [
         tuple(repeated_event_from_dict(repeated) for repeated in events[name]) for name in subjects
     ]
-
-
-def _one_of(known: Sequence[str], value: str | None) -> Any:
-    if value not in known:
-        raise ValueError(f"{value!r} is not one of {', '.join(known)}")
-    return value

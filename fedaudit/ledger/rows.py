@@ -50,13 +50,9 @@ _NAMES = {
 
 
 def names_of_subjects(subject_kind: str, names: Sequence[str]) -> Sequence[str]:
-    """The names that an entry's indices refer to; `names`: of the run's subjects."""
+    """The names that an entry's indices refer to: `names`, of the run's subjects, or those of a
+    kind that stands for held-out people."""
     return _NAMES.get(subject_kind, names)
-
-
-def stands_for_held_out(subject_kind: str) -> bool:
-    """Whether a subject of the kind is none of the run's; only such entries have it."""
-    return subject_kind in _NAMES
 
 
 def charges_report(observer: str) -> bool:
@@ -110,13 +106,8 @@ _COMPONENTS = _INPUTS[-1]
 _NO_INPUTS = (ValueError, TypeError, ArithmeticError, AttributeError)
 
 
-def place_of(row: LedgerRow) -> str:
-    """The position of a row, for messages."""
-    return place_of_key(row.key)
-
-
-def place_of_key(key: Key) -> str:
-    """The same of a key."""
+def place_of(key: Key) -> str:
+    """The position of the row with this key, for messages."""
     round_, release, subject_kind, observer = key
     return f"round {round_}, release {release} ({_plain(subject_kind)} against {_plain(observer)})"
 

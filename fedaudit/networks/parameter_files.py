@@ -97,7 +97,14 @@ def hypotheses_of(tensors: Tensors, shape: NetworkShape, *, hypotheses: int) -> 
     not finite, or where two of the hypotheses are the same and would never separate.
     """
     wanted = tensor_sizes(shape, hypotheses=hypotheses)
-    _check_names(tensors, wanted)
+    missing = [name for name in wanted if name not in tensors]
+    unknown = sorted(name for name in tensors if name not in wanted)
+    if missing:
+        raise ParameterFileError(
+            f"lacks {_some(missing)}: the spec's model has these tensors for each of its hypotheses"
+        )
+    if unknown:
+        raise ParameterFileError(f"has {_some(unknown)}, which the spec's model has not")
     found = np.empty((hypotheses, shape.n), dtype=np.float32)
     for j in range(hypotheses):
         for name, (place, sizes) in _layout(shape, j).items():
@@ -119,17 +126,6 @@ def _layout(shape: NetworkShape, j: int) -> dict[str, tuple[slice, tuple[int, ..
         if layer.bias is not None:
             found[f"hypotheses.{j}.{place}.bias"] = layer.bias, (layer.outputs,)
     return found
-
-
-def _check_names(tensors: Tensors, wanted: Mapping[str, tuple[int, ...]]) -> None:
-    missing = [name for name in wanted if name not in tensors]
-    unknown = sorted(name for name in tensors if name not in wanted)
-    if missing:
-        raise ParameterFileError(
-            f"lacks {_some(missing)}: the spec's model has these tensors for each of its hypotheses"
-        )
-    if unknown:
-        raise ParameterFileError(f"has {_some(unknown)}, which the spec's model has not")
 
 
 def _check_tensor(name: str, tensor: NDArray[Any], sizes: tuple[int, ...]) -> None:

@@ -267,14 +267,6 @@ def part_distances(hypotheses: Floats32, *, parts: Sequence[int]) -> Floats:
     return found
 
 
-def exponents(rates: Floats, distances: Floats) -> Floats:
-    """epsilon * distance, added up over the parts: [releases].
-
-    `rates` [releases, parts], `distances` [parts].
-    """
-    return np.asarray(rates @ distances, dtype=np.float64)
-
-
 def clipped_reach(rates: Floats, *, clip: float) -> Floats:
     """What two clipped updates add to the exponent at most: [releases].
 

@@ -56,14 +56,12 @@ def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:
 def unit_key_words(key: str) -> str:
     """The units of a key for people: `clients by zip`. Raises ValueError for no key."""
     kind, _, name = key.partition("=")
-    match kind:
-        case "client_key":
-            return f"clients by {name}"
-        case "partition":
-            return f"clients that partition {name} made up"
-        case "row":
-            return "records"
-        case "made-up":
-            return "clients of made-up data"
-        case _:
-            raise ValueError(f"{key!r} is no key of units")
+    words = {
+        KEY: f"clients by {name}",
+        PARTITION: f"clients that partition {name} made up",
+        ROW: "records",
+        MADE_UP: "clients of made-up data",
+    }
+    if kind not in words:
+        raise ValueError(f"{key!r} is no key of units")
+    return words[kind]

@@ -36,10 +36,10 @@ class MlflowRun:
     run_id: str
     url: str | None
     created: bool
-    metrics: int
-    """How many values were written this time."""
-    files: int
-    """How many artifacts were written this time."""
+    metrics_written: int
+    """Values, this time."""
+    files_written: int
+    """Artifacts, this time."""
     version: str | None = None
     """Version of the registered model, where one was named and the model may leave."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, assert_never
 
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
@@ -57,13 +57,8 @@ def report_figures(document: Mapping[str, Any], report: Report) -> Figures:
     return found
 
 
-class RoundFigure(NamedTuple):
-    """A finite figure at the end of a round."""
-
-    name: str
-    """Begins with `rounds/`, and is one of Figures otherwise."""
-    value: float
-    round: int
+RoundFigure = tuple[str, float, int]
+"""A name as of Figures, but that it begins with `rounds/`; a finite value; the round that ended."""
 
 
 def round_figures(
@@ -84,12 +79,12 @@ def round_figures(
     for line in rounds:
         for name, section in sections.items():
             if (value := line.get(name)) is not None and isfinite(value):
-                yield RoundFigure(f"rounds/{section}/{name}", float(value), line["round"])
+                yield f"rounds/{section}/{name}", float(value), line["round"]
     heading = f"rounds/{fairness_section(document)}"
     for line in gaps:
         attribute, name, value = line["attribute"], line["metric"], line["value"]
         if value is not None and (attribute, name) not in withheld:
-            yield RoundFigure(f"{heading}/{attribute}/{name}", float(value), line["round"])
+            yield f"{heading}/{attribute}/{name}", float(value), line["round"]
 
 
 def privacy_section(report: Mapping[str, Any], figure: str) -> str:

@@ -41,55 +41,41 @@ def claims_of(
         if one.outcome == "pass"
     )
     verifier = {"id": _VERIFIER, "policies": [_spec(report)]}
+    made = following(report, hashed)
     judged = {"verifier": verifier, "timeCreated": at, "properties": passed}
-    predicates = {**following(report), VERIFICATION: judged, ML_BOM: _bill_of_materials(report)}
-    return [
-        {
-            "_type": STATEMENT,
-            "subject": subject,
-            "predicateType": kind,
-            "predicate": predicates[kind],
-        }
-        for kind, subject in subjects_of(report, hashed).items()
-    ]
+    made[VERIFICATION]["predicate"] = judged
+    made[ML_BOM]["predicate"] = _bill_of_materials(report)
+    return list(made.values())
 
 
-def types_of(report: Document) -> list[str]:
-    """The predicate types of a report's claims, in their order. Without gates there is no test."""
-    own = {TEST_RESULT: report.get("gates"), MODEL_SIGNATURE: report.get("model")}
-    every = (TEST_RESULT, VERIFICATION, ML_BOM, REPORT, MODEL_SIGNATURE)
-    return [kind for kind in every if own.get(kind, True)]
-
-
-def subjects_of(report: Document, hashed: str) -> dict[str, list[dict[str, Any]]]:
-    """What claims are about, by the claims' types in order: the report with this hash. A model's
-    signature is about the hash of its files' hashes, as in model-signing for one file."""
+def following(report: Document, hashed: str) -> dict[str, dict[str, Any]]:
+    """The claims of a report with this hash by their predicate types, in order, as far as they
+    follow from the report alone: verification recomputes them, and two have no predicate. Without
+    gates there is no test. A model's signature is about the hash of its files' hashes, as in
+    model-signing for one file. Raises KeyError, TypeError or ValueError for a document without the
+    parts of a report."""
     model, files = report.get("model"), {"report.json": hashed}
+    predicates: dict[str, Any] = {TEST_RESULT: _test_result(report)} if report["gates"] else {}
+    predicates |= {VERIFICATION: None, ML_BOM: None}
+    predicates[REPORT] = {name: report[name] for name in _OF_REPORT}
     if model is not None:
         files[_MODEL_FILE] = model["sha256"]
-    found = dict.fromkeys(types_of(report), _named(files))
-    if MODEL_SIGNATURE in found and model is not None:
+        file = {"name": ".", "algorithm": "sha256", "digest": model["sha256"]}
+        serialised = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
+        serialised["ignore_paths"] = []
+        predicates[MODEL_SIGNATURE] = {"serialization": serialised, "resources": [file]}
+    subjects = dict.fromkeys(predicates, _named(files))
+    if model is not None:
         root = hashlib.sha256(bytes.fromhex(model["sha256"])).hexdigest()
-        found[MODEL_SIGNATURE] = _named({_MODEL_FILE: root})
-    return found
+        subjects[MODEL_SIGNATURE] = _named({_MODEL_FILE: root})
+    return {
+        kind: {"_type": STATEMENT, "subject": subject, "predicateType": kind, "predicate": one}
+        for (kind, one), subject in zip(predicates.items(), subjects.values(), strict=True)
+    }
 
 
 def _named(files: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"name": name, "digest": {"sha256": digest}} for name, digest in files.items()]
-
-
-def following(report: Document) -> dict[str, dict[str, Any]]:
-    """The predicates that follow from the report alone, by type: verification recomputes them.
-    Raises KeyError, TypeError or ValueError for a document without the parts of a report."""
-    found = {REPORT: {name: report[name] for name in _OF_REPORT}}
-    if report["gates"]:
-        found[TEST_RESULT] = _test_result(report)
-    if report.get("model") is not None:
-        file = {"name": ".", "algorithm": "sha256", "digest": report["model"]["sha256"]}
-        serialised = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
-        serialised["ignore_paths"] = []
-        found[MODEL_SIGNATURE] = {"serialization": serialised, "resources": [file]}
-    return found
 
 
 def _spec(report: Document) -> dict[str, Any]:

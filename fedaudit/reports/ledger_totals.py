@@ -78,9 +78,6 @@ class LedgerTotals:
                 self.compositions[observer] = np.zeros(self._subjects, dtype=np.int64)
             found, counts = self.compositions[observer], entries.releases[charged]
             np.maximum.at(found, entries.subjects[charged], counts.astype(np.int64))
-        self._note_rounds(entries)
-
-    def _note_rounds(self, entries: EntryColumns) -> None:
         for (round_, *_), interrupted, span in zip(
             entries.keys, entries.interrupted, entries.spans, strict=True
         ):

@@ -38,6 +38,7 @@ from fedaudit.reports.sections.other_runs import (
 )
 from fedaudit.reports.sections.outcome_words import with_words
 from fedaudit.reports.sections.part import (
+    Advice,
     Answer,
     FigureRow,
     GateOutcome,
@@ -63,7 +64,6 @@ from fedaudit.reports.sections.provenance import (
 from fedaudit.reports.sections.published_fairness import FAIRNESS
 from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.reports.verdict.spec_changes import Advice
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.canonical import canonical_json
@@ -199,16 +199,6 @@ def gated(gates: Sequence[Gate], so_far: Values) -> Values:
 
 def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Check]:
     """Whether the report's gates follow from its figures, and their outcome from them."""
-    yield _gates_check(gates, report)
-    try:
-        found = overall(report["gates"])
-    except MALFORMED:
-        yield failed("report.gate_outcome", "the report's gates are malformed")
-        return
-    yield agrees(report, "gate_outcome", found)
-
-
-def _gates_check(gates: Sequence[Gate], report: Mapping[str, Any]) -> Check:
     try:
         stated = _without_words(report["gates"])
         # Earlier versions judged by the rounds that were played; the answer knew what is proven.
@@ -216,13 +206,20 @@ def _gates_check(gates: Sequence[Gate], report: Mapping[str, Any]) -> Check:
         found = (_without_words(evaluate(gates, one)) for one in (report, played))
         follows = any(same(stated, one) for one in found)
     except MALFORMED:
-        return failed("report.gates", "the report lacks what its gates need")
-    return check(
-        "report.gates",
-        follows,
-        good="the gates follow from the report's figures",
-        bad="the outcomes of the gates do not follow from the report's figures",
-    )
+        yield failed("report.gates", "the report lacks what its gates need")
+    else:
+        yield check(
+            "report.gates",
+            follows,
+            good="the gates follow from the report's figures",
+            bad="the outcomes of the gates do not follow from the report's figures",
+        )
+    try:
+        outcome = overall(report["gates"])
+    except MALFORMED:
+        yield failed("report.gate_outcome", "the report's gates are malformed")
+    else:
+        yield agrees(report, "gate_outcome", outcome)
 
 
 def _without_words(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -2,8 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, assert_never, get_args
+from typing import Annotated, Any, ClassVar, Literal, Protocol, assert_never, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -23,8 +22,7 @@ from fedaudit.spec.privacy import (
 from fedaudit.spec.training import QFfl, Training
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttackedSpec:
+class AttackedSpec(Protocol):
     """The parts of a spec that an attack must agree with."""
 
     federation: FederationSpec
@@ -118,49 +116,44 @@ class CanariesSpec(AttackPart):
                 f"canaries take the place of updates, and clients of {method.kind} send none, or "
                 "weighted ones; use `hypotheses`, `fine-tuning` or `ditto`",
             )
+        unit: CanaryUnit = "record" if isinstance(privacy, RecordPersonalised) else "client"
+        if self.unit != unit and not isinstance(privacy, GaussianDistance):
+            yield refuse_at(
+                f"{pointer}/unit",
+                f"{privacy.mechanism} promises nothing to a {self.unit}, but to a {unit}; use "
+                f"`unit: {unit}`",
+            )
         match privacy:
-            case RecordPersonalised():
-                yield from self._check_unit("record", privacy.mechanism, pointer)
-                if privacy.baseline is not None:
-                    yield refuse_at(
-                        "/privacy/baseline",
-                        "canaries test the personalised noise that a record is promised; of a "
-                        "baseline some is each client's own, or none; leave the baseline out",
-                    )
-            case GaussianCentral():
-                yield from self._check_unit("client", privacy.mechanism, pointer)
-                if privacy.adaptive_clip is not None:
-                    yield refuse_at(
-                        "/privacy/clip",
-                        "canaries need a clip that is a number: one that moves follows a noised "
-                        "count beside the updates, which they do not test",
-                    )
-            case LaplaceL2():
-                yield from self._check_unit("client", privacy.mechanism, pointer)
-                if privacy.per_layer:
-                    yield refuse_at(
-                        "/privacy/per_layer",
-                        "canaries test the noise of whole updates; set it to false, or leave the "
-                        "canaries out",
-                    )
+            case RecordPersonalised() if privacy.baseline is not None:
+                yield refuse_at(
+                    "/privacy/baseline",
+                    "canaries test the personalised noise that a record is promised; of a baseline "
+                    "some is each client's own, or none; leave the baseline out",
+                )
+            case GaussianCentral() if privacy.adaptive_clip is not None:
+                yield refuse_at(
+                    "/privacy/clip",
+                    "canaries need a clip that is a number: one that moves follows a noised count "
+                    "beside the updates, which they do not test",
+                )
+            case LaplaceL2() if privacy.per_layer:
+                yield refuse_at(
+                    "/privacy/per_layer",
+                    "canaries test the noise of whole updates; set it to false, or leave the "
+                    "canaries out",
+                )
             case GaussianDistance():
                 yield refuse_at(
                     f"{pointer}/kind",
                     f"the noise of {privacy.mechanism} follows from the updates, canaries among "
                     "them, and claims nothing to test; use the attack `client-inference`",
                 )
+            case RecordPersonalised() | GaussianCentral() | LaplaceL2():
+                pass
             case GaussianLocal() | NoMechanism():
-                yield from self._check_unit("client", privacy.mechanism, pointer)
+                pass
             case _:
                 assert_never(privacy)
-
-    def _check_unit(self, unit: CanaryUnit, mechanism: str, pointer: str) -> Refusals:
-        if self.unit != unit:
-            yield refuse_at(
-                f"{pointer}/unit",
-                f"{mechanism} promises nothing to a {self.unit}, but to a {unit}; use "
-                f"`unit: {unit}`",
-            )
 
 
 MembershipMethod = Literal["threshold", "likelihood-ratio", "relative"]
@@ -201,22 +194,20 @@ class MembershipSpec(AttackPart):
         yield from check_common_model(attacked, pointer=pointer)
         at = f"{pointer}/shadows"
         match self.method:
-            case "threshold":
-                if self.shadows is not None:
-                    yield refuse_at(
-                        at,
-                        "a threshold on the loss needs no shadow runs; leave `shadows` out, or "
-                        "choose the method `likelihood-ratio`",
-                    )
-            case "likelihood-ratio":
-                if self.shadows is None or self.shadows < LEAST_SHADOWS:
-                    yield refuse_at(
-                        at,
-                        f"a likelihood ratio needs shadow runs: ask for at least {LEAST_SHADOWS} "
-                        "(256 is usual), or choose the method `threshold`, which needs none",
-                    )
-            case "relative":
-                pass  # retired
+            case "threshold" if self.shadows is not None:
+                yield refuse_at(
+                    at,
+                    "a threshold on the loss needs no shadow runs; leave `shadows` out, or choose "
+                    "the method `likelihood-ratio`",
+                )
+            case "likelihood-ratio" if self.shadows is None or self.shadows < LEAST_SHADOWS:
+                yield refuse_at(
+                    at,
+                    f"a likelihood ratio needs shadow runs: ask for at least {LEAST_SHADOWS} (256 "
+                    "is usual), or choose the method `threshold`, which needs none",
+                )
+            case "threshold" | "likelihood-ratio" | "relative":
+                pass  # the last is retired
             case _:
                 assert_never(self.method)
 

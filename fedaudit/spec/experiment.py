@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self, assert_never
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from fedaudit.spec.attacks import AttackedSpec, AttackSpec
+from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
@@ -137,9 +137,15 @@ class ExperimentSpec(SpecPart):
 
     def _disagreements(self) -> Refusals:
         """Every fault between parts that are valid by themselves."""
-        yield from self._check_clusters()
+        hypotheses, clients = self.training.hypotheses, self.training.asked_clients
+        if clients is not None and hypotheses > clients:
+            yield refuse_at(
+                "/training/hypotheses",
+                f"{hypotheses} hypotheses cannot be clustered from a cohort of {clients} clients; "
+                "ask for fewer hypotheses or a larger cohort",
+            )
         yield from self._check_model()
-        yield from self.model.check_start(hypotheses=self.training.hypotheses)
+        yield from self.model.check_start(hypotheses=hypotheses)
         yield from self._check_decision()
         yield from self._check_loss()
         yield from self._check_fairness()
@@ -153,12 +159,10 @@ class ExperimentSpec(SpecPart):
         yield from self._check_gates()
         yield from self._check_repeats()
         yield from self.privacy.disagreements(training=self.training, federation=self.federation)
-        yield from self._check_attacks()
+        for position, attack in enumerate(self.attacks):
+            yield from attack.disagreements(self, pointer=pointer("attacks", position))
         yield from self.training.method.disagreements(
-            hypotheses=self.training.hypotheses,
-            local=self.training.local,
-            mechanism=self.privacy.mechanism,
-            source=self.federation,
+            self.training, mechanism=self.privacy.mechanism, source=self.federation
         )
 
     def uncharged_steps(self) -> Refusals:
@@ -240,25 +244,6 @@ class ExperimentSpec(SpecPart):
             )
         if self.seed + self.repeats - 1 > MAX_INTEGER:
             yield refuse_at("/repeats", "leads beyond the largest seed; take a smaller `seed`")
-
-    def _check_attacks(self) -> Refusals:
-        attacked = AttackedSpec(
-            federation=self.federation,
-            model=self.model,
-            training=self.training,
-            privacy=self.privacy,
-        )
-        for position, attack in enumerate(self.attacks):
-            yield from attack.disagreements(attacked, pointer=pointer("attacks", position))
-
-    def _check_clusters(self) -> Refusals:
-        hypotheses, clients = self.training.hypotheses, self.training.asked_clients
-        if clients is not None and hypotheses > clients:
-            yield refuse_at(
-                "/training/hypotheses",
-                f"{hypotheses} hypotheses cannot be clustered from a cohort of {clients} clients; "
-                "ask for fewer hypotheses or a larger cohort",
-            )
 
     def _check_model(self) -> Refusals:
         source, model = self.federation, self.model

@@ -9,9 +9,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import (
     FieldError,
-    InvalidInputError,
     Refusals,
     pointer,
+    raise_errors,
     refuse,
     refuse_at,
     validated,
@@ -163,8 +163,7 @@ def refuse_percentages(gates: Sequence[Gate], *, at: str = "/gates") -> None:
         for position, gate in enumerate(gates)
         if gate.figure in _SHARES and gate.value > 1
     ]
-    if faults:
-        raise InvalidInputError(faults)
+    raise_errors(faults)
 
 
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

@@ -2,7 +2,8 @@
 
 import math
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -120,15 +121,10 @@ def as_read(label: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
 
 
-def repeated_labels(labels: Iterable[str]) -> set[str]:
+def repeated_labels(labels: Sequence[str]) -> set[str]:
     """The labels that a reader takes for another one."""
-    seen: dict[str, str] = {}
-    repeated = set()
-    for label in labels:
-        if as_read(label) in seen:
-            repeated |= {label, seen[as_read(label)]}
-        seen[as_read(label)] = label
-    return repeated
+    times = Counter(map(as_read, labels))
+    return {label for label in labels if times[as_read(label)] > 1}
 
 
 def refuse_other_columns(

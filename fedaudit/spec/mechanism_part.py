@@ -60,8 +60,14 @@ class UpdateMechanism(MechanismPart):
         return None
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        if federation.holds_out_rows:
-            yield from self._check_held_out_rows(training)
+        # Held-out rows of clients that train must decide nothing of what is released.
+        held_out = federation.holds_out_rows and self.protects
+        if held_out and training.stopping.patience is not None:
+            yield refuse_at(
+                "/training/stopping/patience",
+                f"would end training by held-out rows without noise, so that {self.mechanism} "
+                "covers no model; use null, or `federation.validation_unit: client`",
+            )
         if training.asked_clients is None and not self.gains_from_coins:
             yield refuse_at(
                 "/training/cohort/sampling",
@@ -70,15 +76,6 @@ class UpdateMechanism(MechanismPart):
             )
         if not self.hides_choices:
             yield from check_one_hypothesis(self.mechanism, training)
-
-    def _check_held_out_rows(self, training: Training) -> Refusals:
-        """Held-out rows of clients that train must decide nothing of what is released."""
-        if training.stopping.patience is not None and self.protects:
-            yield refuse_at(
-                "/training/stopping/patience",
-                f"would end training by held-out rows without noise, so that {self.mechanism} "
-                "covers no model; use null, or `federation.validation_unit: client`",
-            )
 
 
 def check_one_hypothesis(mechanism: str, training: Training) -> Refusals:

@@ -110,8 +110,14 @@ class Pooling(SpecPart):
     """The largest value, or the mean, of each square of `size` by `size`; what is left over at the
     edges is dropped."""
 
+    padding: ClassVar = 0
     kind: PoolingName
     size: Annotated[int, Field(ge=2, le=64)]
+
+    @property
+    def stride(self) -> int:
+        """Squares lie side by side."""
+        return self.size
 
 
 class Flatten(SpecPart):
@@ -209,18 +215,26 @@ def _passed(place: int, layer: LayerSpec, given: Values) -> Values:
                     place, f"`dense` takes a row and is given {given.words}; put `flatten` before"
                 )
             return Rows(layer.units)
-        case Convolution():
-            return _over(
-                place,
-                layer.kind,
-                given,
-                size=layer.size,
-                stride=layer.stride,
-                padding=layer.padding,
-                channels=layer.filters,
+        case Convolution() | Pooling():
+            size = layer.size
+            if isinstance(given, Rows):
+                raise LayerError(
+                    place,
+                    f"`{layer.kind}` takes maps and is given a row; name the images' height, width "
+                    "and channels in `input`, and put it before `flatten` and `dense`",
+                )
+            height, width = (
+                (side + 2 * layer.padding - size) // layer.stride + 1
+                for side in (given.height, given.width)
             )
-        case Pooling():
-            return _over(place, layer.kind, given, size=layer.size, stride=layer.size)
+            if min(height, width) < 1:
+                raise LayerError(
+                    place,
+                    f"`{layer.kind}` of {size} by {size} does not fit {given.words}; use a smaller "
+                    "one",
+                )
+            channels = given.channels if isinstance(layer, Pooling) else layer.filters
+            return Maps(height, width, channels)
         case Flatten():
             if isinstance(given, Rows):
                 raise LayerError(place, "`flatten` takes maps and is given a row; leave it out")
@@ -229,33 +243,6 @@ def _passed(place: int, layer: LayerSpec, given: Values) -> Values:
             return given
         case _:
             assert_never(layer)
-
-
-def _over(
-    place: int,
-    kind: str,
-    given: Values,
-    *,
-    size: int,
-    stride: int,
-    padding: int = 0,
-    channels: int | None = None,
-) -> Maps:
-    """What a square that moves over maps gives; as many channels as before where None is given."""
-    if isinstance(given, Rows):
-        raise LayerError(
-            place,
-            f"`{kind}` takes maps and is given a row; name the images' height, width and channels "
-            "in `input`, and put it before `flatten` and `dense`",
-        )
-    height, width = (
-        (side + 2 * padding - size) // stride + 1 for side in (given.height, given.width)
-    )
-    if min(height, width) < 1:
-        raise LayerError(
-            place, f"`{kind}` of {size} by {size} does not fit {given.words}; use a smaller one"
-        )
-    return Maps(height, width, given.channels if channels is None else channels)
 
 
 DrawnStart = Literal["zeros", "normal", "uniform"]

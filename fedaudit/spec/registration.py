@@ -80,8 +80,7 @@ EVERY_NUMBER = "*"
 
 def federation_id_of(value: Any) -> str | None:
     """The id of the federation that the document of a spec names."""
-    federation = value.get("federation") if isinstance(value, Mapping) else None
-    found = federation.get("id") if isinstance(federation, Mapping) else None
+    found = _federation_of(value).get("id")
     return found if isinstance(found, str) else None
 
 
@@ -155,7 +154,7 @@ def _with_words(asked: Any, known: Any) -> Any:
     """The asked rule, called what the registration calls the same rule."""
     if not isinstance(asked, Mapping) or not isinstance(known, Mapping) or "label" in asked:
         return asked
-    labelled = {**asked, **{name: known[name] for name in ("label",) if name in known}}
+    labelled = {**asked, "label": known.get("label")}
     return labelled if labelled == dict(known) else asked
 
 

@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, Tag
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import (
+    Faults,
     FieldError,
     InvalidInputError,
     Refusals,
@@ -171,19 +172,16 @@ def parse_cells(
     Raises InvalidInputError with every fault once: at the field of `grid` or `zip` that it follows
     from, or in the base.
     """
-    parsed = []
-    faults: dict[tuple[str, str], FieldError] = {}
+    parsed, faults = [], Faults()
     for cell in expand(sweep):
         try:
             parsed.append((cell, parse(cell.document)))
         except InvalidInputError as error:
-            for one in error.errors:
-                found = placed(sweep, cell, one)
-                faults.setdefault((found.pointer, found.message), found)
-                if len(faults) >= _SHOWN_FAULTS:
-                    raise InvalidInputError(list(faults.values())) from None
-    if faults:
-        raise InvalidInputError(list(faults.values()))
+            faults.found += [placed(sweep, cell, one) for one in error.errors]
+            if len(set(faults.found)) >= _SHOWN_FAULTS:
+                break
+    if faults.found:
+        raise faults.error(_SHOWN_FAULTS)
     return parsed
 
 
@@ -220,21 +218,15 @@ def _document(sweep: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     document.pop("repeats", None)
     for path, value in values.items():
         _put(document, path, deepcopy(value), sweep)
-    name = document.get("name", sweep.name)
-    if isinstance(name, str):
-        document["name"] = _name(name, values)
+    name = document.setdefault("name", sweep.name)
+    if values and isinstance(name, str):
+        # What distinguishes the cell, as far as it fits.
+        said = [
+            f"{path.rpartition('.')[2]} {value if isinstance(value, str) else json.dumps(value)}"
+            for path, value in values.items()
+        ]
+        document["name"] = f"{name}: {', '.join(said)}"[:_MAX_NAME]
     return document
-
-
-def _name(base: str, values: Mapping[str, Any]) -> str:
-    """The base's name with what distinguishes the cell, as far as it fits."""
-    if not values:
-        return base
-    said = [
-        f"{path.rpartition('.')[2]} {value if isinstance(value, str) else json.dumps(value)}"
-        for path, value in values.items()
-    ]
-    return f"{base}: {', '.join(said)}"[:_MAX_NAME]
 
 
 def _put(document: dict[str, Any], path: str, value: Any, sweep: SweepSpec) -> None:
@@ -242,17 +234,14 @@ def _put(document: dict[str, Any], path: str, value: Any, sweep: SweepSpec) -> N
     *parents, last = path.split(".")
     part: Any = document
     for step in parents:
-        if isinstance(part, dict):
-            part = part.setdefault(step, {})
-        else:
-            part = part[_index(part, step, path, sweep)]
+        key = _key(part, step, path, sweep)
+        part = part.setdefault(key, {}) if isinstance(part, dict) else part[key]
+    part[_key(part, last, path, sweep)] = value
+
+
+def _key(part: Any, step: str, path: str, sweep: SweepSpec) -> str | int:
     if isinstance(part, dict):
-        part[last] = value
-    else:
-        part[_index(part, last, path, sweep)] = value
-
-
-def _index(part: Any, step: str, path: str, sweep: SweepSpec) -> int:
+        return step
     if isinstance(part, list) and step.isdigit() and int(step) < len(part):
         return int(step)
     where = "grid" if path in sweep.grid else "zip"

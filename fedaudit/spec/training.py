@@ -50,9 +50,7 @@ class MethodPart(SpecPart):
         """What the method sends that the mechanism's clip and noise do not cover, and the remedy;
         None where they cover all of it."""
 
-    def disagreements(
-        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
-    ) -> Refusals:
+    def disagreements(self, training: "Training", *, mechanism: str, source: Source) -> Refusals:
         """Every fault between the method and the rest, each with its field and the remedy."""
         kind = self.names()[0]
         match source.scoring:
@@ -66,7 +64,7 @@ class MethodPart(SpecPart):
                 pass
             case _:
                 assert_never(source.scoring)
-        if hypotheses > 1 and not self.offers_hypotheses:
+        if training.hypotheses > 1 and not self.offers_hypotheses:
             yield refuse_at(
                 "/training/hypotheses", f"{kind} gives clients no hypotheses to choose from; use 1"
             )
@@ -132,12 +130,9 @@ class QFfl(MethodPart):
     ] = 1.0
     """The power of a client's loss that its update is weighted by."""
 
-    def disagreements(
-        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
-    ) -> Refusals:
-        yield from super().disagreements(
-            hypotheses=hypotheses, local=local, mechanism=mechanism, source=source
-        )
+    def disagreements(self, training: "Training", *, mechanism: str, source: Source) -> Refusals:
+        yield from super().disagreements(training, mechanism=mechanism, source=source)
+        local = training.local
         for name, changed in (
             ("optimiser", local.optimiser != "sgd"),
             ("momentum", local.momentum > 0),
@@ -201,19 +196,12 @@ TrainingMethod = Annotated[
 ]
 """Given by its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")
-METHOD_WORDS = {
-    "hypotheses": "hypotheses: clients choose among k models",
-    "fine-tuning": "fine-tuning: of these, each client makes its own",
-    "ditto": "ditto: a common model, and each client's own near it",
-    "q-ffl": "q-ffl: large losses count for more",
-    "local-only": "local-only: nothing is sent",
-}
-"""What forms say of each."""
 
 
 class FixedCohort(SpecPart):
     """A fixed number of clients each round, without replacement."""
 
+    every: ClassVar = 1
     sampling: Literal["fixed"] = "fixed"
     clients: Annotated[int, Field(ge=1, le=1_000_000), InForm("Clients drawn (U)", "70")]
     """U: clients asked to take part in a round."""
@@ -222,6 +210,7 @@ class FixedCohort(SpecPart):
 class PoissonCohort(SpecPart):
     """Every training client takes part in a round by its own coin; a round may be empty."""
 
+    every: ClassVar = 1
     sampling: Literal["poisson"]
     rate: Annotated[
         float,
@@ -256,12 +245,6 @@ class RotationCohort(SpecPart):
     """Rounds of a block."""
 
 
-def _fixed_unless_said(cohort: Any) -> Any:
-    if isinstance(cohort, dict) and "sampling" not in cohort:
-        return {"sampling": "fixed", **cohort}
-    return cohort
-
-
 Loss = Literal["rmse", "mse", "cross-entropy"]
 _ROOT_MEAN: dict[Loss, bool] = {"rmse": True, "mse": False, "cross-entropy": False}
 _COMPARES_CLASSES: dict[Loss, bool] = {"rmse": False, "mse": False, "cross-entropy": True}
@@ -269,7 +252,9 @@ _WORDS: dict[Optimiser, str] = {"sgd": "gradient descent", "adam": "Adam", "rmsp
 Cohort = Annotated[
     FixedCohort | PoissonCohort | AllocationCohort | RotationCohort,
     Field(discriminator="sampling"),
-    BeforeValidator(_fixed_unless_said),
+    BeforeValidator(
+        lambda cohort: {"sampling": "fixed", **cohort} if isinstance(cohort, dict) else cohort
+    ),
 ]
 DrawnCohort = FixedCohort | PoissonCohort | AllocationCohort
 """Cohorts of runs that can be trained."""
@@ -350,6 +335,7 @@ _RELOCATES: dict[EmptyCluster, bool] = {"keep": False, "relocate": True}
 class KMeans(SpecPart):
     """The server clusters the sanitised uploads, starting from the current hypotheses."""
 
+    reports_choices: ClassVar = False
     method: Literal["k-means"]
     empty_cluster: EmptyCluster = "keep"
     """`keep` the hypothesis, or `relocate` it to the farthest upload."""
@@ -358,6 +344,7 @@ class KMeans(SpecPart):
 class Reported(SpecPart):
     """Clients report the hypothesis they chose: IFCA (Ghosh et al. 2020)."""
 
+    reports_choices: ClassVar = True
     method: Literal["reported"]
 
 
@@ -390,7 +377,13 @@ class Training(SpecPart):
             DEFAULT_METHOD.kind,
             "Clients' own models are scored on rows that they were not made from: for these choose "
             "how held-out rows are split, under Data.",
-            METHOD_WORDS,
+            {
+                "hypotheses": "hypotheses: clients choose among k models",
+                "fine-tuning": "fine-tuning: of these, each client makes its own",
+                "ditto": "ditto: a common model, and each client's own near it",
+                "q-ffl": "q-ffl: large losses count for more",
+                "local-only": "local-only: nothing is sent",
+            },
         ),
     ] = DEFAULT_METHOD
     """What clients send, and whether those held out make their own models."""
@@ -483,13 +476,7 @@ class Training(SpecPart):
     @property
     def block(self) -> int:
         """Rounds whose cohorts are drawn together, and only together are what a charge is for."""
-        match self.cohort:
-            case FixedCohort() | PoissonCohort():
-                return 1
-            case AllocationCohort() | RotationCohort():
-                return self.cohort.every
-            case _:
-                assert_never(self.cohort)
+        return self.cohort.every
 
     @property
     def rounds_played(self) -> int:
@@ -520,10 +507,4 @@ class Training(SpecPart):
     @property
     def reports_choices(self) -> bool:
         """Whether clients say which hypothesis they chose."""
-        match self.clustering:
-            case KMeans():
-                return False
-            case Reported():
-                return True
-            case _:
-                assert_never(self.clustering)
+        return self.clustering.reports_choices

@@ -9,7 +9,6 @@ from sqlalchemy import ColumnElement, bindparam, func, select, update
 
 from fedaudit.privacy.leakage import leakage
 from models.clock import utc_now
-from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.base import RowRepository, gathered_writes, ordered, page_of, table_of
 from models.repositories.budgets.budgets import SUMS, Budgets
@@ -29,35 +28,24 @@ _BY_ID = select(Experiment).where(
 
 _columns = table_of(Experiment).c
 _SIDES = {"lte": le, "gte": ge}
-_OF_SOME = ("noise_multiplier", "mechanism_inputs", "disclosure", "ledger_salt", "retry_of")
-_UNLESS_GIVEN: dict[str, Any] = {
-    **dict.fromkeys((*_OF_SOME, "created_by")),
-    "unit_position": 0,
-    "attributes": {},
-}
 
 
 class ExperimentRepository(RowRepository[Experiment]):
-    """A project's experiments. `start_each`, `request_cancel` and `conclude` append the event
-    `status.changed`."""
+    """A project's experiments. `add`, `start_each`, `request_cancel` and `conclude` append the
+    event `status.changed`."""
 
     _table = Experiment
 
-    def add(
-        self, *, tags: Sequence[str] = (), announced: bool = False, **columns: Any
-    ) -> Experiment:
-        """Queues an experiment with these columns and tags; `announced`: with its first event,
-        `status.changed`."""
-        values = {"id": new_id(), **_UNLESS_GIVEN, **columns, "project_id": self.project_id}
-        values |= {"status": "queued", "rounds_done": 0, "created_at": utc_now()}
-        self._insert(Experiment, [{**values, "event_sequence": int(announced)}])
-        experiment = Experiment(**values, event_sequence=int(announced))
+    def add(self, *, tags: Sequence[str] = (), **columns: Any) -> Experiment:
+        """Queues an experiment with these columns and tags, and its first event."""
+        begun = {"status": "queued", "rounds_done": 0, "event_sequence": 1}
+        values = {**columns, **begun, "project_id": self.project_id, "created_at": utc_now()}
+        self._insert(Experiment, [values])
+        experiment = Experiment(**values)
         owner = {"experiment_id": experiment.id, "project_id": self.project_id}
         self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in dict.fromkeys(tags)])
-        if announced:
-            queued = ("status.changed", {"status": "queued", "status_reason": None})
-            events = EventRepository(self.session)
-            events.insert(experiment.id, self.project_id, [queued], first=1)
+        queued = ("status.changed", {"status": "queued", "status_reason": None})
+        EventRepository(self.session).insert(experiment.id, self.project_id, [queued], first=1)
         return experiment
 
     def get(self, id: str) -> Experiment | None:

@@ -341,7 +341,7 @@ def announcing_low(budgets: Budgets, federation_id: str) -> Iterator[None]:
     enabled = rows_of(budgets.session, _ENABLED, federation_ids=sharing.ids)
     notified = dict.fromkeys((own, id_) for own, id_, events in enabled if _LOW in events)
     if notified:
-        budgets.hold(federation_id)
+        budgets.hold(id=federation_id)
     before = {one: _low(budgets, *one) for one in notified}
     yield
     for (project_id, id_), known in before.items():

@@ -491,11 +491,6 @@ def test_the_ledger_hash_depends_on_every_field(position):
     assert ledger_hash(ROWS[1:]) != ledger_hash(ROWS)
 
 
-def test_two_entries_of_one_key_are_refused():
-    with pytest.raises(ValueError, match="two entries share"):
-        ledger_hash([ROWS[0], ROWS[0]])
-
-
 def test_curves_are_converted_after_they_were_added_up() -> None:
     # Of the Gaussian mechanism at noise 2: alpha / (2 * 2^2).
     curve = np.array(RDP_ORDERS) / 8

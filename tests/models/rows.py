@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.stored import Cost, LeakageTerms, LedgerRow
 from models.database import Database
+from models.identifiers import new_id
 from models.repositories import (
     ExperimentRepository,
     FederationRepository,
@@ -72,6 +73,7 @@ def add_federation(session: Session, project_id: str, fingerprint: str = "f" * 6
 def add_experiment(session: Session, project_id: str, **changes: Any) -> Experiment:
     """A queued experiment with its federation, subjects and unit; `changes` override fields."""
     values: dict[str, Any] = {
+        "id": new_id(),
         "name": "hospital-k5-nu3",
         "spec": {"name": "hospital-k5-nu3", "seed": 3},
         "spec_hash": "a" * 64,
@@ -82,6 +84,8 @@ def add_experiment(session: Session, project_id: str, **changes: Any) -> Experim
         "rounds_total": 500,
         "parameters": 27,
         "noise_multiplier": 3.0,
+        "attributes": {},
+        "unit_position": 0,
     }
     if "federation_id" not in changes:
         values["federation_id"] = add_federation(session, project_id)

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from fedaudit.stored import Cost, LeakageTerms
 from models.database import Database
 from models.repositories import Budgets, FederationRepository
-from models.tables.ledger import FederationBudget, Reservation
 from models.values import Budget
-from tests.models.rows import TERMS, add_federation, add_project, at_once, of_leakage
+from tests.models.rows import TERMS, add_federation, add_project, of_leakage
 
 _LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": TERMS}
 
@@ -45,27 +44,6 @@ def test_a_budget_takes_what_it_was_made_for(database: Database) -> None:
     """Three times 0.4 is more than 1.2 in floating point."""
     owner = _federation(database, total=1.2)
     assert [_reserve(database, owner, f"e{i}", 0.4) for i in range(4)] == [True, True, True, False]
-
-
-def test_without_a_bound_everything_is_reserved(database: Database) -> None:
-    owner = _federation(database, total=None)
-    assert _reserve(database, owner, "e1", 1e9)
-    budget = _budget(database, owner)
-    assert (budget.total, budget.remaining, budget.reserved) == (None, None, 1e9)
-
-
-@pytest.mark.parametrize("projects", [1, 6])
-def test_the_last_room_is_given_once_whichever_project_asks(database, projects):
-    owner = _federation(database, total=1.0)
-    owners = [owner] * (7 - projects)
-    for number in range(projects - 1):
-        with database.write() as session:
-            project_id = add_project(session, f"project-{number}")
-            owners.append((project_id, add_federation(session, project_id)))
-    answers = at_once(lambda i: _reserve(database, owners[i], f"e{i}", 0.6), 6)
-    assert sorted(answers) == [False] * 5 + [True]
-    budget = _budget(database, owner)
-    assert (budget.reserved, budget.total) == (0.6, 1.0)
 
 
 def test_a_draw_beyond_the_reservation_finds_what_other_projects_hold(database: Database) -> None:
@@ -138,41 +116,6 @@ def test_drawing_books_before_the_release_and_stops_at_the_bound(database: Datab
     assert (budget.reserved, budget.spent) == (2.0, 8.0)
 
 
-def test_books_and_figures_are_apart(database: Database) -> None:
-    owner = _federation(database, total=1.0)
-    with database.write() as session:
-        budgets = Budgets(session, owner[0])
-        mine = {"experiment_id": "e1", "book": "release"}
-        assert budgets.reserve(owner[1], **mine, costs=of_leakage(2.0)) is None
-        epsilon = {"figure": "epsilon", "delta": 1e-5, "adjacency": "replace-one"}
-        budgets.set_budget(owner[1], book="release", **epsilon, observer="server", total=2.0)
-        refusal = budgets.reserve(owner[1], **mine, costs=of_leakage(2.0))
-        assert refusal.shortage == "other-figure"
-        books = {(one.book, one.figure): one for one in budgets.budgets(owner[1])}
-    assert books["simulation", "leakage"].total == 1.0
-    assert books["simulation", "leakage"].reserved == 0.0
-    assert books["release", "leakage"].reserved == 2.0
-    found = books["release", "epsilon"]
-    assert (found.delta, found.adjacency, found.observer) == (1e-5, "replace-one", "server")
-
-
-def test_leakages_of_different_radii_are_different_budgets(database: Database) -> None:
-    owner = _federation(database, total=1.0)
-    fixed = LeakageTerms(0.5, 0.25)
-    with database.write() as session:
-        budgets = Budgets(session, owner[0])
-        one = {"experiment_id": "e1", "book": "simulation"}
-        refusal = budgets.reserve(owner[1], **one, costs=of_leakage(9.0, fixed))
-        assert refusal.shortage == "other-terms"
-        of_fixed = {"book": "simulation", "figure": "leakage", "terms": fixed}
-        budgets.set_budget(owner[1], **of_fixed, total=10.0)
-        assert budgets.reserve(owner[1], **one, costs=of_leakage(9.0, fixed)) is None
-        assert budgets.reserve(owner[1], **one, costs=of_leakage(9.0))
-        found = {budget.terms: budget for budget in budgets.budgets(owner[1])}
-    assert (found[fixed].total, found[fixed].reserved) == (10.0, 9.0)
-    assert (found[TERMS].total, found[TERMS].reserved) == (1.0, 0.0)
-
-
 def _hold_both(database: Database, owner: tuple[str, str], *, log_ratio: float | None) -> None:
     """Six releases, each of leakage 1 and a sum of 2; `log_ratio`: the total for that."""
     with database.write() as session:
@@ -192,17 +135,6 @@ def _sums(database: Database, owner: tuple[str, str]) -> dict[str, tuple[float, 
     return {one.figure: (one.reserved, one.spent) for one in budgets}
 
 
-def test_the_theorems_sum_is_drawn_and_settled_by_releases(database: Database) -> None:
-    owner = _federation(database, total=None)
-    _hold_both(database, owner, log_ratio=None)
-    with database.write() as session:
-        assert Budgets(session, owner[0]).draw("e1", spent=2.0, releases=2)
-    assert _sums(database, owner) == {"leakage": (4.0, 2.0), "log_ratio": (8.0, 4.0)}
-    with database.write() as session:
-        Budgets(session, owner[0]).settle("e1", spent=3.0, releases=3)
-    assert _sums(database, owner) == {"leakage": (0.0, 3.0), "log_ratio": (0.0, 6.0)}
-
-
 def test_a_draw_that_one_of_two_budgets_refuses_takes_nothing_from_the_other(database):
     owner = _federation(database, total=None)
     _hold_both(database, owner, log_ratio=13.0)
@@ -210,25 +142,6 @@ def test_a_draw_that_one_of_two_budgets_refuses_takes_nothing_from_the_other(dat
     with database.write() as session:
         assert not Budgets(session, owner[0]).draw("e1", spent=7.0, releases=7)
     assert _sums(database, owner) == before
-
-
-def test_a_total_of_unknown_radius_ends_with_the_next_one_that_is_set(database: Database) -> None:
-    owner = _federation(database, total=None)
-    values = {"project_id": owner[0], "federation_id": owner[1], "book": "simulation"}
-    old = {**values, "figure": "leakage", "delta": 0.0, "adjacency": "", "observer": ""}
-    with database.write() as session:
-        session.add(FederationBudget(**old, total=5.0))
-        session.flush()
-        del old["project_id"]
-        paid = {"experiment_id": "e0", "amount": 3.0, "spent": 3.0, "state": "settled"}
-        session.add(Reservation(**old, **paid))
-        session.flush()
-        budgets = Budgets(session, owner[0])
-        [budget] = budgets.budgets(owner[1])
-        assert (budget.terms, budget.total) == (None, 5.0)
-        budgets.set_budget(owner[1], **_LEAKAGE, total=2.0)
-        found = {one.terms: (one.total, one.spent) for one in budgets.budgets(owner[1])}
-    assert found == {None: (None, 3.0), TERMS: (2.0, 0.0)}
 
 
 def test_leakage_and_nothing_else_has_a_radius_and_a_clip(database: Database) -> None:

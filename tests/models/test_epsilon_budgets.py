@@ -11,7 +11,7 @@ from models.database import Database
 from models.repositories import Budgets
 from models.repositories.budgets.counting import Refusal
 from models.values import Budget
-from tests.models.rows import add_federation, add_project, at_once
+from tests.models.rows import add_federation, add_project
 
 ORDERS = np.array([2.0, 8.0, 64.0])
 ONE = np.array([1.0, 4.0, np.inf])
@@ -86,12 +86,6 @@ def test_epsilons_are_composed_at_the_delta_of_the_budget(database, owner):
     assert 3 * price(4 * ONE, 1e-5) > total
 
 
-def test_the_last_room_is_given_once(database: Database, owner: tuple[str, str]) -> None:
-    set_total(database, owner, price(8 * ONE, 1e-5))
-    answers = at_once(lambda i: reserve(database, owner, f"e{i}"), 8)
-    assert answers.count(None) == 2
-
-
 def test_settling_returns_what_was_not_spent_once(database, owner):
     set_total(database, owner, price(4 * ONE, 1e-5))
     assert reserve(database, owner, "e1") is None
@@ -123,14 +117,6 @@ def test_drawing_books_before_the_release_and_stops_at_the_bound(database, owner
         Budgets(session, owner[0], price=price).settle_epsilon("e1", {"final_model": 2})
     found = bounded(database, owner)
     assert (found.spent, found.reserved) == (price(6 * ONE, 1e-5), 0.0)
-
-
-def test_before_who_sees_less_the_server_counts(database: Database, owner: tuple[str, str]) -> None:
-    set_total(database, owner, price(6 * ONE, 1e-5))
-    assert reserve(database, owner, "local", cost(observer="server")) is None
-    both = [cost(2), cost(3, observer="server")]
-    assert reserve(database, owner, "both", *both) is None
-    assert bounded(database, owner).remaining == 0.0
 
 
 def test_clients_and_records_are_composed_apart(database: Database, owner: tuple[str, str]) -> None:

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from torch import nn
 
 from fedaudit.networks.parameter_files import (
     METADATA_KEY,
@@ -22,12 +20,8 @@ from fedaudit.networks.parameter_files import (
     named_tensors,
 )
 from fedaudit.networks.shape import DenseShape, NetworkShape
-from fedaudit.networks.stacked_network import ClientNetwork
-from fedaudit.spec.models import Maps
-from tests.networks.test_networks import images_shape
 
 DENSE = DenseShape((4, 5, 3), intercept=True)
-IMAGES = images_shape(Maps(9, 8, 2), filters=(3, 4))
 
 
 def drawn(shape: NetworkShape, k: int = 2) -> NDArray[np.float32]:
@@ -44,42 +38,6 @@ def test_what_is_written_is_read_back(sizes: list[int], intercept: bool, k: int)
     theta = drawn(shape, k)
     data = encode_hypotheses(shape, theta, metadata={"a": 1})
     assert np.array_equal(hypotheses_of(decode_tensors(data), shape, hypotheses=k), theta)
-
-
-@pytest.mark.parametrize(
-    ("shape", "module"),
-    [
-        (DENSE, nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))),
-        (
-            IMAGES,
-            nn.Sequential(
-                nn.Conv2d(2, 3, 3),
-                nn.ReLU(),
-                nn.Conv2d(3, 4, 3),
-                nn.ReLU(),
-                nn.MaxPool2d(2),
-                nn.Flatten(),
-                nn.Linear(16, 5),
-                nn.ReLU(),
-                nn.Linear(5, 3),
-            ),
-        ),
-    ],
-    ids=["dense", "images"],
-)
-def test_names_are_those_of_the_torch_module_that_computes_the_same(shape, module):
-    theta = drawn(shape, 1)
-    tensors = {
-        name.removeprefix("hypotheses.0."): torch.from_numpy(tensor)
-        for name, tensor in named_tensors(shape, theta).items()
-    }
-    module.load_state_dict(tensors)
-    rows = torch.rand(6, 4 if shape is DENSE else 144)
-    own = ClientNetwork(shape, torch.device("cpu"))
-    own.load(torch.from_numpy(theta[0]))
-    given = rows if shape is DENSE else rows.view(6, 9, 8, 2).permute(0, 3, 1, 2)
-    with torch.no_grad():
-        assert torch.allclose(module(given), own.outputs(rows).t(), atol=1e-6)
 
 
 def test_equal_hypotheses_have_equal_files_which_say_what_they_are(tmp_path: Any) -> None:

@@ -22,7 +22,7 @@ from fedaudit.networks.record_gradients import (
     exact_product,
 )
 from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.stacked_network import ClientNetwork, Loss, record_loss
+from fedaudit.networks.stacked_network import Loss, record_loss
 from fedaudit.spec.models import Maps
 from tests.accelerator import DEVICE
 from tests.networks.test_networks import images_shape, reference, reference_loss
@@ -293,31 +293,6 @@ def test_a_record_moves_the_sum_by_exactly_what_it_contributes(shape, rows):
         moved = whole - summed(np.delete(np.arange(rows), row))
         rest = (moved - summed(np.array([row]))).norm().item()
         assert rest <= rows * 2.0**-52 * sizes
-
-
-def test_a_network_of_the_handwriting_kind() -> None:
-    loss = Loss("cross-entropy", 3)
-    form = clipped_gradients(IMAGES, loss)
-    assert isinstance(form, AnyNetworkClippedGradients)
-    random = torch.Generator().manual_seed(1)
-    batch = RecordBatch(
-        features=torch.randn(2, 6, 64, generator=random).to(HERE),
-        target=torch.randint(3, (2, 6), generator=random).float().to(HERE),
-        sizes=np.array([6, 4]),
-    )
-    theta = 0.3 * torch.randn(IMAGES.n, generator=random).to(HERE)
-    network = ClientNetwork(IMAGES, HERE)
-    network.load(theta)
-    outputs = network.outputs(batch.features[0])
-    values = loss.values(outputs.detach(), batch.target[0])
-    for row in range(6):
-        found = partial(record_loss, IMAGES, loss)(
-            theta, batch.features[0, row], batch.target[0, row]
-        )
-        torch.testing.assert_close(found, values[row])
-    sums = form(theta, batch, clip=0.5)
-    expected = naive(partial(record_loss, IMAGES, loss), theta, batch, clip=0.5)
-    torch.testing.assert_close(sums, expected.double(), rtol=1e-5, atol=1e-5)
 
 
 def test_the_loss_must_be_a_mean_over_records() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import rfc8785
 
-from fedaudit.spec.attacks import AttackedSpec, AttackSpec
+from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
@@ -87,8 +87,5 @@ def refusals(
     asked: AttackSpec, spec: ExperimentSpec, *, pointer: str = "/attacks/0"
 ) -> dict[str, str]:
     """Field and message of every fault of an attack that a spec asks for."""
-    parts = AttackedSpec(
-        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
-    )
-    found = asked.disagreements(parts, pointer=pointer)
+    found = asked.disagreements(spec, pointer=pointer)
     return {(one.context or {})["pointer"]: one.message() for one in found}

@@ -27,7 +27,7 @@ from fedaudit.ledger.statements import (
     growing_hashes,
     subjects_hash,
 )
-from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.figures import drawn_clients
 from fedaudit.privacy.declared.histories import Tally
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.declared.declared_report import declared_report
@@ -245,7 +245,7 @@ class DeclaredLedgerSigner(WaitingSigner):
             ledger_id=row.id,
             terms=terms,
             histories=replay.charged.histories,
-            drawn=Drawn(row.drawn_names, row.drawn_counts),
+            drawn=drawn_clients(row.drawn_names, row.drawn_counts),
             rounds=rounds,
             reservations=reservations,
             first_declaration=first_declaration,

@@ -9,6 +9,7 @@ Nothing is decided beforehand, and a body with faults is refused under the lock.
 import hashlib
 import json
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -231,12 +232,12 @@ def _append(
     """Charge, chain and store rounds behind a ledger as it is; the state afterwards, and the rows
     of the rounds. `reservations`: whatever was reserved behind the ledger's last round."""
     terms, parts = before.terms, DeclaredPartRepository(session, row.project_id)
-    secret, drawn = before.secret or secrets.token_bytes(SECRET_BYTES), before.drawn.copy()
+    secret, drawn = before.secret or secrets.token_bytes(SECRET_BYTES), Counter(before.drawn)
     # The subjects must not show who was drawn.
     secretly = [one for one in fresh if charge_of(terms, one.event).everyone]
     for one in secretly:
-        drawn.add([*one.participants, *one.failures])
-    after = replace(before, histories=before.histories.copy(), drawn=drawn, secret=secret)
+        drawn.update([*one.participants, *one.failures])
+    after = replace(before, histories=before.histories.copy(), secret=secret)
     reserved = {one.round: one for one in reservations}
     shown = _canary_evidence(fresh, parts, row.id)
     rounds, written = list[dict[str, Any]](), list[LedgerRow]()
@@ -264,7 +265,9 @@ def _append(
     if len(after.histories.names) > len(before.histories.names):
         changes["names"] = after.histories.names
     if secretly:
-        changes |= {"drawn_names": drawn.names, "drawn_counts": drawn.counts}
+        counts = np.array(list(drawn.values()), dtype=np.int64)
+        changes |= {"drawn_names": list(drawn), "drawn_counts": counts}
+        after = replace(after, drawn=drawn)
     alarms = [one.alarm_round for one in shown.values() if one.alarm_round is not None]
     if alarms and row.alarm_round is None:
         changes["alarm_round"] = alarms[0]

@@ -43,14 +43,16 @@ def draw_pool(cell: Cell, count: int, source: Source) -> CanaryPool:
         case "clients" | "server":
             training, _ = split_of(cell.spec, cell.federation)
             chosen = np.sort(training[_shuffled(len(training), source)[:count]])
-            _check_count(chosen, count)
-            shared = np.zeros(count, dtype=np.int64)
-            release = shared if role == "server" else np.arange(count)
-            return CanaryPool(chosen, release, None, np.ones(count))
+            shared = np.zeros(len(chosen), dtype=np.int64)
+            release = shared if role == "server" else np.arange(len(chosen))
+            pool = CanaryPool(chosen, release, None, np.ones(len(chosen)))
         case "local-steps":
-            return _draw_records(cell, count, source)
+            pool = _draw_records(cell, count, source)
         case _:
             assert_never(role)
+    if len(pool.clients) < count:
+        raise ValueError(f"{count} canaries were asked for, and there are {len(pool.clients)}")
+    return pool
 
 
 def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
@@ -101,7 +103,6 @@ def _draw_records(cell: Cell, count: int, source: Source) -> CanaryPool:
     if cell.shape.n < COLLIDING:
         usable = usable[rank_within(records.client_of[usable]) < cell.shape.n]
     chosen = np.sort(usable[:count])
-    _check_count(chosen, count)
     place = records.client_of[chosen]
     first = np.cumsum(records.counts) - records.counts
     return CanaryPool(records.clients[place], place, chosen - first[place], use.rates[chosen])
@@ -119,8 +120,3 @@ def rank_within(groups: Ints) -> Ints:
 def _shuffled(size: int, source: Source) -> Ints:
     words = source.words(purpose=Purpose.ATTACK, round_=1, counters=np.arange(size), count=1)
     return np.argsort(uniforms(words[:, 0]), kind="stable")
-
-
-def _check_count(chosen: Ints, count: int) -> None:
-    if len(chosen) < count:
-        raise ValueError(f"{count} canaries were asked for, and there are {len(chosen)}")

@@ -5,7 +5,7 @@ of them, and so orthogonal. Otherwise they are drawn uniformly from the sphere.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -298,29 +298,26 @@ def _unclipped(
     return canaries.directions.vectors(numbers) * lengths[:, None]
 
 
+@dataclass(eq=False)
 class CanaryClients(PlantedUpdates):
     """Clients that send canaries, each clipped and noised like any other's update."""
 
-    def __init__(
-        self,
-        clients: Ints,
-        canaries: CanarySet,
-        found: ReleaseEvidence,
-        *,
-        clip: float,
-        denominator: float,
-    ) -> None:
-        """`clients` [canaries], ascending; `denominator`: what a trusted server divides sums by."""
-        self.clients, self._canaries, self._found = clients, canaries, found
-        self._clip, self._denominator = clip, denominator
-        self._last: tuple[SummedRound, Floats] | None = None
+    clients: Ints
+    """[canaries], ascending."""
+    canaries: CanarySet
+    found: ReleaseEvidence
+    _: KW_ONLY
+    clip: float
+    denominator: float
+    """What a trusted server divides sums by."""
+    _last: tuple[SummedRound, Floats] | None = None
 
     def updates(self, places: Ints) -> Floats32:
-        return _unclipped(self._canaries, places, self._found, clip=self._clip)
+        return _unclipped(self.canaries, places, self.found, clip=self.clip)
 
     def see_sum(self, seen: SummedRound) -> None:
         every = np.arange(len(self.clients))
-        signal = self._found.see(
+        signal = self.found.see(
             self._left(seen, seen.after)[None],
             which=np.zeros_like(every),
             numbers=every,
@@ -337,9 +334,9 @@ class CanaryClients(PlantedUpdates):
         if self._last is None:
             return
         seen, signal = self._last
-        rounds = int(self._found.seen.max())
+        rounds = int(self.found.seen.max())
         if round_ == rounds and not np.array_equal(kept, seen.after):
-            self._found.kept.see_model(self._left(seen, kept), signal, moment=rounds - 1)
+            self.found.kept.see_model(self._left(seen, kept), signal, moment=rounds - 1)
 
     def _left(self, seen: SummedRound, after: Floats32) -> Floats:
         """[n], in clips: what is left of a round's sum without the other clients.
@@ -353,40 +350,42 @@ class CanaryClients(PlantedUpdates):
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             part = seen.updates[rows[start : start + _ROWS_AT_ONCE]].astype(np.float64)
             norms = np.linalg.norm(part, axis=1)
-            known += (self._clip / np.maximum(norms, self._clip)) @ part
-        return (change * self._denominator - known) / self._clip
+            known += (self.clip / np.maximum(norms, self.clip)) @ part
+        return (change * self.denominator - known) / self.clip
 
     def see_uploads(self, seen: SentUploads) -> None:
         # The server sees who sends, so a canary's scores are those of its own uploads alone.
         numbers = np.searchsorted(self.clients, seen.clients)
-        self._found.see(
-            (seen.uploads.astype(np.float64) - seen.start) / self._clip,
+        self.found.see(
+            (seen.uploads.astype(np.float64) - seen.start) / self.clip,
             which=np.arange(len(numbers)),
             numbers=numbers,
             took_part=np.ones(len(numbers), dtype=np.bool_),
         )
 
 
+@dataclass(eq=False)
 class CanaryRecords(PlantedRecords):
     """Records with chosen gradients; every step of their clients is seen (white box)."""
 
-    def __init__(
-        self, silos: Ints, rows: Ints, canaries: CanarySet, found: ReleaseEvidence, *, clip: float
-    ) -> None:
-        """`silos` [canaries], ascending: the clients that hold them; `rows` [canaries]: the places
-        among a client's records."""
-        self.silos, self.rows = silos, rows
-        self._canaries, self._found, self._clip = canaries, found, clip
+    silos: Ints
+    """[canaries], ascending: the clients that hold them."""
+    rows: Ints
+    """[canaries]: the places among a client's records."""
+    canaries: CanarySet
+    found: ReleaseEvidence
+    _: KW_ONLY
+    clip: float
 
     def gradients(self, numbers: Ints) -> Floats32:
-        return _unclipped(self._canaries, numbers, self._found, clip=self._clip)
+        return _unclipped(self.canaries, numbers, self.found, clip=self.clip)
 
     def see_step(self, seen: NoisedSteps) -> None:
         order = np.argsort(seen.silos)
         numbers = np.flatnonzero(np.isin(self.silos, seen.silos))
         which = order[np.searchsorted(seen.silos, self.silos[numbers], sorter=order)]
-        self._found.see(
-            (seen.released - seen.known) / self._clip,
+        self.found.see(
+            (seen.released - seen.known) / self.clip,
             which=which,
             numbers=numbers,
             took_part=np.isin(numbers, seen.taking_part),
@@ -437,20 +436,6 @@ _SEEN: dict[Observer, str] = {
 
 
 _WHITE_BOX = "Sees every local step of the canaries' clients (white box)."
-
-
-def companion_of(cell: Cell) -> Cell:
-    """The cell with all of its rounds and a single validation at the end.
-
-    No loss may end it before its last round, since the claim covers all rounds. The seed stays,
-    since it decides who trains and with which budgets; with `release` no noise is drawn from it.
-    """
-    training = cell.spec.training
-    stopping = training.stopping.model_copy(
-        update={"patience": None, "validate_every": training.rounds, "validation_clients": 1}
-    )
-    whole = training.model_copy(update={"stopping": stopping})
-    return replace(cell, spec=cell.spec.model_copy(update={"training": whole}))
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,32 +125,31 @@ class SingleImageUpdates:
         `source` is that of a stack of one; the same one draws the same noise, to be scaled, under
         every multiplier. A client whose update is not finite sends nothing.
         """
-        protection, uploads = self._protection(noise_multiplier), []
+        uploads = []
         for image in images:
-            theta, (features, target) = self._network.theta, self._of(image)
+            features, target = self._of(image)
             self._network.load(start)
             self._network.add_gradient(
-                features, target, self._loss, onto=theta, scale=-self._step_size
+                features, target, self._loss, onto=self._network.theta, scale=-self._step_size
             )
-            upload = theta.clone()
-            if protection is not None:
-                noise = protection.draw_cell(source, np.array(0), np.array([image])).vectors
-                many = None if noise is None else noise[None]
-                upload = protection.protect(start[None, None], upload[None, None], many).uploads[
-                    0, 0
-                ]
-            uploads.append(upload)
-        return (start.double() - torch.stack(uploads).double()) / self._step_size
+            uploads.append(self._network.theta.clone())
+        sent = torch.stack(uploads)
+        if noise_multiplier:
+            protection = self._protection(noise_multiplier)
+            noise = protection.draw_cell(source, np.array(0), np.array(images)).vectors
+            assert noise is not None
+            sent = protection.protect(start.expand_as(sent)[None], sent[None], noise[None]).uploads[
+                0
+            ]
+        return (start.double() - sent.double()) / self._step_size
 
     def _of(self, image: int) -> tuple[Tensor, Tensor]:
         own = slice(image, image + 1)
         return self._features[own], self._target[own]
 
-    def _protection(self, noise_multiplier: float) -> ClientProtection | None:
+    def _protection(self, noise_multiplier: float) -> ClientProtection:
         """The run's Laplace mechanism, with its radius and clip, under another multiplier; if it
-        has another mechanism that of the paper, with an adaptive radius. None for no noise."""
-        if noise_multiplier == 0:
-            return None
+        has another mechanism that of the paper, with an adaptive radius."""
         spec, per_layer = self._cell.spec, self._per_layer
         privacy = spec.privacy
         if isinstance(privacy, LaplaceL2):

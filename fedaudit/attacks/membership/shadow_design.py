@@ -219,34 +219,23 @@ def faults(
             "use the method `threshold`, or leave `exclude` out"
         )
         found.append(FieldError(f"{pointer}/shadows", message, of_spec=True))
+    units = cell.federation.rows
     if not cell.spec.federation.holds_out_rows:
-        found += _client_faults(cell, pointer=f"{pointer}/shadows")
-    return found or _balance_faults(spec.shadows, cell, pointer=f"{pointer}/shadows")
-
-
-def _client_faults(cell: Cell, *, pointer: str) -> list[FieldError]:
-    clients, k = cell.federation.clients, cell.spec.training.hypotheses
-    if clients >= MIN_CLIENTS and shadow_training_clients(clients) >= k:
-        return []
-    message = (
-        f"shadow runs train on halves of the clients; use data with {MIN_CLIENTS} clients or more, "
-        "ask for fewer `training.hypotheses` than a half has clients, or choose the method "
-        "`threshold`, which needs no shadow runs"
-    )
-    return [FieldError(pointer, message, of_spec=True)]
-
-
-def _balance_faults(shadows: int, cell: Cell, *, pointer: str) -> list[FieldError]:
-    """Whether so many random halves would leave a row with too few shadow runs on either side."""
+        units, k = cell.federation.clients, cell.spec.training.hypotheses
+        if units < MIN_CLIENTS or shadow_training_clients(units) < k:
+            message = (
+                f"shadow runs train on halves of the clients; use data with {MIN_CLIENTS} clients "
+                "or more, ask for fewer `training.hypotheses` than a half has clients, or choose "
+                "the method `threshold`, which needs no shadow runs"
+            )
+            found.append(FieldError(f"{pointer}/shadows", message, of_spec=True))
     # The API asks, too, and starts without it.
     from scipy.special import bdtr
 
-    federation = cell.federation
-    units = federation.rows if cell.spec.federation.holds_out_rows else federation.clients
-    if 2 * units * float(bdtr(MIN_SHADOWS_EACH - 1, shadows, 0.5)) <= 1:
-        return []
-    message = (
-        f"of {shadows} random halves some of so many clients or records would be in fewer than "
-        f"{MIN_SHADOWS_EACH}, or outside of fewer; ask for more shadow runs, 128 or 256"
-    )
-    return [FieldError(pointer, message)]
+    if not found and 2 * units * float(bdtr(MIN_SHADOWS_EACH - 1, spec.shadows, 0.5)) > 1:
+        message = (
+            f"of {spec.shadows} random halves some of so many clients or records would be in fewer "
+            f"than {MIN_SHADOWS_EACH}, or outside of fewer; ask for more shadow runs, 128 or 256"
+        )
+        found.append(FieldError(f"{pointer}/shadows", message))
+    return found

@@ -153,7 +153,8 @@ def _check_gaussian(
                 known[count] = epsilon_of_events(
                     ((event, count),), privacy.accountant, adjacency=adjacency, delta=privacy.delta
                 )
-            _check_epsilon(findings.at("accounting", round_), epsilon, known[count])
+            at = findings.at("accounting", round_)
+            at.at_least("epsilon of the ledger", epsilon, known[count], close=_CLOSE)
 
 
 def _event(replayed: Replayed, privacy: GaussianCentral | GaussianLocal) -> tuple[Event, Adjacency]:
@@ -172,11 +173,6 @@ def _event(replayed: Replayed, privacy: GaussianCentral | GaussianLocal) -> tupl
             return RandomAllocated(cohort.every, noised), "add-or-remove-one"
         case _:
             assert_never(cohort)
-
-
-def _check_epsilon(at: Checks, epsilon: float, least: float) -> None:
-    """`least`: what the events cost."""
-    at.at_least("epsilon of the ledger", epsilon, least, close=_CLOSE)
 
 
 def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) -> None:
@@ -216,4 +212,4 @@ def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) 
                     continue
                 event = TwoStage(client, rate, multiplier, steps)
                 least = renyi_epsilons(event, count, epsilon_terms(observer, privacy.delta))
-                _check_epsilon(at, epsilon, float(least))
+                at.at_least("epsilon of the ledger", epsilon, float(least), close=_CLOSE)

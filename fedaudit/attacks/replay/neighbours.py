@@ -111,7 +111,10 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
         other = _with_silent_rows(base, place)
     else:
         other = _with_loud_rows(keyed, place, (factor, scale), sign=-1)
-    of_unit = _held_out_rows(cell, client)
+    # The rows of one unit that is held out: of this client, if any of its rows are.
+    others = cell.validation_rows
+    own = client if client in others.clients else others.clients[0]
+    of_unit = others.place[others.clients[others.client_of] == own]
     if cell.spec.scores_training_clients:  # their losses must not even end the run
         held_out = _with_silent_rows(base, of_unit)
     else:
@@ -162,14 +165,6 @@ def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:
         validation=splits.validation,
         validation_size=None,
     )
-
-
-def _held_out_rows(cell: Cell, client: int) -> Ints:
-    """The rows of one unit that is held out: of this client, if any of its rows are."""
-    rows = cell.validation_rows
-    own = client if client in rows.clients else rows.clients[0]
-    of_client: Ints = rows.place[rows.clients[rows.client_of] == own]
-    return of_client
 
 
 def _with_loud_rows(
@@ -326,7 +321,6 @@ class ChangedUnit:
     rows: Bools
     """[rows], in the order of the federation."""
     change: Literal["other values", "gone"]
-    trains: bool
 
     def kept(self, mine: Bools) -> Bools:
         """Which rows of a file stay, given which are the unit's."""
@@ -365,7 +359,7 @@ def moved_by(
     source, named = spec.federation, spec
     if isinstance(source, Table):  # a copy names its columns
         named = spec.model_copy(update={"federation": source.model_copy(update={"header": True})})
-    unchanged = ChangedUnit(unit.rows & False, "other values", trains=False)
+    unchanged = ChangedUnit(unit.rows & False, "other values")
     for name, changed in (("base", unchanged), ("neighbour", unit)):
         _copy(spec, federation, changed, Files(sources_dir), folder / name)
     base, neighbour = (
@@ -378,21 +372,19 @@ def units(cell: Cell) -> Iterator[ChangedUnit]:
     """One that trains and one that is held out, where there are such, in each way to differ."""
     federation = cell.federation
     if not cell.spec.privacy.draws_by_record:
-        split = split_of(cell.spec, federation)
-        for clients, trains in ((split[0], True), (split[1], False)):
-            yield ChangedUnit(federation.client_of == clients[0], "other values", trains)
+        for clients in split_of(cell.spec, federation):
+            yield ChangedUnit(federation.client_of == clients[0], "other values")
         return
     training = np.zeros(federation.rows, dtype=np.bool_)
     training[training_records(cell.spec, federation).place] = True
     # The last one of a client that has many others, so that no record has it before itself.
     counts = federation.counts
     last = (federation.first[1:] - 1)[np.argsort(-counts, kind="stable")][: (counts > 1).sum()]
-    for rows, trains in ((last[training[last]], True), (last[~training[last]], False)):
-        for row in rows[:1]:
-            one = np.arange(federation.rows) == row
-            yield ChangedUnit(one, "other values", trains)
-            if not cell.spec.federation.traits.deals_rows:  # by place, which is taken as fixed
-                yield ChangedUnit(one, "gone", trains)
+    for row in (*last[training[last]][:1], *last[~training[last]][:1]):
+        one = np.arange(federation.rows) == row
+        yield ChangedUnit(one, "other values")
+        if not cell.spec.federation.traits.deals_rows:  # by place, which is taken as fixed
+            yield ChangedUnit(one, "gone")
 
 
 def _differences(base: Federation, other: Federation, unit: ChangedUnit) -> list[str]:

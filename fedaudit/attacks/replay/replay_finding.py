@@ -64,7 +64,8 @@ class Findings:
     """Findings and counts of a replay in progress."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Stage, str], ReplayFinding] = {}
+        self.found: dict[tuple[Stage, str], ReplayFinding] = {}
+        """By stage and name of the check: the first, and how often it showed."""
         self._tested: list[tuple[Stage, str, float]] = []
         self.checks: dict[str, int] = {}
 
@@ -82,17 +83,6 @@ class Findings:
         if count:
             self.checks[check] = self.checks.get(check, 0) + count
 
-    def add(self, finding: ReplayFinding) -> None:
-        """Adds a finding; of one stage and check the first is kept, and the others are counted."""
-        key = finding.stage, finding.check
-        if key in self._found:
-            finding = replace(self._found[key], times=self._found[key].times + 1)
-        self._found[key] = finding
-
-    def found(self, stage: Stage, check: str) -> bool:
-        """Whether a check has a finding."""
-        return (stage, check) in self._found
-
     def test(self, stage: Stage, check: str, pvalue: float) -> None:
         """Takes in a p-value; what it means is decided once all of them are known."""
         self.looked(check)
@@ -105,7 +95,7 @@ class Findings:
             if not pvalue >= least:
                 allowed = f"the charged distribution (p of at least {least:.1e})"
                 self.at(stage).add(check, allowed=allowed, measured=f"p = {pvalue:.1e}")
-        return tuple(sorted(self._found.values(), key=lambda one: STAGES.index(one.stage)))
+        return tuple(sorted(self.found.values(), key=lambda one: STAGES.index(one.stage)))
 
 
 @dataclass(frozen=True)
@@ -117,15 +107,17 @@ class Checks:
     round: int | None
 
     def add(self, check: str, *, allowed: object, measured: object) -> None:
-        """Adds a finding without counting."""
-        self.findings.add(
-            ReplayFinding(
-                stage=self.stage,
-                check=check,
-                round=self.round,
-                allowed=_words(allowed),
-                measured=_words(measured),
-            )
+        """Adds a finding without counting; of one check the first is kept, and how often."""
+        found, key = self.findings.found, (self.stage, check)
+        if key in found:
+            found[key] = replace(found[key], times=found[key].times + 1)
+            return
+        found[key] = ReplayFinding(
+            stage=self.stage,
+            check=check,
+            round=self.round,
+            allowed=_words(allowed),
+            measured=_words(measured),
         )
 
     def expect(self, check: str, holds: bool, *, allowed: object, measured: object) -> None:

@@ -178,7 +178,6 @@ def _is(word: str, known: str) -> bool:
 
 if TYPE_CHECKING:
     from fedaudit.federations.profiles.profile import RowSample
-    from fedaudit.federations.reading.table_rows import TableRows
 
 FEW_CODES = 10
 MAX_VALUES = 1000
@@ -216,7 +215,11 @@ class Column:
             if not text:
                 self.empty += count
                 continue
-            self._number(text, count)
+            if (number := number_in(text)) is not None:
+                self.largest = max(self.largest, abs(number))
+                self.fractions |= not number.is_integer()
+            elif text in self.texts or len(self.texts) < MAX_VALUES:
+                self.texts[text] += count
             if text in self.values or len(self.values) < MAX_VALUES:
                 self.values[text] += count
             else:
@@ -290,14 +293,6 @@ class Column:
         """The values, in the order of a registration; the first ones where there are many."""
         return in_order([value for value in self.values if value not in self.gaps], numeric=True)
 
-    def _number(self, text: str, count: int) -> None:
-        number = number_in(text)
-        if number is not None:
-            self.largest = max(self.largest, abs(number))
-            self.fractions |= not number.is_integer()
-        elif text in self.texts or len(self.texts) < MAX_VALUES:
-            self.texts[text] += count
-
 
 @dataclass(frozen=True)
 class Survey:
@@ -321,6 +316,8 @@ _WHERE = "/federation/path"
 def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
     """The columns of at most `most_rows` rows. Raises InvalidInputError for what is no table."""
     # Imported where it is used: the API starts without pyarrow.
+    import pyarrow.compute as pc
+
     from fedaudit.federations.profiles.profile import RowSample
     from fedaudit.federations.reading.table_files import TableFile
 
@@ -337,19 +334,12 @@ def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
         read = batch if complete else batch.part(0, most_rows - rows)
         rows += len(read)
         for column in columns:
-            column.add(*_counted(read, column.name))
+            counts: Any = pc.value_counts(read.text(column.name, _WHERE))
+            column.add(counts.field("values").to_pylist(), counts.field("counts").to_pylist())
         sample.add(read)
         if not complete:
             break
     return Survey(columns, rows, complete, header, sample, table.note)
-
-
-def _counted(rows: "TableRows", name: str) -> tuple[list[str], list[int]]:
-    """The distinct texts of a column and how many rows have each."""
-    import pyarrow.compute as pc
-
-    counts: Any = pc.value_counts(rows.text(name, _WHERE))
-    return counts.field("values").to_pylist(), counts.field("counts").to_pylist()
 
 
 MAX_GROUP_VALUES = 100
@@ -374,9 +364,9 @@ def target_candidates(columns: Sequence[Column]) -> list[Column]:
     column where it has classes, numbers that are named so; without any the last column."""
     possible = [column for column in reversed(columns) if _may_be_target(column)]
     found = _named(possible, "target")
-    classes = [column for column in found if _has_classes(column)]
-    last = [] if classes or not found else [one for one in possible[:1] if _ends_in_classes(one)]
-    first = classes + [column for column in last if column not in found]
+    first = [column for column in found if _has_classes(column)]
+    if found and not first and _ends_in_classes(possible[0]):
+        first = possible[:1]
     return first + [column for column in found if column not in first] or possible[:1]
 
 
@@ -401,14 +391,11 @@ def _named(columns: Sequence[Column], concept: Concept) -> list[Column]:
 def sensitive_word(column: Column) -> str | None:
     """The word by which a column seems to be sensitive."""
     found = named(column.name, "sensitive")
-    if not any(map(_ages_a_thing, pairwise(words_of(column.name)))):
+    # `car_age` is no person's, but `account_holder_age` is.
+    words = pairwise(words_of(column.name))
+    if not any(named(before, "thing") and named(word, "age") for before, word in words):
         found = named(column.name, "age") or found
     return None if found is None else found[1]
-
-
-def _ages_a_thing(words: tuple[str, str]) -> bool:
-    """`car_age`, but not `account_holder_age`, which is a person's."""
-    return named(words[0], "thing") is not None and named(words[1], "age") is not None
 
 
 def good_class(column: Column) -> tuple[str, str]:
@@ -425,11 +412,12 @@ def good_class(column: Column) -> tuple[str, str]:
 def alike(classes: Sequence[str]) -> str:
     """A remark on classes that seem to be one, written in several ways."""
     first = {one.strip().casefold(): one for one in reversed(classes)}
-    others = [one for one in classes if first[one.strip().casefold()] != one]
+    pairs = [(first[one.strip().casefold()], one) for one in classes]
+    others = [f"{before!r} and {one!r}" for before, one in pairs if before != one]
     if not others:
         return ""
-    pairs = ", ".join(f"{first[one.strip().casefold()]!r} and {one!r}" for one in others[:5])
-    return f"; {pairs} differ in capitals or spaces alone: if they are one, correct the file"
+    said = ", ".join(others[:5])
+    return f"; {said} differ in capitals or spaces alone: if they are one, correct the file"
 
 
 def _names_clients(column: Column) -> bool:

@@ -95,11 +95,8 @@ class Columns:
     @property
     def trained_on(self) -> dict[str, str]:
         """What training sees of a row, and the field of the spec that names each column."""
-        named = {column.name: column.where for column in self.features}
-        named[self.target] = _TARGET
-        if self.budgets is not None:
-            named.setdefault(self.budgets, BUDGETS)
-        return named
+        own = {*(column.name for column in self.features), self.target, self.budgets}
+        return {name: where for name, where in self.fields.items() if name in own}
 
 
 def find_columns(
@@ -110,7 +107,9 @@ def find_columns(
     `budgets`: the column of the rows' privacy budgets, which is not a feature. Raises
     InvalidInputError listing every field that names a column wrongly.
     """
-    key = _client_key(source)
+    key, field_name = None, "partition/column" if source.partition else "client_key"
+    if source.key_column is not None:
+        key = ClientKey(source.key_column, f"/federation/{field_name}")
     _check_named(source, key, names, sensitive, budgets)
     if source.features == "all":
         joined = {column for one in source.join.values() for column in one.columns}
@@ -125,11 +124,6 @@ def find_columns(
         budgets,
         {name: source.join[name] for name in sensitive if name in source.join},
     )
-
-
-def _client_key(source: Table) -> ClientKey | None:
-    name, field = source.key_column, "partition/column" if source.partition else "client_key"
-    return None if name is None else ClientKey(name, f"/federation/{field}")
 
 
 def _check_named(

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.federations.federation import Attribute, Federation, memory_fault
+from fedaudit.federations.federation import Attribute, Federation, check_memory
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.mapped import check_clients, check_scales, loading_folder, pack
@@ -44,7 +44,7 @@ from fedaudit.spec.errors import Faults, FieldError, error_at
 from fedaudit.spec.fairness import Groups, Rule
 from fedaudit.spec.labels import number_in
 from fedaudit.spec.sources import Centre, Range
-from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
+from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table, centred
 
 _PARTITION = "/federation/partition"
 MAX_SHARES = 2**24
@@ -76,11 +76,14 @@ def deal_rows(
             dealt = _by_shares(target, partition, classes=classes, seed=seed)
         case _:
             assert_never(partition)
-    clients = _named(dealt, partition.clients)
+    present, codes = np.unique(dealt, return_inverse=True)
+    # Names sort in numerical order.
+    digits = max(_NAME_DIGITS, len(str(partition.clients)))
+    names = tuple(f"client-{number + 1:0{digits}}" for number in present.tolist())
     notes = [dealt_note(partition)]
-    if empty := partition.clients - len(clients.values):
+    if empty := partition.clients - len(names):
         notes.append(f"clients without a row, left out: {empty}")
-    return clients, tuple(notes)
+    return Levels(names, codes.astype(np.int64)), tuple(notes)
 
 
 def dealt_note(partition: Dealt) -> str:
@@ -176,14 +179,6 @@ def _log_gammas(source: CounterSource, alpha: float, *, first: int, count: int) 
     return found
 
 
-def _named(dealt: Ints, clients: int) -> Levels:
-    """Clients by name, without those that have no rows; names sort in numerical order."""
-    digits = max(_NAME_DIGITS, len(str(clients)))
-    present, codes = np.unique(dealt, return_inverse=True)
-    names = tuple(f"client-{number + 1:0{digits}}" for number in present.tolist())
-    return Levels(names, codes.astype(np.int64))
-
-
 MAX_CLIENTS = 1_000_000
 _MAX_WHOLE_NUMBERS = 100
 _ROWS_PER_WHOLE_NUMBER = 10
@@ -202,7 +197,7 @@ def is_classified(source: Table, table: TableFile, fairness: Groups) -> bool:
     rules = [favourable] if isinstance(favourable, Rule) else favourable or []
     if source.positive is not None or source.target in source.labels:
         return True
-    if any(rule.lists_values for rule in rules):
+    if any(isinstance(rule.value, list) for rule in rules):
         return True
     rows, values = 0, set[str]()
     for part in table.batches([source.target]):
@@ -354,8 +349,9 @@ def _grouped(
         clients, dealt = _named_clients(columns, rows, used)
     else:
         clients, dealt = deal_rows(source.dealt, target, classes=len(classes), seed=asked.seed)
-    where = _PARTITION if columns.client_key is None else columns.client_key.where
-    check_clients(clients, where=where)
+    check_clients(
+        clients, where=_PARTITION if columns.client_key is None else columns.client_key.where
+    )
     row_keys = None
     if asked.keyed:
         cells = joined_cells(rows, columns.trained_on)
@@ -372,7 +368,7 @@ def _grouped(
         rows,
         columns,
         clients,
-        scales=source.feature_scales,
+        scales=centred(source.scale, source.standardise),
         standardise=standardise,
         folder=None if outline else folder,
         progress=asked.progress,
@@ -393,7 +389,6 @@ def _grouped(
         record_keys=row_keys,
         order=features.order,
         is_outline=outline,
-        where=where,
     )
     return ReadTable(federation, rows, columns.features, {**used.missing, **features.filled})
 
@@ -407,15 +402,13 @@ def _attributes(
 def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:
     """Raises InvalidInputError where a run has no room for so many rows, or more."""
     asked.progress()
-    fault = memory_fault(
+    check_memory(
         rows=rows,
         features=columns.width,
         attributes=len(columns.sensitive),
         allowed=asked.files.room.memory_bytes,
         more=more,
     )
-    if fault is not None:
-        raise fault
 
 
 def _named_clients(

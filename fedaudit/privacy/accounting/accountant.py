@@ -166,13 +166,10 @@ def library_relation(adjacency: Adjacency) -> Any:
     """The adjacency in dp-accounting's terms."""
     from dp_accounting import NeighboringRelation
 
-    match adjacency:
-        case "add-or-remove-one":
-            return NeighboringRelation.ADD_OR_REMOVE_ONE
-        case "replace-one":
-            return NeighboringRelation.REPLACE_ONE
-        case _:
-            assert_never(adjacency)
+    return {
+        "add-or-remove-one": NeighboringRelation.ADD_OR_REMOVE_ONE,
+        "replace-one": NeighboringRelation.REPLACE_ONE,
+    }[adjacency]
 
 
 def library_event(event: Event, *, clips: float) -> Any:

@@ -7,7 +7,7 @@ declared. That is tested after each round by likelihood ratios that may be looke
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -110,36 +110,17 @@ class CanaryEvidence:
         )
 
 
-def ratio_of(evidence: CanaryEvidence, *, reach: int) -> float:
-    """How far apart neighbours move all releases of one canary together, over the declared
-    deviation: the mu of Gaussian differential privacy that the declared noise alone gives."""
-    return reach * math.sqrt(evidence.squared_ratio)
-
-
-@dataclass(frozen=True)
-class RoundEvidence:
-    """What one round added."""
-
-    canaries: float
-    """Canaries in each of its releases, as often as they went through copies of it."""
-    squared_ratio: float
-    """Squared ratio of a canary that is in all of them."""
-    shown: tuple[str, ...]
-    """Rounds with equal ones measured the same noise."""
-
-
-def by_round(
-    stored: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
-) -> Iterator[RoundEvidence]:
-    """Yield what each round with canaries added, from its event and what is stored of it."""
-    before = CanaryEvidence()
+def by_round(stored: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> tuple[float, bool]:
+    """The weight of the fit as of canaries that are spread evenly over the rounds, and whether no
+    two rounds measured the same noise; from events, and what is stored of each round."""
+    before, canaries, ratios, shown = CanaryEvidence(), list[float](), list[float](), set[str]()
     for event, found in stored:
         after, variance = CanaryEvidence.of(found), event["noise_multiplier"] ** 2
-        ratio = event["steps"] / variance
-        shown = [getattr(after, one) - getattr(before, one) for one in ("product", "squares")]
-        yield RoundEvidence(
-            canaries=min(len(after.present) * after.passes, (after.weight - before.weight) / ratio),
-            squared_ratio=ratio,
-            shown=tuple(f"{variance * one:.6g}" for one in shown),
-        )
+        ratios.append(event["steps"] / variance)
+        # In each release, as often as they went through copies of it.
+        entered = (after.weight - before.weight) / ratios[-1]
+        canaries.append(min(len(after.present) * after.passes, entered))
+        own = after.product - before.product, after.squares - before.squares
+        shown.add(" ".join(f"{variance * one:.6g}" for one in own))
         before = after
+    return min(canaries) * sum(ratios), len(shown) == len(ratios)

@@ -2,13 +2,13 @@
 and every fault of new rounds, by JSON pointer."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from fedaudit.arrays import Ints
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     LaplaceL2,
@@ -56,42 +56,20 @@ def clients_over(terms: LedgerTerms, histories: Histories) -> int:
     return int(over[1:].sum()) + (unnamed if over[0] else 0)
 
 
-class Drawn:
-    """For each client the number of rounds that charge everyone and named it.
+Drawn = Counter[str] | None
+"""For each client the number of rounds that charge everyone and named it; None before the first
+such round since these are counted.
 
-    They are kept apart from the subjects of a ledger, which bundles show: the cost of such rounds
-    assumes that it is secret who was drawn. The names are compared with the declared sampling, and
-    not shown.
-    """
+They are kept apart from the subjects of a ledger, which bundles show: the cost of such rounds
+assumes that it is secret who was drawn. The names are compared with the declared sampling, and not
+shown."""
 
-    def __init__(
-        self, names: Sequence[str] | None = None, counts: Iterable[int] | None = None
-    ) -> None:
-        """Both are None before any client was drawn."""
-        self.is_recorded = names is not None
-        """Whether there was such a round since names are kept apart."""
-        counted = () if counts is None else counts
-        self._counts = dict(zip(names or (), map(int, counted), strict=True))
 
-    def copy(self) -> "Drawn":
-        """One to which rounds may be added without changing this one."""
-        return Drawn(self.names if self.is_recorded else None, self._counts.values())
-
-    def add(self, names: Iterable[str]) -> None:
-        """One more round that named these."""
-        self.is_recorded = True
-        for name in names:
-            self._counts[name] = self._counts.get(name, 0) + 1
-
-    @property
-    def names(self) -> list[str]:
-        """The names in the order of `counts`."""
-        return list(self._counts)
-
-    @property
-    def counts(self) -> Ints:
-        """[names]: rounds that named each."""
-        return np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts))
+def drawn_clients(names: Sequence[str] | None, counts: Iterable[int] | None) -> Drawn:
+    """Those of a stored ledger: rounds that named each."""
+    if names is None or counts is None:
+        return None
+    return Counter(dict(zip(names, map(int, counts), strict=True)))
 
 
 FALSE_ALARMS = 1e-9
@@ -134,7 +112,8 @@ def _contradictions(terms: LedgerTerms, tallies: list[Tally], drawn: Drawn) -> I
     rounds = np.array([one.rounds for one in tallies])
     rates = np.array([_rate(one) for one in tallies])
     expected = float(rounds @ rates)
-    total, most = int(drawn.counts.sum()), int(drawn.counts.max(initial=0))
+    named = Counter(drawn)
+    total, most = named.total(), max(named.values(), default=0)
     population, number = terms.population, int(rounds.sum())
     alarm = math.log((population + 2) / FALSE_ALARMS)
     # [exponents]: the logarithm of a client's mean of exp(t * rounds that named it), as declared.
@@ -150,7 +129,7 @@ def _contradictions(terms: LedgerTerms, tallies: list[Tally], drawn: Drawn) -> I
             f"{expected:.4g} on average: the population is smaller than declared, or the sample "
             "was not drawn at random"
         )
-    if not terms.names_participants or not drawn.is_recorded:
+    if not terms.names_participants or drawn is None:
         return
     # At least one step names clients in each round: rounds of several only name more.
     least = np.array([_sampled(one) for one in tallies])
@@ -226,7 +205,7 @@ def read_rounds(
     """The rounds in a body, in ascending order. Raises InvalidInputError with every fault."""
     found: list[DeclaredRound] = []
     faults: list[FieldError] = []
-    names = _Names(terms, {*histories.places, *drawn.names})
+    names = _Names(terms, {*histories.places, *(drawn or ())})
     events = _Events(terms, histories)
     for place, item in enumerate(validated(_Posted, value).rounds):
         at = pointer("rounds", place)
@@ -255,7 +234,7 @@ def read_reservation(
     """What a body asks to reserve of a ledger with these `histories`, beside what is `held`
     already. Raises InvalidInputError with every fault."""
     one = validated(ReservationRequest, value)
-    names = _Names(terms, {*histories.places, *drawn.names})
+    names = _Names(terms, {*histories.places, *(drawn or ())})
     faults = [
         *names.faults({"participants": one.participants}, ""),
         *_Events(terms, held).faults(one.event, len(one.participants), ""),

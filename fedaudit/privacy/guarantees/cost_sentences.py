@@ -96,19 +96,6 @@ def _percent(exponent: float, delta: float, *, less: int) -> str:
     return f"{math.ceil((1 - wrong) * 100 * scale - 1e-9) / scale - less:.{digits}f}"
 
 
-def _cases(exponent: float, delta: float) -> str:
-    """Guesses of which one is wrong, with two digits, rounded up: no claim is too strong."""
-    found = 1 / _wrong(exponent, delta)
-    step = 10.0 ** max(0, math.floor(math.log10(found)) - 1)
-    return f"{math.ceil(found / step - 1e-9) * step:,.0f}"
-
-
-def _weakness(exponent: float, delta: float) -> str:
-    """How weak a bound of the level `nearly-all` is, by how few guesses it leaves wrong."""
-    wrong = _wrong(exponent, delta)
-    return "weak" if wrong > 0.01 else "very weak" if wrong > 0.001 else "hardly any protection"
-
-
 def cost_words(exponent: float | None, *, guessed: str, delta: float = 0.0) -> str:
     """How much a bound is, in a few sentences. `guessed`: what it keeps uncertain, as in "whether a
     client's data were used"."""
@@ -129,10 +116,15 @@ def cost_words(exponent: float | None, *, guessed: str, delta: float = 0.0) -> s
                 f"{guess_words(exponent, delta=delta)}% of the time in place of 50%."
             )
         case "nearly-all":
-            weak, cases = _weakness(exponent, delta), _cases(exponent, delta)
+            wrong = _wrong(exponent, delta)
+            little = "very weak" if wrong > 0.001 else "hardly any protection"
+            # With two digits, rounded up: no claim is too strong.
+            step = 10.0 ** max(0, math.floor(math.log10(1 / wrong)) - 1)
+            cases = math.ceil(1 / wrong / step - 1e-9) * step
             return (
-                f"That is {weak}: the bound allows a guess at {guessed}, both being equally "
-                f"likely, to be right in all but 1 of {cases} cases, in place of 1 of 2."
+                f"That is {'weak' if wrong > 0.01 else little}: the bound allows a guess at "
+                f"{guessed}, both being equally likely, to be right in all but 1 of {cases:,.0f} "
+                "cases, in place of 1 of 2."
             )
         case _:
             assert_never(level)

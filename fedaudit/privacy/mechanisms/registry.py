@@ -59,13 +59,6 @@ MECHANISMS: tuple[type[PrivacyMechanism], ...] = (
 _FACTS = {mechanism.facts.name: mechanism.facts for mechanism in MECHANISMS}
 
 
-class UnknownMechanismError(ValueError):
-    """This version does not know a mechanism of that name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no mechanism {name!r}; known are {', '.join(_FACTS)}")
-
-
 def mechanism_of(spec: ExperimentSpec) -> PrivacyMechanism:
     """The mechanism of a spec, bound to it."""
     privacy = spec.privacy
@@ -87,11 +80,11 @@ def mechanism_of(spec: ExperimentSpec) -> PrivacyMechanism:
 
 
 def mechanism_facts(name: str) -> MechanismFacts:
-    """The facts about the mechanism of that name. Raises UnknownMechanismError."""
-    try:
-        return _FACTS[name]
-    except KeyError:
-        raise UnknownMechanismError(name) from None
+    """The facts about the mechanism of that name. Raises ValueError for one that this version does
+    not know."""
+    if name not in _FACTS:
+        raise ValueError(f"no mechanism {name!r}; known are {', '.join(_FACTS)}")
+    return _FACTS[name]
 
 
 def known_facts(name: str | None) -> MechanismFacts | None:

@@ -1,7 +1,5 @@
 """What can be run and protects no one: the warnings before a run."""
 
-from collections.abc import Iterator
-
 from fedaudit.privacy.guarantees.cost_sentences import MOST, OFTEN_RIGHT, cost_level, odds_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
@@ -22,30 +20,24 @@ def spec_doubts(spec: ExperimentSpec, *, training_clients: int, rows: int) -> li
 
     `rows`: of all clients. A delta is compared with the units of the guarantee that may train.
     """
-    by_record = mechanism_of(spec).facts.unit == "record"
-    return [*_bounds(spec), *_delta(spec, units=rows if by_record else training_clients)]
-
-
-def _bounds(spec: ExperimentSpec) -> Iterator[str]:
-    delta = getattr(spec.privacy, "delta", None) or 0.0
+    delta, unit = getattr(spec.privacy, "delta", None), mechanism_of(spec).facts.unit
+    found = []
     for position, gate in enumerate(spec.gates):
         # A gate that is content with simulated noise says by itself that it asks for no protection.
         if gate.figure not in _EXPONENTS or gate.op != "le" or gate.allow_simulation:
             continue
-        if gate.value > 0 and cost_level(gate.value, delta=delta) == "nothing":
-            yield (
+        if gate.value > 0 and cost_level(gate.value, delta=delta or 0.0) == "nothing":
+            found.append(
                 f"gates[{position}].value: {gate.figure} <= {gate.value:g} is too large to protect "
                 f"anyone, as the odds of a guess may change by a factor of "
                 f"{odds_words(gate.value)}; take at most {MOST:g}, or {OFTEN_RIGHT:g} where a "
                 "guess shall be right at most 95% of the time"
             )
-
-
-def _delta(spec: ExperimentSpec, *, units: int) -> Iterator[str]:
-    delta, unit = getattr(spec.privacy, "delta", None), mechanism_of(spec).facts.unit
+    units = rows if unit == "record" else training_clients
     if delta is not None and delta * units >= 1:
-        yield (
+        found.append(
             f"privacy.delta: {delta:g} is one in as many {unit}s as train, or more, so that "
             f"somebody's data may be handed over whole; take one far below that, such as "
             f"{0.1 / units:.0e}"
         )
+    return found

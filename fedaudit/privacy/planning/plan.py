@@ -17,7 +17,7 @@ The plan's subjects, who are charged:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -135,16 +135,10 @@ class SpendingPlan:
         records: `{"group": [{"event": ..., "lasts": ...}]}`.
         """
         lines = self.lines[self.observers[0]]
-        if self.subject_kind != "record_group":
-            return _canonical(lines[0].event.as_dict())
-        return _canonical(
-            {
+        events = lines[0].event.as_dict()
+        if self.subject_kind == "record_group":
+            events = {
                 name: [repeated.as_dict() for repeated in line.repeated_events]
                 for name, line in zip(self.subjects, lines, strict=True)
             }
-        )
-
-
-def _canonical(value: Any) -> str:
-    encoded: bytes = canonical_json(value)
-    return encoded.decode()
+        return canonical_json(events).decode()

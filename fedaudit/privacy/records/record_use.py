@@ -11,7 +11,7 @@ silo: not on other records, on padding, or on who else takes part.
 """
 
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,13 +36,7 @@ from fedaudit.randomness import Purpose, Source, keyed_words, wide_uniforms
 from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import (
-    AllocationCohort,
-    Cohort,
-    FixedCohort,
-    PoissonCohort,
-    RotationCohort,
-)
+from fedaudit.spec.training import Cohort, PoissonCohort
 
 _SHARES = (0.7, 0.2, 0.1)
 _LEVELS = (0.1, 1.0, 5.0)
@@ -152,13 +146,9 @@ def client_rate(cohort: Cohort) -> float:
 
     Raises ValueError for a cohort of fixed size, which the spec's rules leave to other mechanisms.
     """
-    match cohort:
-        case PoissonCohort():
-            return cohort.rate
-        case FixedCohort() | AllocationCohort() | RotationCohort():
-            raise ValueError("records are accounted for with a coin for each client")
-        case _:
-            assert_never(cohort)
+    if not isinstance(cohort, PoissonCohort):
+        raise ValueError("records are accounted for with a coin for each client")
+    return cohort.rate
 
 
 def uncalibrated_run(spec: ExperimentSpec) -> TwoStageRun:
@@ -299,17 +289,6 @@ def epsilon_terms(observer: Observer, delta: float) -> EpsilonTerms:
     return EpsilonTerms(adjacency=RECORD_ADJACENCY, observer=observer, delta=delta)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupSpending:
-    """What the records of a group spent, against one observer."""
-
-    group: RecordGroup
-    records: int
-    epsilon_max: float
-    budget_used_share: float
-    """The largest share of its own budget that a record spent; above 1 it was passed."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecordSpending:
     """Every record's own figures; arrays [records], client after client."""
@@ -344,17 +323,20 @@ class RecordSpending:
         spent = self.epsilons("final_model", compositions)
         return int(np.count_nonzero(spent > self.use.budgets))
 
-    def of_groups(self, observer: Observer, compositions: ArrayLike) -> list[GroupSpending]:
-        """The figures of every group, in their order."""
-        spent, budgets = self.epsilons(observer, compositions), self.use.budgets
+    def of_groups(self, compositions: ArrayLike) -> list[dict[str, Any]]:
+        """What the records of each group, in their order, spent against the final model.
+
+        `records`: how many they are; `epsilon_max`; `budget_used_share`: the largest share of its
+        own budget that a record spent; above 1 it was passed.
+        """
+        spent, budgets = self.epsilons("final_model", compositions), self.use.budgets
         return [
-            GroupSpending(
-                group=group,
-                records=int(np.count_nonzero(mine)),
-                epsilon_max=float(spent[mine].max()),
-                budget_used_share=float((spent[mine] / budgets[mine]).max()),
-            )
-            for group, mine in ((one, self.group_of == at) for at, one in enumerate(self.groups))
+            {
+                "records": int(np.count_nonzero(mine)),
+                "epsilon_max": float(spent[mine].max()),
+                "budget_used_share": float((spent[mine] / budgets[mine]).max()),
+            }
+            for mine in (self.group_of == at for at in range(len(self.groups)))
         ]
 
     def lines(self) -> dict[Observer, tuple[EpsilonCurve, ...]]:

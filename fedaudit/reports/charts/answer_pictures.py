@@ -25,11 +25,11 @@ from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, level_ends
 from fedaudit.reports.charts.drawing import (
     Chart,
+    Drawing,
     Ground,
     Row,
     Scale,
     box_sample,
-    drawn,
     element,
     fitted,
     label,
@@ -266,7 +266,7 @@ def _unbounded() -> Chart:
         title="What was spent",
         description="A bar without an end: nothing bounds what was spent.",
         caption="Nothing bounds what the model may disclose of its training data.",
-        drawing=drawn(*body, height=56, width=_WIDTH),
+        drawing=Drawing(together(*body), height=56, width=_WIDTH),
     )
 
 

@@ -17,9 +17,9 @@ from fedaudit.reports.charts.drawing import (
     PLOT_RIGHT,
     SERIES,
     Chart,
+    Drawing,
     Scale,
     axes,
-    drawn,
     element,
     label,
     legend,
@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is drawn. Raises ValueError from `chosen` for names that no point has."""
+    """What is drawn."""
 
     x: str
     y: str
@@ -146,7 +146,7 @@ def chosen_chart(points: Sequence[Point], choice: Choice) -> Chart | None:
         f"{f', a line for each {choice.lines}' if choice.lines else ''}. The figures are in the "
         "table below.",
         caption=" ".join(caption),
-        drawing=drawn(*body, height=bottom + 38),
+        drawing=Drawing(together(*body), height=bottom + 38),
         table=_table(shown, choice, by_figure=by_figure),
     )
 

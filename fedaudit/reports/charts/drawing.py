@@ -118,11 +118,6 @@ def joined(parts: Sequence[str]) -> str:
     return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def drawn(*parts: Markup, height: float, width: float = WIDTH) -> Drawing:
-    """Combine these parts into one drawing."""
-    return Drawing(together(*parts), height, width)
-
-
 _MAX_VALUE = 1e300
 """Larger values are drawn at this position, so that no difference of two values overflows."""
 _FLAT = 1e-5
@@ -365,7 +360,8 @@ def range_chart(
         kind = "here" if row.stressed else ""
         parts.append(label(name, left - 10, y + 4, anchor="end", kind=kind))
         parts.append(_row(row, x, y))
-    return drawn(*parts, height=bottom + 24 + _UNIT_LINE * len(units), width=on.width)
+    height = bottom + 24 + _UNIT_LINE * len(units)
+    return Drawing(together(*parts), height, on.width)
 
 
 def _row(row: Row, x: Scale, y: float) -> Markup:

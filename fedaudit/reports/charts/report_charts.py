@@ -19,7 +19,6 @@ from fedaudit.reports.charts.drawing import (
     Scale,
     Values,
     axes,
-    drawn,
     element,
     joined,
     legend,
@@ -138,7 +137,7 @@ def line_chart(
     if best is not None:
         parts.append(line(x(best), top, x(best), bottom, "best"))
     parts += [_line(one.values, rounds, x, y, kind=place) for place, one in enumerate(lines)]
-    return drawn(*parts, height=bottom + 38)
+    return Drawing(together(*parts), height=bottom + 38)
 
 
 def _line(values: Values, rounds: Sequence[int], x: Scale, y: Scale, *, kind: int) -> Markup:

@@ -9,13 +9,12 @@ from typing import Any, Literal
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.checks import value_at
-from fedaudit.reports.figures import direction, figures_of
+from fedaudit.reports.figures import Section, direction, figures_of
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.part import Answer, GateOutcome, IntervalSection, Part, Reasons
 from fedaudit.reports.sections.utility import chosen_by_losses
 
-Section = Literal["privacy", "utility", "fairness"]
 FigureName = tuple[Section, str, str | None]
 Family = Literal["leakage", "epsilon"]
 Caution = Literal[
@@ -220,29 +219,28 @@ def _rules(favourable: Any) -> Any:
     return {name: value for name, value in favourable.items() if name != "label"}
 
 
+_MEASURED_BY = ("training.loss", "federation.scale", "federation.target", "federation.classes")
 _GROUPED_BY = (
     *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
     *("reference_group", "minimum_group_size", "minimum_group_clients"),
 )
-_Paths = Mapping[Caution, tuple[str, ...]]
-"""By what is warned of: the paths, of the report or below its spec, at which experiments differ."""
-_ALWAYS: _Paths = {
-    "other-data": ("provenance.data_fingerprint",),
-    "other-guarantee": ("guarantee.kind",),
-    "other-loss": (
-        *("training.loss", "federation.scale", "federation.target", "federation.classes"),
-    ),
-    "other-outcome": tuple(f"fairness.{name}" for name in _GROUPED_BY),
-}
-_OF_PROTECTED: _Paths = {"other-unit": ("guarantee.unit",), "other-noise": ("privacy.noise",)}
-_OF_EPSILON: _Paths = {
-    "other-adjacency": ("guarantee.adjacency",),
-    "other-delta": ("guarantee.delta",),
-}
-_OF_LEAKAGE: _Paths = {
-    "other-radius": ("privacy.radius", "privacy.per_layer"),
-    "other-model": ("data.parameters", "federation.scale"),
-}
+_Paths = Sequence[tuple[Caution, tuple[str, ...]]]
+"""What is warned of, and the paths of a report, or below its spec, at which experiments differ."""
+_ALWAYS: _Paths = (
+    ("other-data", ("provenance.data_fingerprint",)),
+    ("other-guarantee", ("guarantee.kind",)),
+    ("other-loss", _MEASURED_BY),
+    ("other-outcome", tuple(f"fairness.{name}" for name in _GROUPED_BY)),
+)
+_OF_PROTECTED: _Paths = (("other-unit", ("guarantee.unit",)), ("other-noise", ("privacy.noise",)))
+_OF_EPSILON: _Paths = (
+    ("other-adjacency", ("guarantee.adjacency",)),
+    ("other-delta", ("guarantee.delta",)),
+)
+_OF_LEAKAGE: _Paths = (
+    ("other-radius", ("privacy.radius", "privacy.per_layer")),
+    ("other-model", ("data.parameters", "federation.scale")),
+)
 _WORDS: Mapping[Caution, str] = {
     "degenerate": "The model of an experiment decides nothing: its gaps, its accuracy and its loss "
     "are no better or worse than another's, however small they are.",
@@ -299,7 +297,7 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
     ):
         found += [
             code
-            for code, paths in differing.items()
+            for code, paths in differing
             if any(_at(one, path) != _at(compared[0], path) for one in compared for path in paths)
         ]
     if any(map(ended_early, protected)):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -174,9 +175,6 @@ _MAX_GAPS = 100
 def gaps_of(numbers: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
     """First and last of each run of numbers that is missing, the first 100 runs, and how many
     numbers are missing in all."""
-    gaps, before = [], 0
-    for number in numbers:
-        if number > before + 1:
-            gaps.append((before + 1, number - 1))
-        before = number
+    steps = pairwise([0, *numbers])
+    gaps = [(before + 1, number - 1) for before, number in steps if number > before + 1]
     return gaps[:_MAX_GAPS], sum(last - first + 1 for first, last in gaps)

@@ -5,19 +5,14 @@ data were used and what else left the training remain as declared, and a test th
 no proof.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from fedaudit.privacy.declared.canary_evidence import (
-    CLAIMED,
-    TOGETHER,
-    CanaryEvidence,
-    by_round,
-    ratio_of,
-)
+from fedaudit.privacy.declared.canary_evidence import CLAIMED, TOGETHER, CanaryEvidence, by_round
 from fedaudit.privacy.lower_bounds.e_values import (
     ENOUGH_ALONE,
     known_noise_alarm_power,
@@ -93,24 +88,22 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
             reason="no canaries were declared, so nothing tests the noise",
             bounds=[],
         )
-    each = list(by_round([(one.event, one.canaries) for one in rounds if one.canaries]))
     fit = _thinned(found.fit)
-    # As of canaries that are spread evenly: many in one round say nothing of the others' noise.
-    even = min(one.canaries for one in each) * sum(one.squared_ratio for one in each)
+    even, fresh = by_round((one.event, one.canaries) for one in rounds if one.canaries)
     power = known_noise_alarm_power(
         claimed=CLAIMED,
         true=2 * CLAIMED,
+        # Many canaries in one round say nothing of the others' noise.
         weight=min(fit.weight, even),
         numbers=fit.numbers,
         share=None,
         stake=TOGETHER,
     )
-    fresh = len({one.shown for one in each}) == len(each)
     status, reason = _status(material, found, power, rounds=len(rounds), fresh=fresh)
     reach = 2 if terms.adjacency == "replace-one" else 1
-    law = ReleaseLaw(
-        ratio=ratio_of(found, reach=reach), rate=1.0, compositions=1, adjacency=terms.adjacency
-    )
+    # How far apart neighbours move all releases of one canary together, in declared deviations.
+    mu = reach * math.sqrt(found.squared_ratio)
+    law = ReleaseLaw(ratio=mu, rate=1.0, compositions=1, adjacency=terms.adjacency)
     claim = gaussian_epsilon(law.mu, terms.delta)
     return TestedNoise(
         status=status,

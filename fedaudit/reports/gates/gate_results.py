@@ -112,7 +112,7 @@ def _add_case(suite: Element, gate: Mapping[str, Any], policy: str) -> None:
 
 def _counts(gates: Gates) -> dict[str, str]:
     counted = {"failures": _count(gates, FAIL), "errors": _count(gates, INSUFFICIENT)}
-    return {"tests": str(len(gates)), **{name: str(count) for name, count in counted.items()}}
+    return {name: str(count) for name, count in {"tests": len(gates), **counted}.items()}
 
 
 def _count(gates: Gates, outcome: GateOutcome) -> int:

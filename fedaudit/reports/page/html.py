@@ -20,14 +20,14 @@ from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_pic
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.report_charts import Series, charts_of
 from fedaudit.reports.gates.gate_results import COSTS
-from fedaudit.reports.page.attack_tables import (
+from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
+from fedaudit.reports.page.report_tables import (
     BASIS_WORDS,
     after_attempts,
     attack_tables,
+    fairness_tables,
     false_alarm_chance,
 )
-from fedaudit.reports.page.fairness_tables import fairness_tables
-from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.report import section_rows
 from fedaudit.reports.sections.guarantee import guarantee_words

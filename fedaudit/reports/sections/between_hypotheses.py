@@ -13,7 +13,6 @@ from fedaudit.privacy.leakage import (
     MAX_LISTED,
     MIN_RELEASES,
     clipped_reach,
-    exponents,
     listed_pairs,
     part_distances,
 )
@@ -197,7 +196,7 @@ def pair_figures(
     if rates is None:
         return found
     if len(by_part) > 1:
-        summary = rates.over(exponents(rates.values, by_part))
+        summary = rates.over(rates.values @ by_part)
     else:
         # The reported epsilon is rounded, and the exponents follow from it.
         median, largest = rates.over(rates.values[:, 0])
@@ -206,7 +205,7 @@ def pair_figures(
         summary = median * float(by_part[0]), largest * float(by_part[0])
     found |= zip(_EXPONENTS, summary, strict=True)
     if rates.public and clip is not None:
-        reach = exponents(rates.values, by_part) + clipped_reach(rates.values, clip=clip)
+        reach = rates.values @ by_part + clipped_reach(rates.values, clip=clip)
         found["worst_case"] = float(reach[0])
     return found
 

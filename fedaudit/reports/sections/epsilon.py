@@ -15,7 +15,7 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Obse
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.privacy.records.record_use import GroupSpending, RecordSpending, enclosing
+from fedaudit.privacy.records.record_use import RecordGroup, RecordSpending, enclosing
 from fedaudit.reports.checks import (
     MALFORMED,
     Check,
@@ -73,12 +73,12 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
     KeyError where the material lacks the compositions against that observer."""
     rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
     secret = material.spec.privacy.budget_column is not None
-    found = records.of_groups("final_model", rounds)
+    found = records.of_groups(rounds)
     # Records that were left out are a group too: otherwise the total minus the others reveals them.
     # So are those that `fairness.exclude` leaves out: the rows less all records that train less the
     # scored rows, which are the denominator of the accuracy, are theirs.
     cells = np.array(
-        [records.left_out, *(one.records for one in found), material.federation.not_counted]
+        [records.left_out, *(one["records"] for one in found), material.federation.not_counted]
     )
     disclosure = size_rule(material.spec.fairness).decide(cells, of="records")
     disclosure = replace(disclosure, rows=cells[:-1], shown=disclosure.shown[:-1], large=None)
@@ -90,8 +90,8 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
     }
     return RecordsSection(
         groups=[
-            _group(one, disclosure, visible=visible, secret=secret)
-            for one, visible in zip(found, shown[1:].tolist(), strict=True)
+            _group(group, spent, disclosure, visible=visible, secret=secret)
+            for group, spent, visible in zip(records.groups, found, shown[1:].tolist(), strict=True)
         ],
         **with_reasons(or_why(counts, few)),
     )
@@ -106,21 +106,21 @@ def _overspent(count: int, disclosure: Disclosure) -> int | None:
 
 
 def _group(
-    found: GroupSpending, disclosure: Disclosure, *, visible: bool, secret: bool
+    group: RecordGroup,
+    figures: dict[str, Any],
+    disclosure: Disclosure,
+    *,
+    visible: bool,
+    secret: bool,
 ) -> RecordGroupSection:
-    group, stated = found.group, not secret or disclosure.rule.is_large(found.records)
+    stated = not secret or disclosure.rule.is_large(figures["records"])
     low, high = (group.low, group.high) if stated else enclosing(group.low, group.high)
-    figures: dict[str, Any] = {
-        "records": found.records,
-        "epsilon_max": found.epsilon_max,
-        "budget_used_share": found.budget_used_share,
-    }
     few = f"suppressed: {disclosure.too_few}"
     if not visible:
-        figures["records"] = f"{few}, or another group's would follow"
+        figures = figures | {"records": f"{few}, or another group's would follow"}
     if not stated:
         revealing = f"{few}, whose budgets it would reveal"
-        figures |= {"epsilon_max": revealing, "budget_used_share": revealing}
+        figures = figures | {"epsilon_max": revealing, "budget_used_share": revealing}
     return RecordGroupSection(budget_low=low, budget_high=high, **with_reasons(figures))
 
 

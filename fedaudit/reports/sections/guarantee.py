@@ -195,32 +195,6 @@ _RELEASES_ONLY = (
 )
 
 
-def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
-    """The sentences that apply to this run's mechanism."""
-    mechanism = mechanism_of(material.spec)
-    found = [
-        f"Epsilon bounds how much one {mechanism.facts.unit} can raise the probability of any "
-        "outcome: by a factor of at most exp(epsilon), plus delta.",
-        *_limit_delta(material, plan),
-    ]
-    if material.inputs.noise == "simulation":
-        found.append(SIMULATED)
-    found += mechanism.limits()
-    if plan.records is not None:
-        found += _limit_records(material, plan.records)
-    return [*found, _RELEASES_ONLY, *floating_point_limits(material), *withheld_updates(material)]
-
-
-def withheld_updates(material: ReportMaterial) -> list[str]:
-    """That updates were withheld, if any were."""
-    if not material.withheld:
-        return []
-    return [
-        f"{material.withheld} updates were withheld for not being finite; that they were depends "
-        "on the data and is not covered by the guarantee."
-    ]
-
-
 def _limit_delta(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     units, unit = material.federation.training_clients, "clients"
     if plan.records is not None:
@@ -238,39 +212,33 @@ def delta_limits(delta: float, units: int, unit: str) -> list[str]:
     ]
 
 
-def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[str]:
-    found: list[str] = []
+def _limit_records(material: ReportMaterial, records: RecordSpending) -> Iterator[str]:
     section = records_section(material, records)
     if section.overspent != 0:
-        found.append(
-            f"{number_or_some(section.overspent)} records spent more than their own budgets allow."
-        )
+        over = number_or_some(section.overspent)
+        yield f"{over} records spent more than their own budgets allow."
     if section.left_out != 0:
-        found.append(
+        yield (
             f"{number_or_some(section.left_out)} records were never sampled: their budgets are "
             "too small for the accountant, or the baseline drops them. The model has learnt "
             "nothing from them."
         )
-    return found
-
-
-def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
-    spec, report = found.spec, found.report
-    if spec is None:
-        return
-    yield from _checks_of_claim(spec, report, found.parameters)
-    yield from noise_checks(spec, report)
 
 
 _EVER_STATED = ("kind", "mechanism", "unit", "delta")
 """Fields that reports of every version state."""
 
 
+def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
+    if found.spec is not None:
+        if found.parameters is not None:
+            yield from _checks_of_claim(found.spec, found.report, found.parameters)
+        yield from noise_checks(found.spec, found.report)
+
+
 def _checks_of_claim(
-    spec: ExperimentSpec, report: Mapping[str, Any], parameters: int | None
+    spec: ExperimentSpec, report: Mapping[str, Any], parameters: int
 ) -> Iterator[Check]:
-    if parameters is None:
-        return
     try:
         found = mechanism_of(spec).guarantee(n=parameters, layers=stated_layers(spec, report))
     except (ValueError, OverflowError, InvalidInputError):
@@ -286,33 +254,44 @@ def _checks_of_claim(
         yield agrees(report, f"guarantee.{name}", value, name=f"report.guarantee.{name}")
 
 
-def _guarantee_limits(material: ReportMaterial) -> list[str]:
-    start = start_limit(material.spec.model.start)
-    found = [] if start is None else [start]
-    mechanism, cost_kind = mechanism_of(material.spec), material.inputs.cost_kind
-    match cost_kind:
+def _guarantee_limits(material: ReportMaterial) -> Iterator[str]:
+    mechanism, inputs, plan = mechanism_of(material.spec), material.inputs, material.plan
+    if (start := start_limit(material.spec.model.start)) is not None:
+        yield start
+    match inputs.cost_kind:
         case "epsilon":
-            if material.plan is None:
+            if plan is None:
                 raise ValueError("a report of an epsilon needs the spending plan of its run")
-            return found + epsilon_limits(material, material.plan)
+            yield (
+                f"Epsilon bounds how much one {mechanism.facts.unit} can raise the probability of "
+                "any outcome: by a factor of at most exp(epsilon), plus delta."
+            )
+            yield from _limit_delta(material, plan)
         case "leakage":
-            return [
-                *found,
+            yield (
                 "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "
                 "(epsilon, delta)-differential privacy and must not be compared with it or added "
-                "to it.",
-                *([SIMULATED] if material.inputs.noise == "simulation" else []),
-                *mechanism.limits(),
-                *floating_point_limits(material),
-                *withheld_updates(material),
-            ]
-        case "unbounded":
-            simulated = (
-                mechanism.facts.noise_law != "none" and material.inputs.noise == "simulation"
+                "to it."
             )
-            return [*found, *[SIMULATED] * simulated, *mechanism.limits()]
+        case "unbounded":
+            pass
         case _:
-            assert_never(cost_kind)
+            assert_never(inputs.cost_kind)
+    if inputs.noise == "simulation" and mechanism.facts.noise_law != "none":
+        yield SIMULATED
+    yield from mechanism.limits()
+    if inputs.cost_kind == "unbounded":
+        return
+    if inputs.cost_kind == "epsilon":
+        if plan is not None and plan.records is not None:
+            yield from _limit_records(material, plan.records)
+        yield _RELEASES_ONLY
+    yield from floating_point_limits(material)
+    if material.withheld:
+        yield (
+            f"{material.withheld} updates were withheld for not being finite; that they were "
+            "depends on the data and is not covered by the guarantee."
+        )
 
 
 GUARANTEE = Section[ReportMaterial, RunEvidence](

@@ -70,8 +70,7 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
     release = count_release(spec)
     if release is None:
         return None
-    epsilon = release.epsilon(releases)
-    in_force = is_secret(spec)
+    epsilon, in_force = release.epsilon(releases), is_secret(spec)
     return FairnessPrivacy(
         mechanism=release.mechanism,
         epsilon=epsilon,
@@ -82,9 +81,7 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
         accountant=release.accountant,
         releases=releases,
         noise_deviation=release.deviation,
-        sensitivity=CountSensitivity(
-            l1=release.l1, l2=release.l2, attributes=release.attributes, max_rows=release.max_rows
-        ),
+        sensitivity=CountSensitivity.model_validate(release, from_attributes=True),
         in_force=in_force,
         statement=_statement(release, epsilon, releases=releases, in_force=in_force),
     )

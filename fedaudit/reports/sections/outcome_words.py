@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, assert_never
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -45,29 +45,17 @@ def group_in_words(attribute: str, value: str, *, labels: Labels) -> str:
     return value if value[:1].isalpha() else f"{attribute} {value}"
 
 
+_SIGNS = {"in": "=", "ge": ">=", "le": "<="}
+
+
 def _rule_in_words(rule: Rule, *, target: str, labels: Labels) -> str:
-    condition = _condition(rule, target)
-    label = rule.label or _joined_labels(rule, labels.get(target, {}))
-    return condition if label is None else f"{label} ({condition})"
-
-
-def _joined_labels(rule: Rule, labels: Mapping[str, str]) -> str | None:
-    values = [_text(value) for value in rule.value] if isinstance(rule.value, list) else []
-    found = [label for value in values if (label := label_of(labels, value)) is not None]
-    return _alternatives(found) if values and len(found) == len(values) else None
-
-
-def _condition(rule: Rule, target: str) -> str:
-    match rule.op:
-        case "in":
-            values = rule.value if isinstance(rule.value, list) else [rule.value]
-            return f"{target} = {_alternatives([_text(value) for value in values])}"
-        case "ge":
-            return f"{target} >= {_text(rule.value)}"
-        case "le":
-            return f"{target} <= {_text(rule.value)}"
-        case _:
-            assert_never(rule.op)
+    values = [_text(one) for one in (rule.value if isinstance(rule.value, list) else [rule.value])]
+    condition = f"{target} {_SIGNS[rule.op]} {_alternatives(values)}"
+    named = [label_of(labels.get(target, {}), value) for value in values]
+    label = rule.label
+    if not label and isinstance(rule.value, list) and None not in named:
+        label = _alternatives([str(one) for one in named])
+    return f"{label} ({condition})" if label else condition
 
 
 def _alternatives(values: Sequence[str]) -> str:
@@ -183,10 +171,9 @@ def _traits(spec: Any) -> SourceTraits | None:
 
 def _section_of(report: Mapping[str, Any], attribute: str) -> Mapping[str, Any]:
     sections = value_at(report, "fairness")
-    for section in sections if isinstance(sections, list) else []:
-        if isinstance(section, Mapping) and section.get("attribute") == attribute:
-            return section
-    return {}
+    of_it = (one for one in sections if value_at(one, "attribute") == attribute)
+    found: Mapping[str, Any] = next(of_it, {}) if isinstance(sections, list) else {}
+    return found
 
 
 def _parts(report: Mapping[str, Any], attribute: str) -> dict[str, list[tuple[str, str]]]:

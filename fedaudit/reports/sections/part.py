@@ -71,6 +71,23 @@ class VerdictParts(Part):
     next: str
 
 
+class SpecChange(Part):
+    """One field of the spec, and what to set it to; null takes it away."""
+
+    pointer: str
+    value: Any
+
+
+class Advice(Part):
+    """What to do next."""
+
+    text: str
+    figure: str | None = None
+    """The figure of the report that the changes make better, as `SECTION/FIELD`."""
+    changes: list[SpecChange] = Field(default_factory=list)
+    """Empty where nothing in the spec helps, or something else is to be done."""
+
+
 AnswerOutcome = Literal["release", "do-not-release", "not-decided"]
 ANSWER_WORDS: Mapping[AnswerOutcome, str] = {
     "release": "May be released",

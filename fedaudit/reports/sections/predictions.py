@@ -32,6 +32,7 @@ from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.reports.sections.provenance import (
     RECORDED,
     SIGNED,
+    Experiment,
     Provenance,
     comparison_limits,
     provenance,
@@ -86,12 +87,9 @@ def _near(stated: Any, found: float) -> bool:
     return math.isclose(stated, found, rel_tol=0.0, abs_tol=_DIGITS)
 
 
-class AuditIdentity(Part):
+class AuditIdentity(Experiment):
     """Which audit the report is of."""
 
-    id: str
-    name: str
-    spec_hash: str
     status: Literal["succeeded"]
 
 
@@ -386,16 +384,26 @@ def _identity_checks(found: AuditEvidence) -> Iterator[Check]:
     given = found.evidence.experiment_id
     yield agrees(found.report, "experiment.id", given, name="report.audit")
     yield agrees(found.report, "experiment.status", "succeeded")
-    yield from _spec_checks(found, {"experiment.name": lambda audit: audit.name})
+    yield from _spec_checks(found, "experiment")
 
 
-def _spec_checks(
-    found: AuditEvidence, fields: Mapping[str, Callable[[AuditSpec], Any]]
-) -> Iterator[Check]:
-    """Whether the report states at each path what the audit's spec does."""
-    if found.audit is not None:
-        for path, value in fields.items():
-            yield agrees(found.report, path, value(found.audit), name=f"report.{path}")
+def _spec_checks(found: AuditEvidence, section: str) -> Iterator[Check]:
+    """Whether a section states what the audit's spec does."""
+    audit = found.audit
+    if audit is None:
+        return
+    stated = {
+        "experiment.name": audit.name,
+        "provenance.seed": audit.seed,
+        "predictions.truth": audit.truth,
+        "predictions.column": audit.predicted_by,
+        "predictions.role": audit.prediction_role,
+        "predictions.threshold.value": audit.threshold,
+        "predictions.drawn": "rows" if audit.client_key is None else "clients",
+    }
+    for path, value in stated.items():
+        if path.startswith(section):
+            yield agrees(found.report, path, value, name=f"report.{path}")
 
 
 def _nothing_known(part: Part, name: str) -> Callable[[AuditEvidence], Iterator[Check]]:
@@ -419,24 +427,11 @@ def _nothing_known(part: Part, name: str) -> Callable[[AuditEvidence], Iterator[
 
 def _provenance_checks(found: AuditEvidence) -> Iterator[Check]:
     yield spec_hash_check(found.evidence, found.report)
-    yield from _spec_checks(found, {"provenance.seed": lambda audit: audit.seed})
+    yield from _spec_checks(found, "provenance")
 
 
 def _prediction_checks(found: AuditEvidence) -> Iterator[Check]:
-    yield from _spec_checks(
-        found,
-        {
-            "predictions.truth": lambda audit: audit.truth,
-            "predictions.column": lambda audit: audit.predicted_by,
-            "predictions.role": lambda audit: audit.prediction_role,
-            "predictions.threshold.value": lambda audit: audit.threshold,
-            "predictions.drawn": lambda audit: "rows" if audit.client_key is None else "clients",
-        },
-    )
-    yield from _group_checks(found)
-
-
-def _group_checks(found: AuditEvidence) -> Iterator[Check]:
+    yield from _spec_checks(found, "predictions")
     if found.audit is None:
         yield unchecked("report.figures", "the spec cannot be read, or is of another version")
         return

@@ -109,13 +109,9 @@ def signature_check(
         envelope = report_envelope(report)
     except (ValueError, RecursionError) as error:
         return failed(name, f"the report cannot be checked: {error}")
-    if (
-        envelope is None
-        and not with_checkpoints
-        and value_at(report, "integrity", "key_id") is None
-    ):
-        return unchecked(name, "the report is not signed")
     if envelope is None:
+        if not with_checkpoints and value_at(report, "integrity", "key_id") is None:
+            return unchecked(name, "the report is not signed")
         return failed(name, "the report was signed, and has no signature now")
     key = keyring.get(envelope.key_id)
     if key is None:
@@ -275,18 +271,16 @@ def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> 
     made_up = spec.federation.traits.draws_data
     if policy is None or made_up or not spec.fairness.sensitive:
         return []
-    left = [words for name, words in _FIXED.items() if getattr(policy, name) is None]
-    found = []
-    if policy.minimum_group_size is not None:
-        found.append(f"groups of {policy.minimum_group_size} scored rows or more")
-    if policy.minimum_group_clients is not None:
-        found.append(f"of {policy.minimum_group_clients} clients or more")
-    if policy.groups is not None or policy.exclude is not None:
-        found.append("values that are joined or left out")
-    set_by_owner = [
-        *found,
-        *(words for name, words in _FIXED.items() if getattr(policy, name) is not None),
+    rows, clients = policy.minimum_group_size, policy.minimum_group_clients
+    joined = policy.groups if policy.exclude is None else policy.exclude
+    settings = [
+        (rows, f"groups of {rows} scored rows or more"),
+        (clients, f"of {clients} clients or more"),
+        (joined, "values that are joined or left out"),
+        *((getattr(policy, name), words) for name, words in _FIXED.items()),
     ]
+    set_by_owner = [words for value, words in settings if value is not None]
+    left = [words for name, words in _FIXED.items() if words not in set_by_owner]
     if not set_by_owner:
         return [
             "The federation's owner had set no disclosure policy: group sizes, edges, the "
@@ -319,22 +313,20 @@ def spec_hash_check(evidence: Evidence, report: Mapping[str, Any]) -> Check:
     )
 
 
-def _experiment(material: ReportMaterial) -> Experiment:
-    return Experiment(
+EXPERIMENT = Section[ReportMaterial, RunEvidence](
+    "experiment",
+    lambda material: Experiment(
         id=material.experiment_id,
         name=material.name,
         spec_hash=spec_hash(material.spec),
         status=material.status,
-    )
-
-
-def _experiment_checks(found: RunEvidence) -> Iterator[Check]:
-    given = found.evidence.experiment_id
-    yield agrees(found.report, "experiment.id", given, name="report.experiment")
-
-
-EXPERIMENT = Section[ReportMaterial, RunEvidence](
-    "experiment", _experiment, _experiment_checks, no_limits
+    ),
+    lambda found: [
+        agrees(
+            found.report, "experiment.id", found.evidence.experiment_id, name="report.experiment"
+        )
+    ],
+    no_limits,
 )
 
 
@@ -353,21 +345,19 @@ def _data(material: ReportMaterial) -> Data:
     )
 
 
-_FOUND_CLASSES = (
-    "Which classes there are was found in the data and is taken as known: a record of a class that "
-    "no other one has would change the size of the model, which no figure covers."
-)
-
-
-def _data_limits(material: ReportMaterial) -> list[str]:
+def _data_limits(material: ReportMaterial) -> Iterator[str]:
     traits = material.spec.federation.traits
-    finds_classes = material.spec.classifies and traits.finds_classes
-    return [
+    yield (
         "The numbers of clients and rows and a hash of the data are disclosed without noise: "
-        "anyone who guesses the whole data set can confirm the guess.",
-        *traits.data_limits,
-        *([_FOUND_CLASSES] if finds_classes else []),
-    ]
+        "anyone who guesses the whole data set can confirm the guess."
+    )
+    yield from traits.data_limits
+    if material.spec.classifies and traits.finds_classes:
+        yield (
+            "Which classes there are was found in the data and is taken as known: a record of a "
+            "class that no other one has would change the size of the model, which no figure "
+            "covers."
+        )
 
 
 def _data_checks(found: RunEvidence) -> Iterator[Check]:

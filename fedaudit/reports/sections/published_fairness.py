@@ -1,6 +1,6 @@
 """The section `fairness`, from whichever counts are published."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 import numpy as np
@@ -197,12 +197,14 @@ class AttributeFigures:
         return found.model_copy(update={"interval": interval.model_copy(update=ends)})
 
 
-def _fairness_limits(material: ReportMaterial) -> list[str]:
-    found = [*_validation_limits(material), *_group_limits(material)]
+def _fairness_limits(material: ReportMaterial) -> Iterator[str]:
     if material.spec.fairness.noise is not None:
-        found = noised_limits(material.spec)
-    found += comparison_limits(material.spec.fairness)
-    return [*found, *disclosure_limits(material.disclosure_policy, material.spec)]
+        yield from noised_limits(material.spec)
+    else:
+        yield from _validation_limits(material)
+        yield from _group_limits(material)
+    yield from comparison_limits(material.spec.fairness)
+    yield from disclosure_limits(material.disclosure_policy, material.spec)
 
 
 def _validation_limits(material: ReportMaterial) -> list[str]:
@@ -224,52 +226,45 @@ def _validation_limits(material: ReportMaterial) -> list[str]:
     ]
 
 
-def _group_limits(material: ReportMaterial) -> list[str]:
-    if not material.spec.fairness.sensitive:
-        return ["No sensitive attribute was named: nothing here says how groups fare."]
-    found = [
-        "Rates and gaps are pooled over the scored rows: a client with many rows counts for more "
-        "than one with few.",
-        _limit_counts(material),
-        *_limit_groups(material),
-    ]
-    if any(", in no group: " in note for note in material.federation.notes):
-        found.append(
-            "Rows without a value of an attribute are in no group. Groups are suppressed where the "
-            "figures of other attributes' groups would reveal these rows, and not where those of "
-            "everybody do: the accuracy less that of the groups shown is theirs."
-        )
-    if not material.spec.declares_outcome:
-        found.append(
-            "No outcome was declared favourable: groups are compared by their losses alone, which "
-            "do not say whom an error favours."
-        )
-    found += material.spec.federation.traits.fairness_limits
-    if material.result.single_row_clients:
-        found.append(
-            f"{material.result.single_row_clients} validation clients have one row only and were "
-            "scored with the same hypothesis, since none could be chosen without that row."
-        )
-    return found
-
-
-def _limit_groups(material: ReportMaterial) -> list[str]:
-    """What holds where groups are hidden, and where more than two are compared."""
+def _group_limits(material: ReportMaterial) -> Iterator[str]:
     fairness, shown = material.spec.fairness, material.disclosures.values()
-    found = []
+    if not fairness.sensitive:
+        yield "No sensitive attribute was named: nothing here says how groups fare."
+        return
+    yield (
+        "Rates and gaps are pooled over the scored rows: a client with many rows counts for more "
+        "than one with few."
+    )
+    yield _limit_counts(material)
     if not all(all(one.shown) for one in shown):
-        found.append(
+        yield (
             f"Groups with fewer than {fairness.minimum_group_size} scored rows, or with rows of "
             f"fewer than {fairness.minimum_group_clients} clients, are suppressed, and so are "
             "groups from which so few would follow by sums and differences of what this report "
             "shows of all attributes; a gap may be larger among suppressed groups."
         )
     if any(sum(one.shown) > 2 for one in shown):
-        found.append(
+        yield (
             "Among many groups the largest gap is wide by chance alone; its interval holds for all "
             "pairs together. Where it excludes 0, groups differ; it does not show why."
         )
-    return found
+    if any(", in no group: " in note for note in material.federation.notes):
+        yield (
+            "Rows without a value of an attribute are in no group. Groups are suppressed where the "
+            "figures of other attributes' groups would reveal these rows, and not where those of "
+            "everybody do: the accuracy less that of the groups shown is theirs."
+        )
+    if not material.spec.declares_outcome:
+        yield (
+            "No outcome was declared favourable: groups are compared by their losses alone, which "
+            "do not say whom an error favours."
+        )
+    yield from material.spec.federation.traits.fairness_limits
+    if material.result.single_row_clients:
+        yield (
+            f"{material.result.single_row_clients} validation clients have one row only and were "
+            "scored with the same hypothesis, since none could be chosen without that row."
+        )
 
 
 def _limit_counts(material: ReportMaterial) -> str:

@@ -201,19 +201,10 @@ _WEIGHTS = (
 
 def method_section(spec: ExperimentSpec) -> MethodSection | None:
     """The section; None for `hypotheses`, of which the rest of the report speaks."""
-    method, words = spec.training.method, spec.training.local.words
+    method = spec.training.method
     match method:
         case Hypotheses():
             return None
-        case FineTuning():
-            several = "the hypothesis that fits these rows best"
-            start = "the common model" if spec.training.hypotheses == 1 else several
-            personalised = _TUNED.format(steps=method.steps, words=words, start=start)
-            return _tuned(method, personalised)
-        case Ditto():
-            near = f"the common model, pulled back to it by lambda = {method.proximal:g}"
-            personalised = _TUNED.format(steps=method.steps, words=words, start=near)
-            return _tuned(method, personalised)
         case QFfl():
             sent = (
                 f"updates weighted by the loss to the power of {method.q:g}, and a number made of "
@@ -222,16 +213,22 @@ def method_section(spec: ExperimentSpec) -> MethodSection | None:
             return MethodSection(
                 kind=method.kind, personalised=None, sent=sent, of_common_model=True
             )
+        case FineTuning():
+            start = "the hypothesis that fits these rows best"
+            if spec.training.hypotheses == 1:
+                start = "the common model"
+        case Ditto():
+            start = f"the common model, pulled back to it by lambda = {method.proximal:g}"
         case LocalOnly():
-            personalised = _TUNED.format(steps=method.steps, words=words, start="the start")
-            return MethodSection(kind=method.kind, personalised=personalised, sent=None)
+            start = "the start"
         case _:
             assert_never(method)
-
-
-def _tuned(method: FineTuning | Ditto, personalised: str) -> MethodSection:
+    words, shares = spec.training.local.words, not isinstance(method, LocalOnly)
     return MethodSection(
-        kind=method.kind, personalised=personalised, sent=_AS_WITHOUT, of_common_model=False
+        kind=method.kind,
+        personalised=_TUNED.format(steps=method.steps, words=words, start=start),
+        sent=_AS_WITHOUT if shares else None,
+        of_common_model=False if shares else None,
     )
 
 
@@ -491,17 +488,12 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
             "own choices."
         )
     found += _missed_kinds(material)
-    match result.stopped_by:
-        case "rounds" | "patience" | "budget" | "audit":
-            return found
-        case "diverged":
-            return [
-                *found,
-                "Training diverged: the figures are of the best round before that, or of the "
-                "hypotheses that training started from where there is none (round 0).",
-            ]
-        case _:
-            assert_never(result.stopped_by)
+    if result.stopped_by == "diverged":
+        found.append(
+            "Training diverged: the figures are of the best round before that, or of the "
+            "hypotheses that training started from where there is none (round 0)."
+        )
+    return found
 
 
 _MISSED = 0.025

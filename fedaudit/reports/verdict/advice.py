@@ -8,8 +8,9 @@ longer than that of the updates. Then changes that cost no more come first, and 
 multiplier last, never beyond what still protects.
 """
 
+import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,9 +25,10 @@ from fedaudit.privacy.planning.cost_projection import (
     expected_update,
     noise_ratio,
 )
+from fedaudit.reports.sections.part import Advice, SpecChange
 from fedaudit.reports.sections.ranking import another_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
-from fedaudit.reports.verdict.spec_changes import Advice, spec_changes, with_changes
+from fedaudit.reports.verdict.cost import bounding_figure
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
@@ -76,7 +78,7 @@ class _Run:
 
     def changed(self, changes: Mapping[str, Any]) -> "_Run | None":
         """The run with other values, keyed by pointer; None where the spec would be refused."""
-        document = with_changes(self.spec.model_dump(mode="json"), spec_changes(changes))
+        document = with_changes(self.spec.model_dump(mode="json"), _listed(changes))
         try:
             return _Run(self.report, parse_spec(document))
         except InvalidInputError:
@@ -152,10 +154,21 @@ class _Run:
         exact = found.log_ratio_worst_case
         return found.leakage_worst_case if exact is None else exact
 
-    @property
-    def protects(self) -> bool:
-        """Whether what it would cost excludes anything."""
-        return self.cost is not None and self.cost <= MOST
+
+def with_changes(spec: Mapping[str, Any], changes: Iterable[SpecChange]) -> dict[str, Any]:
+    """A spec, every default written out, after changes."""
+    found = copy.deepcopy(dict(spec))
+    for change in changes:
+        *way, last = change.pointer.removeprefix("/").split("/")
+        place = found
+        for step in way:
+            place = place[step]
+        place[last] = change.value
+    return found
+
+
+def _listed(changes: Mapping[str, Any]) -> list[SpecChange]:
+    return [SpecChange(pointer=pointer, value=value) for pointer, value in changes.items()]
 
 
 def _round_number(value: float) -> float:
@@ -216,7 +229,7 @@ def _advice(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
     return Advice(
         text=text,
         figure="utility/validation_loss" if loss else "utility/accuracy_over_baseline",
-        changes=spec_changes(changes),
+        changes=_listed(changes),
     )
 
 
@@ -403,7 +416,7 @@ def _too_few(run: _Run) -> Advice | None:
         return None
     text = f"The model seems better than a constant: hold out {said}, to show it{_again(run)}."
     figure = "utility/accuracy_over_baseline_interval" if times is not None else None
-    return Advice(text=text, figure=figure, changes=spec_changes(changes))
+    return Advice(text=text, figure=figure, changes=_listed(changes))
 
 
 def _no_setting(run: _Run) -> Advice:
@@ -472,12 +485,12 @@ def _for_less_noise(
     now: _Run, long: str, words: list[str], changes: dict[str, Any]
 ) -> Advice | None:
     noise = getattr(now.spec.privacy, "noise_multiplier", None)
-    if noise is None or not now.protects:
+    if noise is None or now.cost is None or now.cost > MOST:
         return None
     less = float(f"{noise * _ENOUGH * min(1.0, DROWNED / now.ratio):.2g}")
     moved = _noise(now, less)
     after = now.changed(moved)
-    if after is None or not after.protects or not after.cost or now.cost is None:
+    if after is None or not after.cost or after.cost > MOST:
         return None
     also = f"{', '.join(words)}, and " if words else ""
     budget = moved.get("/privacy/client_budget")
@@ -545,17 +558,13 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         f"{PROPOSAL}"
     )
     found = _advice(run, text, changes)
-    return found.model_copy(update={"figure": f"privacy/{figure or _bounding(report)}"})
-
-
-def _bounding(report: Mapping[str, Any]) -> str:
-    names = ("epsilon_max", "log_ratio_max", "leakage_max")
-    return next((one for one in names if report["privacy"].get(one) is not None), names[0])
+    figure = figure or bounding_figure(report) or "epsilon_max"
+    return found.model_copy(update={"figure": f"privacy/{figure}"})
 
 
 def _needed_noise(run: _Run, goal: float, figure: str) -> float | None:
     mechanism = mechanism_of(run.spec)
-    name = figure or _bounding(run.report)
+    name = figure or bounding_figure(run.report) or "epsilon_max"
     noise: float | None = getattr(run.spec.privacy, "noise_multiplier", None)
     if name == "log_ratio_max":
         # The theorem's sum is inversely proportional to the noise.

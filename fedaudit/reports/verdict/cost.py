@@ -108,12 +108,19 @@ def excludes_nothing(report: Mapping[str, Any]) -> bool:
 
 def is_proven(report: Mapping[str, Any]) -> bool:
     """Whether the guarantee bounds every two datasets, by a proof."""
-    figures = ("epsilon_max", "log_ratio_max", "leakage_max")
-    stated = [name for name in figures if report["privacy"].get(name) is not None]
-    conditional = bool(stated) and condition_of(report, stated[0]) is not None
+    figure = bounding_figure(report)
+    conditional = figure is not None and condition_of(report, figure) is not None
     return (
         report["guarantee"]["kind"] == "formal" and bounds_every_dataset(report) and not conditional
     )
+
+
+_BOUNDS = ("epsilon_max", "log_ratio_max", "leakage_max")
+
+
+def bounding_figure(report: Mapping[str, Any]) -> str | None:
+    """The figure of costs that the report states; None where it states none."""
+    return next((one for one in _BOUNDS if report["privacy"].get(one) is not None), None)
 
 
 def sends_nothing(report: Mapping[str, Any]) -> bool:
@@ -132,14 +139,11 @@ def bounding_exponent(report: Mapping[str, Any]) -> float | None:
     none. The largest epsilon, of all planned rounds where losses ended the run early; for metric
     privacy the theorem's sum over all datasets if a clip bounds it, and otherwise the charge within
     the radius."""
-    privacy = report["privacy"]
     if report["guarantee"]["kind"] == "none":
         return None
-    for name in ("epsilon_planned", "epsilon_max", "log_ratio_max", "leakage_max"):
-        found: float | None = privacy.get(name)
-        if found is not None:
-            return found
-    return None
+    stated = (report["privacy"].get(name) for name in ("epsilon_planned", *_BOUNDS))
+    found: float | None = next((one for one in stated if one is not None), None)
+    return found
 
 
 def _sentences(report: Mapping[str, Any]) -> list[str]:
@@ -160,10 +164,15 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
             took_part = _took_part(privacy, start="a")
             return [f"{formal}, so the cost is unbounded: {took_part}, each time {how}."]
         case "epsilon":
-            kind = f"The guarantee is {guarantee['label']}."
-            basis = _RESTS_ON[guarantee["kind"], cost_kind]
-            spent = [epsilon_words(report), *_trust(guarantee), scale_words(report), kind, basis]
-            return [*spent, *_planned(report)]
+            facts = known_facts(guarantee["mechanism"])
+            return [
+                epsilon_words(report),
+                *(() if facts is None else _TRUSTED[facts.applied_by]),
+                scale_words(report),
+                f"The guarantee is {guarantee['label']}.",
+                _RESTS_ON[guarantee["kind"], cost_kind],
+                *_planned(report),
+            ]
         case "leakage":
             return [*_leakage(report), _RESTS_ON[guarantee["kind"], cost_kind]]
         case _:
@@ -246,12 +255,6 @@ def bounds_every_dataset(report: Mapping[str, Any]) -> bool:
     """Whether something is bounded between any two datasets, and not within a radius alone."""
     privacy = report["privacy"]
     return bool(privacy["epsilon"]) or privacy.get("log_ratio_max") is not None
-
-
-def _trust(guarantee: Mapping[str, Any]) -> list[str]:
-    """That the server sees every update, where it does."""
-    facts = known_facts(guarantee["mechanism"])
-    return [] if facts is None else [*_TRUSTED[facts.applied_by]]
 
 
 def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:

@@ -10,7 +10,14 @@ from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
-from fedaudit.reports.sections.part import PART_TITLES, Answer, VerdictParts, reason
+from fedaudit.reports.sections.part import (
+    PART_TITLES,
+    Advice,
+    Answer,
+    SpecChange,
+    VerdictParts,
+    reason,
+)
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
@@ -28,7 +35,6 @@ from fedaudit.reports.verdict.release import (
     judged_by_guarantee,
     release_part,
 )
-from fedaudit.reports.verdict.spec_changes import Advice, SpecChange
 from fedaudit.reports.verdict.worst_off import by_unevenness, fairness_part
 from fedaudit.spec.experiment import Decision
 from fedaudit.spec.gates import Gate

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, WIDE, gap_size, gap_words
@@ -91,8 +92,8 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
                 f"by {attribute} {metric} is {words}, {ends} above {size:g}, and no gate says that "
                 "this will do"
             )
-            found.append((gap["value"], reason("gap-not-judged", text)))
-    return [max(found, key=lambda one: one[0])[1]] if found else []
+            found.append((gap["value"], text))
+    return [reason("gap-not-judged", text) for text in _of_widest(found)]
 
 
 def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -108,8 +109,11 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
         elif size is not None and interval["high"] > size:
             most = _figure(interval["high"])
             found.append((interval["high"], f"{gate}: it may be as wide as {most}"))
-    widest = max(found, key=lambda one: one[0], default=None)
-    return [reason("gap-may-be-wide", widest[1])] if widest else []
+    return [reason("gap-may-be-wide", text) for text in _of_widest(found)]
+
+
+def _of_widest(found: Sequence[tuple[float, str]]) -> list[str]:
+    return [max(found, key=itemgetter(0))[1]] if found else []
 
 
 def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -158,19 +162,18 @@ def doubt_of_gaps(report: Mapping[str, Any]) -> str:
 
 
 def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
-    metric, sentences = headline_metric(section), [worst_off(report, section)]
+    metric = headline_metric(section)
     metrics = (report.get("repeats") or {}).get("metrics", {})
-    found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
-    over_seeds = found if found is not None and found["n"] > 1 else None
-    sentences += [_stated(section, metric, over_seeds)]
     size, interval = gap_sentence(section, metric), section["metrics"][metric]["interval"]
     if not size and interval is not None and interval["low"] <= 0:
         size = "The interval reaches 0, so the groups may fare alike."
-    sentences.append(size)
-    if interval is None:
-        sentences.append("Whether it may be chance is not known.")
-    sentences += [gap_sentence(section, OF_SELECTION)]
-    return [one for one in sentences if one]
+    return [
+        worst_off(report, section),
+        _stated(section, metric, metrics.get(f"{metric}[{section['attribute']}]")),
+        size,
+        "Whether it may be chance is not known." if interval is None else "",
+        gap_sentence(section, OF_SELECTION),
+    ]
 
 
 @dataclass(frozen=True)
@@ -194,27 +197,11 @@ class Pair:
 
 
 def headline_pair(section: Mapping[str, Any]) -> Pair | None:
-    """The two groups of the headline gap; None where fewer than two are shown."""
-    metric = headline_metric(section)
-    if metric in METRICS:
-        return _widest(section, METRICS[metric].family.rates, lower_is_worse=True)
-    return _widest(section, ("loss",), lower_is_worse=False)
-
-
-def _rates(section: Mapping[str, Any], name: str) -> list[tuple[float, Mapping[str, Any]]]:
-    """The groups that have a rate, accuracy or loss, the lowest first."""
-    found = [(one[name], one) for one in section["groups"] if one.get(name) is not None]
-    return sorted(found, key=lambda pair: pair[0])
-
-
-def _widest(
-    section: Mapping[str, Any], rates: Sequence[str], *, lower_is_worse: bool
-) -> Pair | None:
-    """The two groups that are furthest apart in one of the rates, including any reference group;
-    None where fewer than two groups have a rate."""
-    pairs = []
-    for rate in rates:
-        groups = [group for _, group in _rates(section, rate)]
+    """The two groups of the headline gap, furthest apart in one of its rates, including any
+    reference group; None where fewer than two groups have a rate."""
+    metric, pairs = headline_metric(section), list[Pair]()
+    for rate in METRICS[metric].family.rates if metric in METRICS else ("loss",):
+        groups = _ascending(section, rate)
         if len(groups) < 2:
             continue
         ends = [(groups[0], groups[-1])]
@@ -222,51 +209,56 @@ def _widest(
             if one["value"] == section["reference_group"]:
                 ends = [(groups[0], one), (one, groups[-1])]
         for low, high in ends:
-            worse, better = (low, high) if lower_is_worse else (high, low)
+            worse, better = (high, low) if rate == "loss" else (low, high)
             pairs.append(Pair(rate, worse, better))
     return max(pairs, key=lambda pair: pair.width, default=None)
 
 
+def _ascending(section: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The groups that have a rate, accuracy or loss, the lowest first."""
+    found = [one for one in section["groups"] if one.get(name) is not None]
+    return sorted(found, key=itemgetter(name))
+
+
 def worst_off(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
     """The two groups of the headline gap, with the rates or losses of both; '' without two."""
-    if headline_metric(section) in METRICS:
-        return _by_rates(report, section)
-    return _by_losses(report, section)
-
-
-def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
-    pair = headline_pair(section)
+    pair, attribute = headline_pair(section), section["attribute"]
     if pair is None:
         return ""
-    attribute = section["attribute"]
     worse, better = pair.names(report, attribute)
+    if pair.rate != "loss":
+        return _by_rates(section, pair, worse, better)
+    high, low = _figure(pair.worse["loss"]), _figure(pair.better["loss"])
+    if high == low:
+        return ""
+    return (
+        f"By {attribute}, predictions are worst for {worse}: their loss is {high}, and {low} for "
+        f"{better}."
+    )
+
+
+def _by_rates(section: Mapping[str, Any], pair: Pair, worse: str, better: str) -> str:
     low, high = (_percent(one[pair.rate]) for one in (pair.worse, pair.better))
     favourable = section.get("favourable")
-    outcome = f"The favourable outcome is {favourable or 'not stated'}."
     of, predicted = _counted(pair.rate, favourable)
+    beginning = f"The favourable outcome is {favourable or 'not stated'}. By {section['attribute']}"
     # More true positives and more selected are better for people; of outcomes that are given to
     # those who lack them, a patient sent home for one, no report can say so.
     if pair.width == 0:
-        return f"{outcome} By {attribute} all groups fare alike: {of}{low} {predicted}."
+        return f"{beginning} all groups fare alike: {of}{low} {predicted}."
     first = f"{of}{high} of {better} and {low} of {worse} {predicted}."
-    if _rates(section, pair.rate)[0][0] < pair.worse[pair.rate]:
+    if _ascending(section, pair.rate)[0][pair.rate] < pair.worse[pair.rate]:
         # Only with a reference group, to which the gap is measured.
         return (
-            f"{outcome} By {attribute}, {better} are furthest from the reference group {worse}: "
-            f"{first} Others are below both."
+            f"{beginning}, {better} are furthest from the reference group {worse}: {first} Others "
+            "are below both."
         )
     if pair.rate == "false_positive_rate":
-        return (
-            f"{outcome} By {attribute}, {first} Whether that helps or harms them depends on the "
-            "use."
-        )
+        return f"{beginning}, {first} Whether that helps or harms them depends on the use."
     interval = section["metrics"][headline_metric(section)]["interval"]
     alike = interval is not None and interval["low"] <= 0
     word = "have the lowest rate" if alike else "are worst off"
-    return (
-        f"{outcome} By {attribute}, {worse} {word}: {of}{low} of {worse} and {high} of "
-        f"{better} {predicted}."
-    )
+    return f"{beginning}, {worse} {word}: {of}{low} of {worse} and {high} of {better} {predicted}."
 
 
 def _counted(rate: str, favourable: str | None) -> tuple[str, str]:
@@ -280,22 +272,7 @@ def _counted(rate: str, favourable: str | None) -> tuple[str, str]:
     return f"of those with {named} in truth, ", "were predicted so"
 
 
-def _by_losses(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
-    pair = headline_pair(section)
-    if pair is None:
-        return ""
-    attribute = section["attribute"]
-    worse, better = pair.names(report, attribute)
-    high, low = _figure(pair.worse["loss"]), _figure(pair.better["loss"])
-    if high == low:
-        return ""
-    return (
-        f"By {attribute}, predictions are worst for {worse}: their loss is {high}, and {low} for "
-        f"{better}."
-    )
-
-
-def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, Any] | None) -> str:
+def _stated(section: Mapping[str, Any], metric: str, seeds: Mapping[str, Any] | None) -> str:
     found = section["metrics"][metric]
     interval = found["interval"]
     stated = f"{metric} by {section['attribute']} is {_figure(found['value'])}"
@@ -308,10 +285,10 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
             f"{_figure(interval['high'])})"
         )
     stated += f"; {found['reason']}." if found["reason"] else "."
-    if over_seeds is not None:
-        return (
-            f"{stated} Over {over_seeds['n']} seeds its mean is {_figure(over_seeds['mean'])} "
-            f"(95% interval {_figure(over_seeds['low'])} to {_figure(over_seeds['high'])})."
+    if seeds is not None and seeds["n"] > 1:
+        stated += (
+            f" Over {seeds['n']} seeds its mean is {_figure(seeds['mean'])} (95% interval "
+            f"{_figure(seeds['low'])} to {_figure(seeds['high'])})."
         )
     return stated
 
@@ -327,15 +304,13 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
 
 
 def _others(sections: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not sections:
-        return []
     stated = [
         f"{_figure(_gap(one) or 0.0)} by {one['attribute']} ({headline_metric(one)})"
         for one in sections[:_SHOWN]
     ]
     left = len(sections) - _SHOWN
     more = f", and less by {left} more" if left > 0 else ""
-    return [f"Then come gaps of {', '.join(stated)}{more}."]
+    return [f"Then come gaps of {', '.join(stated)}{more}."] if stated else []
 
 
 def _percent(share: float) -> str:

@@ -23,16 +23,7 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Obse
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.reports.checks import (
-    MALFORMED,
-    Check,
-    answer_check,
-    check,
-    failed,
-    passed,
-    shown,
-    unchecked,
-)
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, check, failed, shown, unchecked
 from fedaudit.reports.declared.declared_report import DECLARED, declared_answer
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence
 from fedaudit.reports.sections.epsilon import ledger_plan
@@ -41,7 +32,6 @@ from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.experiment import ExperimentSpec
 
 NAME = "ledger.epsilons"
-_EQUAL = "every entry's epsilons are equal to what was recomputed"
 _DIGITS = 1e-9
 """Relative; both sides are sums and minima of the same few numbers."""
 _DIGITS_OF_PLD = 1e-6
@@ -99,12 +89,10 @@ class EntryEpsilons:
 
     def checks(self) -> Iterator[Check]:
         """The findings once all entries were read; empty where no entry has an epsilon."""
-        if self.wrong.count:
-            yield failed(NAME, f"not equal to what was recomputed: {self.wrong}")
-        elif self._skipped is not None:
+        if self._skipped is not None and not self.wrong.count:
             yield unchecked(NAME, self._skipped)
         elif self.entries:
-            yield passed(NAME, _EQUAL)
+            yield _epsilons_check(self.wrong)
 
     def _anew(self, entries: EntryColumns) -> Floats:
         """[charged]. Raises one of `MALFORMED` where that of some entry does not follow."""
@@ -143,6 +131,15 @@ class EntryEpsilons:
                 f"{where}, subject {name}: {float(stated[place])!r} in the entry and "
                 f"{float(found[place])!r} recomputed"
             )
+
+
+def _epsilons_check(wrong: Places) -> Check:
+    return check(
+        NAME,
+        not wrong.count,
+        good="every entry's epsilons are equal to what was recomputed",
+        bad=f"not equal to what was recomputed: {wrong}",
+    )
 
 
 def _equal(stated: Floats, found: Floats, *, digits: float = _DIGITS) -> Bools:
@@ -249,12 +246,7 @@ class DeclaredEntries:
         if self._skipped:
             yield unchecked(NAME, "the entries have too many distinct events")
         elif self._terms.counts_epsilon:
-            yield check(
-                NAME,
-                not self._wrong.count,
-                good=_EQUAL,
-                bad=f"not equal to what was recomputed: {self._wrong}",
-            )
+            yield _epsilons_check(self._wrong)
         if evidence.report is not None:
             found = DeclaredEvidence(
                 evidence=evidence,

@@ -26,7 +26,6 @@ from fedaudit.reports.checks import (
     canonical_hash,
     check,
     failed,
-    passed,
     unchecked,
     value_at,
 )
@@ -114,13 +113,17 @@ def verify(
     make. `earlier`: signed heads of the log of runs, that were kept elsewhere."""
     keyring = Keyring(trusted=trusted, carried=evidence.keys)
     if is_audit(evidence.spec):
-        return _verify_audit(evidence, keyring, [*more, *unlogged(earlier)])
+        # The report of an audit of predictions has no ledger: one signature decides.
+        checks = [*faulty_parts(evidence), *audit_checks(evidence, keyring), *more]
+        checks += unlogged(earlier)
+        found = concluded(evidence, checks, keyring, signers=[report_signer(evidence)])
+        return replace(found, subject="audit", beyond=NOT_VERIFIED)
     checkpoints = ReadCheckpoints.read(evidence.checkpoints, Checkpoint.of, what="checkpoint {}")
     erasure = read_erasure(evidence)
     audit = LedgerAudit(
         evidence.experiment_id,
         evidence.names,
-        watch=checkpoints.counts,
+        watch={one.entries for one in checkpoints.items},
         salt=evidence.salt,
         erased=evidence.erased is not None,
     )
@@ -161,13 +164,6 @@ def verify(
 def _read_chained(evidence: Evidence) -> tuple[Signed[SignOff], Signed[LaterStatement]]:
     later = Signed.read(evidence.later_attacks, LaterStatement.of, what=LaterStatement.CALLED)
     return Signed.read(evidence.sign_offs, SignOff.of, what=SignOff.CALLED), later
-
-
-def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -> Verification:
-    """The report of an audit of predictions has no ledger: one signature decides."""
-    checks = [*faulty_parts(evidence), *audit_checks(evidence, keyring), *more]
-    found = concluded(evidence, checks, keyring, signers=[report_signer(evidence)])
-    return replace(found, subject="audit", beyond=NOT_VERIFIED)
 
 
 def _read_run(evidence: Evidence, audit: LedgerAudit) -> tuple[list[Check], list[Check]]:
@@ -490,7 +486,7 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
     )
     for name, file in (("dossier.words", DOCUMENT), ("dossier.page", PAGE)):
         if files.get(file) == again[file]:
-            yield passed(name, f"{file} is what is made of the evidence here")
+            yield Check(name, "pass", f"{file} is what is made of the evidence here")
         else:
             # Another build words and draws alike evidence otherwise, which is no alteration.
             how = f"{file} is not what is made of the evidence here: another build of fedaudit "

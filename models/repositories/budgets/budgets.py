@@ -126,15 +126,11 @@ class Budgets(ScopedRepository):
         the project has no such federation."""
         return self._reader.sharing(self.project_id, federation_id)
 
-    def hold(self, federation_id: str) -> Federation | None:
-        """Locks a federation and its content until the transaction ends: meanwhile no other
-        transaction reserves of it, sets a budget on it, deletes or erases it. None where this
-        project has no such federation."""
-        return self._reader.hold(self.project_id, id=federation_id)
-
-    def hold_data(self, fingerprint: str) -> Federation | None:
-        """Like `hold`, of the federation with these data."""
-        return self._reader.hold(self.project_id, fingerprint=fingerprint)
+    def hold(self, **by: str) -> Federation | None:
+        """Locks the federation of this `id` or `fingerprint`, and its content, until the
+        transaction ends: meanwhile no other transaction reserves of it, sets a budget on it,
+        deletes or erases it. None where this project has no such federation."""
+        return self._reader.hold(self.project_id, **by)
 
     def claim(self, federation_id: str) -> None:
         """A content that no project owns is this project's from now on."""
@@ -167,7 +163,7 @@ class Budgets(ScopedRepository):
             raise ValueError("terms: leakage, and nothing else, has a radius and a clip")
         if total is not None:
             check_amount("total", total)
-        self.hold(federation_id)
+        self.hold(id=federation_id)
         key: dict[str, object] = {
             "federation_id": federation_id,
             "book": book,
@@ -214,7 +210,7 @@ class Budgets(ScopedRepository):
         locked for the rest of the transaction, so that two experiments cannot both take the last
         room. Raises LookupError where the project has no such federation, ValueError for a sum that
         is negative or infinite."""
-        self.hold(federation_id)
+        self.hold(id=federation_id)
         refusal = self._refusal(federation_id, book, costs)
         if refusal is not None:
             return refusal
@@ -337,7 +333,7 @@ class Budgets(ScopedRepository):
 
     def _bears(self, mine: Reservation, held: Curve) -> bool:
         """Whether every total has room if this held reservation has another curve, or amount."""
-        self.hold(mine.federation_id)
+        self.hold(id=mine.federation_id)
         if mine.figure != "epsilon":
             more = float(held[0]) - mine.amount
             return not self._pool(vars(mine)).without_room(mine.unit_key, more)

@@ -11,7 +11,7 @@ from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.cluster_membership import attack_cluster_membership
 from fedaudit.attacks.feasibility import faults
 from fedaudit.reports.sections.attacks import ClusterMembershipSection
-from fedaudit.spec.attacks import AttackedSpec, ClusterMembershipSpec
+from fedaudit.spec.attacks import ClusterMembershipSpec
 from tests.attacks.attacked_runs import attacked_run
 from tests.training.gaussian import ALONE
 from tests.training.specs import cell, linear_spec
@@ -109,10 +109,7 @@ def test_the_noise_is_not_that_of_the_run(fixed: AttackedRun) -> None:
 )
 def test_nothing_to_guess(changes: dict[str, Any], remedy: str) -> None:
     spec = cell(linear_spec(**changes)).spec
-    parts = AttackedSpec(
-        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
-    )
-    found = list(ClusterMembershipSpec().disagreements(parts, pointer="/attacks/2"))
+    found = list(ClusterMembershipSpec().disagreements(spec, pointer="/attacks/2"))
     assert all((one.context or {})["pointer"] == "/attacks/2/kind" for one in found)
     assert any(remedy in one.message() for one in found)
 

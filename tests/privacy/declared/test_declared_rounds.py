@@ -1,5 +1,6 @@
 """Names of those who were drawn, against the sampling that is declared: honest and not."""
 
+from collections import Counter
 from typing import Any
 
 import dp_accounting
@@ -13,7 +14,6 @@ from fedaudit.privacy.declared import figures
 from fedaudit.privacy.declared.figures import (
     FALSE_ALARMS,
     MAX_EVENTS,
-    Drawn,
     contradictions,
     read_reservation,
     read_rounds,
@@ -37,7 +37,7 @@ def _alarms(
         name="t", mechanism="gaussian-central", delta=1e-6, accountant="rdp",
         adjacency="add-or-remove-one", observer="final_model", unit="client", population=population,
     )  # fmt: skip
-    histories, drawn, alarms = Histories(), Drawn(), 0
+    histories, drawn, alarms = Histories(), Counter[str](), 0
     for number in range(rounds):
         own = min(1.0, rate * (1 + number % 3))
         # Half of the rounds have all steps, and the others one.
@@ -47,7 +47,7 @@ def _alarms(
         )
         histories.charge(charge_of(terms, release), NOBODY, steps=release.steps)
         came = draw.random(population) < named * (1 - (1 - own) ** taken)
-        drawn.add(map(str, np.flatnonzero(came)))
+        drawn.update(map(str, np.flatnonzero(came)))
         alarms += bool(contradictions(terms, histories, drawn))
     return alarms
 
@@ -95,7 +95,7 @@ def _posted(histories: Histories, *places: int) -> list[str]:
         for number, place in enumerate(places, start=1)
     ]
     try:
-        read_rounds({"rounds": rounds}, _TERMS, histories, Drawn())
+        read_rounds({"rounds": rounds}, _TERMS, histories, None)
     except InvalidInputError as error:
         return [one.pointer for one in error.errors]
     return []
@@ -112,10 +112,10 @@ def test_one_event_too_many_is_the_fault_of_its_round(monkeypatch: pytest.Monkey
 def test_what_is_reserved_counts_for_what_is_reserved_next() -> None:
     body = {"event": _event(MAX_EVENTS), "participants": ["a"]}
     spent, held = _histories(1), _histories(MAX_EVENTS)
-    [fault] = refused_by(read_reservation, body, _TERMS, spent, Drawn(), held=held)
+    [fault] = refused_by(read_reservation, body, _TERMS, spent, None, held=held)
     assert fault.pointer == "/event"
     assert "rounded down" in fault.message
-    read_reservation({**body, "event": _event(5)}, _TERMS, spent, Drawn(), held=held)
+    read_reservation({**body, "event": _event(5)}, _TERMS, spent, None, held=held)
 
 
 _RELATIONS = {

@@ -102,12 +102,13 @@ def test_the_accountant_of_a_groups_event_agrees():
 
 def test_groups_are_told_with_the_share_of_their_budgets():
     plan = plan_of(records_spec())
-    found = plan.records.of_groups("final_model", ROUNDS)
-    assert [one.group.high for one in found] == [0.1, 1.0, 5.0]
-    assert sum(one.records for one in found) == sum(RECORDS)
-    assert all(0.99 < one.budget_used_share <= 1 for one in found)
-    half = plan.records.of_groups("final_model", 3)
-    assert all(few.epsilon_max < all_.epsilon_max for few, all_ in zip(half, found, strict=True))
+    found = plan.records.of_groups(ROUNDS)
+    assert [one.high for one in plan.records.groups] == [0.1, 1.0, 5.0]
+    assert sum(one["records"] for one in found) == sum(RECORDS)
+    assert all(0.99 < one["budget_used_share"] <= 1 for one in found)
+    half = plan.records.of_groups(3)
+    pairs = zip(half, found, strict=True)
+    assert all(few["epsilon_max"] < all_["epsilon_max"] for few, all_ in pairs)
 
 
 def test_the_server_sees_the_rounds_of_a_records_own_client():

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from fedaudit.number_text import bound_text, figure_text
-from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
-from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
+from fedaudit.reports.page.report_tables import attack_tables, fairness_tables, false_alarm_chance
 from fedaudit.reports.report import assemble
 from tests.reports.conftest import SPEC
 
