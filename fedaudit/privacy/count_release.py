@@ -183,13 +183,16 @@ class CountRelease:
         """What so many releases cost, at `delta`."""
         if isinstance(self.event, DiscreteLaplace):
             return compositions * self.event.epsilon
-        terms = EpsilonTerms(adjacency=self.adjacency, observer="final_model", delta=self.delta)
-        return float(renyi_epsilons(self.event, compositions, terms))
+        return float(renyi_epsilons(self.event, compositions, self._terms))
 
     @property
     def curve(self) -> Floats:
         """Renyi divergences of one release, at the orders that budgets compose."""
-        return shared_curve(self.event, adjacency=self.adjacency, observer="final_model")
+        return shared_curve(self.event, self._terms)
+
+    @property
+    def _terms(self) -> EpsilonTerms:
+        return EpsilonTerms(adjacency=self.adjacency, observer="final_model", delta=self.delta)
 
 
 def count_release(spec: ExperimentSpec) -> CountRelease | None:

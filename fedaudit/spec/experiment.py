@@ -137,9 +137,15 @@ class ExperimentSpec(SpecPart):
 
     def _disagreements(self) -> Refusals:
         """Every fault between parts that are valid by themselves."""
-        yield from self._check_clusters()
+        hypotheses, clients = self.training.hypotheses, self.training.asked_clients
+        if clients is not None and hypotheses > clients:
+            yield refuse_at(
+                "/training/hypotheses",
+                f"{hypotheses} hypotheses cannot be clustered from a cohort of {clients} clients; "
+                "ask for fewer hypotheses or a larger cohort",
+            )
         yield from self._check_model()
-        yield from self.model.check_start(hypotheses=self.training.hypotheses)
+        yield from self.model.check_start(hypotheses=hypotheses)
         yield from self._check_decision()
         yield from self._check_loss()
         yield from self._check_fairness()
@@ -238,15 +244,6 @@ class ExperimentSpec(SpecPart):
             )
         if self.seed + self.repeats - 1 > MAX_INTEGER:
             yield refuse_at("/repeats", "leads beyond the largest seed; take a smaller `seed`")
-
-    def _check_clusters(self) -> Refusals:
-        hypotheses, clients = self.training.hypotheses, self.training.asked_clients
-        if clients is not None and hypotheses > clients:
-            yield refuse_at(
-                "/training/hypotheses",
-                f"{hypotheses} hypotheses cannot be clustered from a cohort of {clients} clients; "
-                "ask for fewer hypotheses or a larger cohort",
-            )
 
     def _check_model(self) -> Refusals:
         source, model = self.federation, self.model

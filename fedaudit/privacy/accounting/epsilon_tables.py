@@ -64,7 +64,7 @@ def renyi_epsilons(
 ) -> Floats:
     """Epsilon by Renyi orders, for each number of compositions: float64, as `compositions`."""
     orders = TWO_STAGE_ORDERS if isinstance(event, TwoStage) else orders
-    curve = shared_curve(event, adjacency=terms.adjacency, observer=terms.observer, orders=orders)
+    curve = shared_curve(event, terms, orders)
     added = added_epsilon(orders, terms.delta)
     counts = np.asarray(compositions, dtype=np.float64)
     flat = counts.ravel()
@@ -134,11 +134,7 @@ def pure_curve(epsilon: float, at: tuple[float, ...] = RDP_ORDERS) -> Floats:
 
 
 def shared_curve(
-    event: Event,
-    *,
-    adjacency: Adjacency,
-    observer: Observer,
-    orders: tuple[float, ...] = RDP_ORDERS,
+    event: Event, terms: EpsilonTerms, orders: tuple[float, ...] = RDP_ORDERS
 ) -> Floats:
     """Renyi divergences of one composition at the orders, for any event: float64 [orders].
 
@@ -149,10 +145,12 @@ def shared_curve(
     match known:
         case TwoStage():
             whole, place = np.unique(np.ceil(np.maximum(orders, 2)), return_inverse=True)
-            found = round_curve(known, tuple(int(order) for order in whole), observer=observer)
+            found = round_curve(
+                known, tuple(int(order) for order in whole), observer=terms.observer
+            )
             return found[place]
         case Gaussian() | PoissonSampled() | FixedSizeSampled() | RandomAllocated() | Rotated():
-            return event_curve(known, orders, adjacency)
+            return event_curve(known, orders, terms.adjacency)
         case DiscreteLaplace():
             return pure_curve(known.epsilon, orders)
         case NonPrivate() | LaplaceL2() | Composed():
@@ -252,8 +250,7 @@ class EpsilonCurve:
         """Renyi divergences after this many compositions, at RDP_ORDERS: float64 [orders]."""
         most = np.zeros(1)
         for repeated in self.repeated_events:
-            adjacency, observer = self.terms.adjacency, self.terms.observer
-            one = shared_curve(repeated.event, adjacency=adjacency, observer=observer)
+            one = shared_curve(repeated.event, self.terms)
             count = int(repeated.compositions_within(compositions))
             # An order without a bound stays infinite, unless nothing was composed.
             most = np.maximum(most, count * one if count else np.zeros(len(one)))

@@ -20,7 +20,6 @@ Multiplying the two rates and accounting for a single sample understates the fig
 round depend on one coin of the client.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, assert_never
@@ -83,15 +82,24 @@ def _log_coefficients(order: int, noise_multiplier: float) -> Floats:
 
 
 def round_divergence(
-    rates: Floats, *, order: int, noise_multiplier: float, steps: int, client_rate: float
+    rates: Floats, public: "TwoStage | TwoStageRun", *, order: int, observer: Observer
 ) -> Floats:
-    """The Renyi divergence of one round at an integer order, for each record rate.
+    """The Renyi divergence of one round at an integer order, for each record rate, by the other
+    numbers of an event or a run.
 
     With chance `client_rate`, unobserved, the client takes `steps` steps of divergence rho each:
     log(1 - lambda + lambda exp((alpha - 1) steps rho)) / (alpha - 1), by the joint convexity of
-    exp((alpha - 1) D). Against an observer of which clients take part `client_rate` is 1.
+    exp((alpha - 1) D). Against an observer of which clients take part lambda is 1.
     """
-    exponent = steps * log_moments(rates, order=order, noise_multiplier=noise_multiplier)
+    noise = public.noise_multiplier
+    exponent = public.steps * log_moments(rates, order=order, noise_multiplier=noise)
+    match observer:
+        case "final_model":
+            client_rate = public.client_rate
+        case "server":
+            client_rate = 1.0
+        case _:
+            assert_never(observer)
     if client_rate == 1:
         return exponent / (order - 1)
     # Exact for small exponents, and no overflow for large ones.
@@ -129,13 +137,7 @@ class TwoStageRun:
 
     def divergence(self, rates: Floats, order: int) -> Floats:
         """The Renyi divergence of one round at an order: float64 [rates]."""
-        return round_divergence(
-            rates,
-            order=order,
-            noise_multiplier=self.noise_multiplier,
-            steps=self.steps,
-            client_rate=seen_client_rate(self.client_rate, self.observer),
-        )
+        return round_divergence(rates, self, order=order, observer=self.observer)
 
     def epsilons(self, rates: ArrayLike, *, rounds: ArrayLike | None = None) -> Floats:
         """What records of these rates spend: float64 [records].
@@ -177,29 +179,12 @@ class TwoStageRun:
 @lru_cache(maxsize=1024)
 def round_curve(event: TwoStage, orders: tuple[int, ...], *, observer: Observer) -> Floats:
     """The Renyi divergence of one round at each order: float64 [orders], read-only."""
-    rate, seen = np.array([event.record_rate]), seen_client_rate(event.client_rate, observer)
-    noise, steps = event.noise_multiplier, event.steps
+    rate = np.array([event.record_rate])
     curve = np.concatenate(
-        [
-            round_divergence(
-                rate, order=order, noise_multiplier=noise, steps=steps, client_rate=seen
-            )
-            for order in orders
-        ]
+        [round_divergence(rate, event, order=order, observer=observer) for order in orders]
     )
     curve.flags.writeable = False
     return curve
-
-
-def seen_client_rate(client_rate: float, observer: Observer) -> float:
-    """The client rate that amplifies a round against the observer; a rate of 1 does not amplify."""
-    match observer:
-        case "final_model":
-            return client_rate
-        case "server":
-            return 1.0
-        case _:
-            assert_never(observer)
 
 
 _RELATIVE_TOLERANCE = 1e-9
@@ -239,20 +224,13 @@ def calibrated_run(
             f"{uncalibrated.floor:.4g}; raise the budget or delta",
             of_spec=True,
         )
-    return replace(uncalibrated, noise_multiplier=_least_noise(spends, epsilon))
-
-
-def _least_noise(spends: Callable[[float], float], epsilon: float) -> float:
-    """Bisection on the logarithm; returns the upper end, which keeps the budget."""
+    # Bisection on the logarithm, whose upper end keeps the budget.
     low, high = _MIN_NOISE, MAX_NOISE
     if spends(low) <= epsilon:
-        return low
+        high = low
     while high > low * (1 + _RELATIVE_TOLERANCE):
         middle = (low * high) ** 0.5
         if not low < middle < high:
             break
-        if spends(middle) <= epsilon:
-            high = middle
-        else:
-            low = middle
-    return high
+        low, high = (low, middle) if spends(middle) <= epsilon else (middle, high)
+    return replace(uncalibrated, noise_multiplier=high)

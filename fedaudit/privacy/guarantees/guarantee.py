@@ -32,7 +32,7 @@ from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.leakage import covers_every_pair, leakage
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.models import DEFAULT_SERVER, ArtifactStart, Start
+from fedaudit.spec.models import ArtifactStart, Start
 from fedaudit.spec.privacy import LaplaceL2, RecordPersonalised
 
 SIMULATED = (
@@ -111,12 +111,6 @@ def scored_clients_train(spec: ExperimentSpec) -> str | None:
     )
 
 
-_FIGURES = ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
-_ADDED_ONLY = (
-    "it counts what this run adds to the artifact that it started from, whose own cost is not known"
-)
-
-
 def start_limit(start: Start) -> str | None:
     """What no one has counted of the parameters that training started from; None where they were
     drawn."""
@@ -128,33 +122,6 @@ def start_limit(start: Start) -> str | None:
         "whatever this run adds. Figures on the held-out people are too good where it was "
         "trained on them."
     )
-
-
-def of_the_run(guarantee: Guarantee, spec: ExperimentSpec) -> Guarantee:
-    """The guarantee, with what follows from the noise, the server's optimiser and the start.
-
-    Where a run started from an artifact, it is said of what the run adds. Its figures then bound
-    nothing of the model as a whole, so that each gets a condition, which a gate has to allow.
-    """
-    start, server = spec.model.start, spec.training.server
-    sentences, conditions = [guarantee.statement], guarantee.conditions
-    if not guarantee.in_force:
-        sentences.append(SIMULATED)
-    if server != DEFAULT_SERVER:
-        sentences.append(
-            f"The server moves the model by {server.words}, which goes by what was released alone "
-            "and costs nothing more."
-        )
-    if isinstance(start, ArtifactStart):
-        conditions = {
-            name: "; ".join(filter(None, (conditions.get(name), _ADDED_ONLY))) for name in _FIGURES
-        }
-        sentences.append(
-            f"All of this covers what this run adds to the artifact {start.artifact} that it "
-            "started from, and takes that as given: nothing is said of whom it was trained on, nor "
-            "with what protection."
-        )
-    return guarantee.model_copy(update={"conditions": conditions, "statement": " ".join(sentences)})
 
 
 def what_follows_from_the_seed(spec: ExperimentSpec) -> list[str]:

@@ -235,14 +235,12 @@ def _by_moments(
         noise = generator.standard_normal(_MOMENT_DRAWS) * deviation
         one = evidence(length * entered + noise, law)
         own = coins == side
-        # That a unit enters a block exactly once takes away what the number of its coins varies.
-        varies = one.var() if law.block is None else _variance_within(one, entered)
+        # That a unit enters a block exactly once takes away what the number of its coins varies:
+        # the variances among those that entered a release, and those that did not, are left.
+        varies = one.var()
+        if law.block is not None:
+            parts = [part for part in (one[entered], one[~entered]) if len(part)]
+            varies = sum(len(part) * part.var() for part in parts) / len(one)
         spread = math.sqrt(varies * law.compositions)
         scores[own] = one.mean() * law.compositions + spread * generator.standard_normal(own.sum())
     return scores
-
-
-def _variance_within(scores: Floats, entered: Bools) -> float:
-    """The mean of the variances among those that entered a release, and those that did not."""
-    parts = [part for part in (scores[entered], scores[~entered]) if len(part)]
-    return float(sum(len(part) * part.var() for part in parts) / len(scores))

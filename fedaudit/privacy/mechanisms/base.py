@@ -25,10 +25,11 @@ from fedaudit.privacy.accounting.privacy_events import (
     unbounded_inputs,
 )
 from fedaudit.privacy.guarantees.guarantee import (
+    SIMULATED,
     UPDATES_AS_THEY_WERE,
     Guarantee,
+    GuaranteeLabel,
     no_guarantee,
-    of_the_run,
     scored_clients_train,
 )
 from fedaudit.privacy.planning.cost_projection import (
@@ -47,6 +48,7 @@ from fedaudit.privacy.planning.plan import (
 )
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.models import DEFAULT_SERVER, ArtifactStart
 from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, NoMechanism, RecordPersonalised
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
 
@@ -69,7 +71,16 @@ _HELD_OUT = (
     "The {units} held out for validation are not covered: their losses choose the best round and "
     "when to stop, and their fairness counts are used without noise."
 )
+_FIGURES = ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
+_ADDED_ONLY = (
+    "it counts what this run adds to the artifact that it started from, whose own cost is not known"
+)
 _UNITS: dict[PrivacyUnit, str] = {"client": "clients", "record": "rows"}
+_EARLY_END = (
+    "Validation losses may end training early, and they follow from the models. What is proven is "
+    "then the epsilon of all rounds that were planned{figure}. The epsilon of the rounds that were "
+    "played is the accountant's count of them and takes their number as given."
+)
 _HELD_OUT_WITH_NOISE = (
     "Those held out for validation are not covered by this epsilon but by that of fairness_privacy."
 )
@@ -230,6 +241,57 @@ class PrivacyMechanism(ABC):
         models ended it early; `layers` as in `inputs`.
         """
 
+    def stated(
+        self,
+        sentences: Sequence[str],
+        *,
+        adjacency: str | None,
+        delta: float | None = None,
+        why_not: str = "",
+        label: GuaranteeLabel | None = None,
+        conditions: Mapping[str, str] | None = None,
+    ) -> Guarantee:
+        """The guarantee in these sentences, with what follows from the noise, the server's
+        optimiser and the start.
+
+        Where a run started from an artifact, it is said of what the run adds. Its figures then
+        bound nothing of the model as a whole, so that each gets a condition, which a gate has to
+        allow. `why_not`: why there is no delta, or no adjacency either; then no one is protected.
+        """
+        start, server = self.spec.model.start, self.spec.training.server
+        sentences, conditions = [*sentences], dict(conditions or {})
+        if not self.noise_is_secret:
+            sentences.append(SIMULATED)
+        if server != DEFAULT_SERVER:
+            sentences.append(
+                f"The server moves the model by {server.words}, which goes by what was released "
+                "alone and costs nothing more."
+            )
+        if isinstance(start, ArtifactStart):
+            conditions = {
+                name: "; ".join(filter(None, (conditions.get(name), _ADDED_ONLY)))
+                for name in _FIGURES
+            }
+            sentences.append(
+                f"All of this covers what this run adds to the artifact {start.artifact} that it "
+                "started from, and takes that as given: nothing is said of whom it was trained on, "
+                "nor with what protection."
+            )
+        known = {"adjacency": adjacency, "delta": delta}
+        return Guarantee(
+            kind=self.guarantee_kind,
+            label=label or self.guarantee_kind,
+            in_force=self.noise_is_secret,
+            conditions=conditions,
+            mechanism=self.facts.name,
+            unit=self.facts.unit,
+            adjacency=adjacency,
+            delta=delta,
+            observers=() if adjacency is None else self.facts.observers,
+            statement=" ".join(sentences),
+            reasons={name: why_not for name, value in known.items() if value is None},
+        )
+
     def limits(self) -> list[str]:
         """What a report of this mechanism does not show, beyond the limits of its kind of cost."""
         return []
@@ -280,7 +342,8 @@ class EpsilonMechanism(PrivacyMechanism):
             sentences.append(f"Spent, by the one who spent most: epsilon = {_stated(epsilons)}.")
         # Without patience a loss can still end the run, by not being finite.
         if self.spec.training.stopping.patience is not None or planned:
-            sentences.append(_early_end(planned))
+            figure = f": epsilon = {_stated(planned)}" if planned else ""
+            sentences.append(_EARLY_END.format(figure=figure))
         if (own := scored_clients_train(self.spec)) is not None:
             sentences.append(own)
         elif self.spec.fairness.noise is None:
@@ -288,20 +351,7 @@ class EpsilonMechanism(PrivacyMechanism):
             sentences.append(_HELD_OUT.format(units=units))
         else:
             sentences.append(_HELD_OUT_WITH_NOISE)
-        found = Guarantee(
-            kind=self.guarantee_kind,
-            label=self.guarantee_kind,
-            in_force=self.noise_is_secret,
-            conditions={},
-            mechanism=self.facts.name,
-            unit=self.facts.unit,
-            adjacency=self.adjacency,
-            delta=self.privacy.delta,
-            observers=self.facts.observers,
-            statement=" ".join(sentences),
-            reasons={},
-        )
-        return of_the_run(found, self.spec)
+        return self.stated(sentences, adjacency=self.adjacency, delta=self.privacy.delta)
 
     def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
         """The charges that the epsilon budget has room for, against every observer."""
@@ -370,16 +420,6 @@ class EpsilonMechanism(PrivacyMechanism):
             adjacency=self.adjacency,
             accountant=self.accountant,
         )
-
-
-def _early_end(planned: Epsilons) -> str:
-    """The proven figure where losses may end the run."""
-    figure = f": epsilon = {_stated(planned)}" if planned else ""
-    return (
-        "Validation losses may end training early, and they follow from the models. What is proven "
-        f"is then the epsilon of all rounds that were planned{figure}. The epsilon of the rounds "
-        "that were played is the accountant's count of them and takes their number as given."
-    )
 
 
 def _stated(epsilons: Epsilons) -> str:
@@ -476,25 +516,21 @@ class NoPrivacyMechanism(PrivacyMechanism):
     def guarantee(
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
-        """The statement that there is no guarantee."""
-        return no_guarantee(self.facts.name, unit=self.facts.unit, statement=self._statement)
+        """The statement that there is no guarantee, by what leaves the clients."""
+        method = self.spec.training.method
+        match method:
+            case Hypotheses() | FineTuning() | Ditto():
+                statement = _STATEMENT
+            case QFfl():
+                statement = _WEIGHTED_STATEMENT
+            case LocalOnly():
+                with_noise = self.spec.fairness.noise is not None
+                statement = _LOCAL_HELD_OUT_WITH_NOISE if with_noise else _LOCAL_STATEMENT
+            case _:
+                assert_never(method)
+        return no_guarantee(self.facts.name, unit=self.facts.unit, statement=statement)
 
     def limits(self) -> list[str]:
         """That updates are unchanged, or that there are none."""
         sends = self.spec.training.method.releases
         return [UPDATES_AS_THEY_WERE] if sends else [_NO_UPDATES]
-
-    @property
-    def _statement(self) -> str:
-        """What leaves the clients, by method."""
-        method = self.spec.training.method
-        match method:
-            case Hypotheses() | FineTuning() | Ditto():
-                return _STATEMENT
-            case QFfl():
-                return _WEIGHTED_STATEMENT
-            case LocalOnly():
-                with_noise = self.spec.fairness.noise is not None
-                return _LOCAL_HELD_OUT_WITH_NOISE if with_noise else _LOCAL_STATEMENT
-            case _:
-                assert_never(method)

@@ -51,7 +51,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Rotated,
     unbounded_inputs,
 )
-from fedaudit.privacy.guarantees.guarantee import Guarantee, of_the_run, scored_clients_train
+from fedaudit.privacy.guarantees.guarantee import Guarantee, scored_clients_train
 from fedaudit.privacy.mechanisms.base import (
     EACH_CLIENT,
     EpsilonMechanism,
@@ -463,20 +463,7 @@ class GaussianDistanceMechanism(PrivacyMechanism):
         ]
         if (own := scored_clients_train(self.spec)) is not None:
             sentences.append(own)
-        found = Guarantee(
-            kind=self.guarantee_kind,
-            label="heuristic",
-            in_force=self.noise_is_secret,
-            conditions={},
-            mechanism=self.facts.name,
-            unit=self.facts.unit,
-            adjacency=None,
-            delta=None,
-            observers=(),
-            statement=" ".join(sentences),
-            reasons=dict.fromkeys(("adjacency", "delta"), _WHY),
-        )
-        return of_the_run(found, self.spec)
+        return self.stated(sentences, adjacency=None, why_not=_WHY)
 
     def limits(self) -> list[str]:
         """That the server is trusted."""

@@ -21,7 +21,6 @@ from fedaudit.privacy.guarantees.guarantee import (
     adaptive_sentences,
     choice_sentences,
     fixed_sentences,
-    of_the_run,
     scored_clients_train,
     within_the_radius,
 )
@@ -214,20 +213,13 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         with_noise = self.spec.fairness.noise is not None
         others = _HELD_OUT_WITH_NOISE if with_noise else _HELD_OUT
         sentences.append(scored_clients_train(self.spec) or others)
-        found = Guarantee(
-            kind=self.guarantee_kind,
-            label=self._label,
-            in_force=self.noise_is_secret,
-            conditions=self._conditions(sizes),
-            mechanism=privacy.mechanism,
-            unit=self.facts.unit,
+        return self.stated(
+            sentences,
             adjacency=LAYER_ADJACENCY if privacy.per_layer else ADJACENCY,
-            delta=None,
-            observers=self.facts.observers,
-            statement=" ".join(sentences),
-            reasons={"delta": _NO_DELTA},
+            why_not=_NO_DELTA,
+            label=self._label,
+            conditions=self._conditions(sizes),
         )
-        return of_the_run(found, self.spec)
 
     def stack_traits(self) -> tuple[object, ...]:
         """Whether each layer has its own noise."""

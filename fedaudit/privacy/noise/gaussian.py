@@ -58,15 +58,15 @@ _ROOT_HALF = np.uint64(0x3FE6A09E00000000)
 """The bits of a number just below it."""
 
 
-def unit_gaussian(source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike) -> Floats:
-    """Standard normal numbers: float64 [..., n] over broadcast(seeds, round_, counters)."""
-    return drawn_normals(source, purpose=Purpose.GAUSSIAN, n=n, round_=round_, counters=counters)
-
-
-def drawn_normals(
-    source: Source, *, purpose: Purpose, n: int, round_: ArrayLike, counters: ArrayLike
+def unit_gaussian(
+    source: Source,
+    *,
+    n: int,
+    round_: ArrayLike,
+    counters: ArrayLike,
+    purpose: Purpose = Purpose.GAUSSIAN,
 ) -> Floats:
-    """The noise of `unit_gaussian`, for a purpose."""
+    """Standard normal numbers: float64 [..., n] over broadcast(seeds, round_, counters)."""
     words = source.wide_words(purpose=purpose, round_=round_, counters=counters, count=n + n % 2)
     # With a million parameters, fresh memory takes as long as the numbers in it.
     into = words.view(np.float64) if words.flags.writeable and words.flags.c_contiguous else None

@@ -28,7 +28,7 @@ from torch import Tensor
 from fedaudit.arrays import Floats
 from fedaudit.native.library import kernels
 from fedaudit.native.tensors import call
-from fedaudit.privacy.noise.gaussian import drawn_normals, grid_spacing, round_to_grid, wide_normals
+from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_gaussian, wide_normals
 from fedaudit.randomness import Purpose, Source, wide_uniforms
 from fedaudit.reproducible import fixed_order_sum, one_thread, square_root
 
@@ -69,7 +69,7 @@ def unit_layers(
 ) -> Floats:
     """Draws with epsilon = 1 for each of the layers, which have these sizes, or for a whole vector
     as the only one: float64 [..., n] over broadcast(seeds, round_, counters)."""
-    noise = drawn_normals(
+    noise = unit_gaussian(
         source, purpose=Purpose.DIRECTION, n=sum(sizes), round_=round_, counters=counters
     )
     for layer, part in enumerate(layer_slices(sizes)):

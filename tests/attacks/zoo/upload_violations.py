@@ -83,7 +83,7 @@ def take_a_gaussian_magnitude(
     _: Any, source: Any, *, shape: int, round_: Any, counters: Any, **more: Any
 ) -> Numbers:
     """Laplace noise has the norm of Gaussian noise."""
-    normal = laplace.drawn_normals(
+    normal = laplace.unit_gaussian(
         source, purpose=laplace.Purpose.MAGNITUDE, n=shape, round_=round_, counters=counters
     )
     # As long on average as a Gamma number is.
@@ -91,7 +91,7 @@ def take_a_gaussian_magnitude(
     return lengths
 
 
-@violation(fixed, "noise", "directions of layer 1", at=(laplace, "drawn_normals"))
+@violation(fixed, "noise", "directions of layer 1", at=(laplace, "unit_gaussian"))
 def point_one_way(real: Any, *given: Any, **named: Any) -> Numbers:
     """The direction of the noise is not uniform: uniform numbers in place of normal ones."""
     from scipy import stats

@@ -88,9 +88,9 @@ def test_two_stages_are_refuted_below_their_epsilon_alone(client_rate, record_ra
 def test_one_coin_for_all_steps_is_not_one_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     event = TwoStage(0.4, 0.3, 2.0, 5)
 
-    def coin_by_coin(rates, *, order, noise_multiplier, steps, client_rate):
-        together = log_moments(client_rate * rates, order=order, noise_multiplier=noise_multiplier)
-        return steps * together / (order - 1)
+    def coin_by_coin(rates, event, *, order, observer):
+        noise, both = event.noise_multiplier, event.client_rate * rates
+        return event.steps * log_moments(both, order=order, noise_multiplier=noise) / (order - 1)
 
     monkeypatch.setattr(two_stage, "round_divergence", coin_by_coin)
     wrong = by_orders(event, 8, delta=1e-3)

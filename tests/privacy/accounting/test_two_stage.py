@@ -19,7 +19,7 @@ from fedaudit.privacy.accounting.two_stage import (
     TwoStageRun,
     calibrated_run,
     log_moments,
-    round_divergence,
+    round_curve,
 )
 from tests.privacy.accounting.spending import by_orders
 from tests.privacy.renyi_by_hand import older_epsilon, own_divergence
@@ -58,15 +58,10 @@ def test_the_server_sees_more_than_the_final_model_shows():
 def test_one_coin_for_all_steps_of_a_round():
     """Two ways to 'amplify' that understate what is spent, beside the one that holds."""
     rate, sigma, steps, rounds, delta = 0.1, 1.0, 5, 100, 1e-5
-    right = spent(TwoStage(rate, rate, sigma, steps), rounds, "final_model", delta)
+    event = TwoStage(rate, rate, sigma, steps)
+    right = spent(event, rounds, "final_model", delta)
     assert right == pytest.approx(6.63, abs=0.005)
-    divergences = [
-        rounds
-        * round_divergence(
-            np.array([rate]), order=order, noise_multiplier=sigma, steps=steps, client_rate=rate
-        )[0]
-        for order in TWO_STAGE_ORDERS
-    ]
+    divergences = rounds * round_curve(event, TWO_STAGE_ORDERS, observer="final_model")
     older = older_epsilon(divergences, TWO_STAGE_ORDERS, delta)
     assert older == pytest.approx(7.59, abs=0.005)
 
@@ -155,9 +150,8 @@ def test_a_tiny_divergence_keeps_its_digits():
 @pytest.mark.parametrize("client_rate", [1e-6, 0.3, 1.0])
 def test_a_round_between_nothing_and_no_overflow(client_rate):
     def divergence(rate, sigma):
-        return round_divergence(
-            np.array([rate]), order=3, noise_multiplier=sigma, steps=1000, client_rate=client_rate
-        )[0]
+        event = TwoStage(client_rate, rate, sigma, 1000)
+        return round_curve(event, (3,), observer="final_model")[0]
 
     small = 1000 * own_divergence(100.0, 1e-6, 3)
     assert divergence(1e-6, 100.0) == pytest.approx(client_rate * small, rel=1e-6)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedaudit.privacy.noise.gaussian import drawn_normals, unit_gaussian, wide_normals
+from fedaudit.privacy.noise.gaussian import unit_gaussian, wide_normals
 from fedaudit.privacy.noise.laplace import (
     Sanitiser,
     _marsaglia_tsang,
@@ -291,8 +291,8 @@ def test_numbers_in_the_place_of_their_words_are_the_same(n: int) -> None:
     source, purpose, counters = CounterSource(1), Purpose.DIRECTION, np.arange(3)
     words = source.wide_words(purpose=purpose, round_=1, counters=counters, count=n + n % 2)
     expected = wide_normals(words)[:, :n]
-    drawn = drawn_normals(source, purpose=purpose, n=n, round_=1, counters=counters)
+    drawn = unit_gaussian(source, purpose=purpose, n=n, round_=1, counters=counters)
     assert np.array_equal(drawn, expected)
     with fallback_only():
-        drawn = drawn_normals(source, purpose=purpose, n=n, round_=1, counters=counters)
+        drawn = unit_gaussian(source, purpose=purpose, n=n, round_=1, counters=counters)
     assert np.array_equal(drawn, expected)

@@ -11,12 +11,12 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from fedaudit.privacy.accounting.accountant import event_curve
-from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
+from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
 from fedaudit.privacy.accounting.two_stage import (
     MAX_NOISE,
     TwoStageRun,
     calibrated_run,
-    round_divergence,
+    round_curve,
 )
 from fedaudit.privacy.records.record_plans import curve_fit_rates, exact_rates, sampling_grid
 from fedaudit.randomness import uniforms
@@ -194,9 +194,7 @@ def divergence(order, *, first, second, others, rate, sigma, place):
 
 def claimed(order, *, rate, sigma):
     """The accountant's divergence of a round of one step, for a record in every batch."""
-    return round_divergence(
-        np.array([1.0]), order=order, noise_multiplier=sigma, steps=1, client_rate=rate
-    )[0]
+    return round_curve(TwoStage(rate, 1.0, sigma, 1), (order,), observer="final_model")[0]
 
 
 @pytest.mark.parametrize("place", [0.0, 2.0, 12.0])
