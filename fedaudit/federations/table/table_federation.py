@@ -364,7 +364,7 @@ def _grouped(
             source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
         )
     )
-    features = read_features(
+    features, order, said, filled = read_features(
         rows,
         columns,
         clients,
@@ -375,7 +375,7 @@ def _grouped(
     )
     federation = pack(
         clients,
-        features=features.values,
+        features=features,
         feature_names=columns.feature_names,
         target=target,
         target_name=source.target,
@@ -383,14 +383,14 @@ def _grouped(
         fingerprint=rows.source.fingerprint,
         classes=classes,
         attributes=attributes,
-        notes=(*used.notes, *dealt, *missing, *features.notes),
+        notes=(*used.notes, *dealt, *missing, *said),
         record_budgets=_budgets(rows, asked.budgets),
         row_numbers=rows.row_numbers,
         record_keys=row_keys,
-        order=features.order,
+        order=order,
         is_outline=outline,
     )
-    return ReadTable(federation, rows, columns.features, {**used.missing, **features.filled})
+    return ReadTable(federation, rows, columns.features, {**used.missing, **filled})
 
 
 def _attributes(
