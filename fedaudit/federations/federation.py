@@ -277,15 +277,12 @@ def check_memory(
     """Refuse rows for which a run would need more than is allowed. `more`: whether there are more
     of them."""
     needed = run_bytes(rows=rows, features=features, attributes=attributes)
+    in_words, at_most = (f"{size / 2**30:.2f} GiB" for size in (needed, allowed))
     if needed > allowed:
         raise error_at(
             _FEATURES,
             f"{rows}{' or more' if more else ''} rows of {features} features and {attributes} "
-            f"sensitive attributes take about {_gib(needed)} of memory in a run, and "
-            f"{_gib(allowed)} are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES); use fewer rows or "
+            f"sensitive attributes take about {in_words} of memory in a run, and {at_most} "
+            "are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES); use fewer rows or "
             "attributes, or raise it where the machine has the memory",
         )
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB"

@@ -315,15 +315,15 @@ def _packed(
 
 def _one_width(writers: Mapping[str, _Writer]) -> int:
     """Numbers per image, the same for all users."""
-    widths: dict[str, int] = {name: writer.pixels.shape[1] for name, writer in writers.items()}
-    expected = next(iter(widths))
-    for name, width in widths.items():
-        if width != widths[expected]:
-            raise writers[name].shard.fault(
-                f"gives user {shown(name)} images of {width} numbers, and {shown(expected)} has "
-                f"images of {widths[expected]}; images need one size"
+    (first, one), *_ = writers.items()
+    expected: int = one.pixels.shape[1]
+    for name, writer in writers.items():
+        if (width := writer.pixels.shape[1]) != expected:
+            raise writer.shard.fault(
+                f"gives user {shown(name)} images of {width} numbers, and {shown(first)} has "
+                f"images of {expected}; images need one size"
             )
-    return widths[expected]
+    return expected
 
 
 def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArray[Any]:

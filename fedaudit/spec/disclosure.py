@@ -87,11 +87,6 @@ class DisclosurePolicy(SpecPart):
                 "speaks of several attributes, as no spec may; give the rules of one attribute",
             )
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it leaves everything to the request."""
-        return self == DisclosurePolicy()
-
     def _named(self) -> list[tuple[str, str]]:
         """Every attribute that is named beside `sensitive`, with its place."""
         rules = self.favourable if isinstance(self.favourable, list) else []

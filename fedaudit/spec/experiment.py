@@ -157,7 +157,14 @@ class ExperimentSpec(SpecPart):
             by_record=self.privacy.draws_by_record,
         )
         yield from self._check_gates()
-        yield from self._check_repeats()
+        if self.repeats > 1 and self.fairness.noise is not None:
+            yield refuse_at(
+                "/repeats",
+                "counts with noise are charged to the people held out for every seed; ask for the "
+                "seeds by a sweep, which says what all of them cost, or leave `fairness.noise` out",
+            )
+        if self.seed + self.repeats - 1 > MAX_INTEGER:
+            yield refuse_at("/repeats", "leads beyond the largest seed; take a smaller `seed`")
         yield from self.privacy.disagreements(training=self.training, federation=self.federation)
         for position, attack in enumerate(self.attacks):
             yield from attack.disagreements(self, pointer=pointer("attacks", position))
@@ -234,16 +241,6 @@ class ExperimentSpec(SpecPart):
                 "the share of the training rows has no noise, and no figure of "
                 f"{self.privacy.mechanism} counts it; declare a number, or use `mechanism: none`",
             )
-
-    def _check_repeats(self) -> Refusals:
-        if self.repeats > 1 and self.fairness.noise is not None:
-            yield refuse_at(
-                "/repeats",
-                "counts with noise are charged to the people held out for every seed; ask for the "
-                "seeds by a sweep, which says what all of them cost, or leave `fairness.noise` out",
-            )
-        if self.seed + self.repeats - 1 > MAX_INTEGER:
-            yield refuse_at("/repeats", "leads beyond the largest seed; take a smaller `seed`")
 
     def _check_model(self) -> Refusals:
         source, model = self.federation, self.model

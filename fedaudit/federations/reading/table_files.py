@@ -53,7 +53,14 @@ class ParquetFile:
 
         Raises InvalidInputError for a nested column and for very long cells, too.
         """
-        self._check_flat(columns)
+        for column in columns:
+            kind = self._schema.field(column).type
+            if pa.types.is_nested(kind):
+                shown = str(kind)[:_SHOWN_TYPE] + "..." * (len(str(kind)) > _SHOWN_TYPE)
+                raise self._source.fault(
+                    f"has a nested column {self.names[column].strip()!r} of type {shown}; store "
+                    "it as columns of text or numbers, or leave it out"
+                )
         names = [self.names[column] for column in columns]
         texts = [name for name in names if _is_bytes(self._schema.field(name).type)]
         with self._source.open() as stream:
@@ -71,23 +78,11 @@ class ParquetFile:
                     batch.validate(full=True)  # no format promises that its text is UTF-8
                     self._check_cells(batch, first)
                     plain = [
-                        column.dictionary_decode()
-                        if pa.types.is_dictionary(column.type)
-                        else column
-                        for column in batch.select(names).columns
+                        one.dictionary_decode() if pa.types.is_dictionary(one.type) else one
+                        for one in batch.select(names).columns
                     ]
                 first += batch.num_rows
                 yield pa.RecordBatch.from_arrays(plain, names=names)
-
-    def _check_flat(self, columns: Sequence[int]) -> None:
-        for column in columns:
-            kind = self._schema.field(column).type
-            if pa.types.is_nested(kind):
-                shown = str(kind)[:_SHOWN_TYPE] + "..." * (len(str(kind)) > _SHOWN_TYPE)
-                raise self._source.fault(
-                    f"has a nested column {self.names[column].strip()!r} of type {shown}; store "
-                    "it as columns of text or numbers, or leave it out"
-                )
 
     def _check_cells(self, batch: Any, first: int) -> None:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):

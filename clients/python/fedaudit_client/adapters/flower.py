@@ -21,8 +21,14 @@ from flwr.serverapp.strategy import (
 
 from fedaudit_client.adapters import plain
 from fedaudit_client.adapters.canaries import Canaries, Floats
-from fedaudit_client.adapters.group_counts import taken_counts, total_counts
-from fedaudit_client.adapters.plain import Event, Ledger, OpenRound, RoundRefused
+from fedaudit_client.adapters.plain import (
+    Event,
+    Ledger,
+    OpenRound,
+    RoundRefused,
+    taken_counts,
+    total_counts,
+)
 from fedaudit_client.errors import NotFoundError
 
 _FIXED = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerSideFixedClipping)
@@ -171,19 +177,14 @@ def ask_names(
         ]
         if questions:
             for reply in grid.send_and_receive(questions, timeout=seconds):
-                silent.discard(int(reply.metadata.src_node_id))
-                _learn(reply, known)
+                node = int(reply.metadata.src_node_id)
+                silent.discard(node)
+                records = {} if reply.has_error() else reply.content.config_records
+                name = records.get(RECORD, {}).get("subject")
+                # The first is kept: a client has one budget, not one per name.
+                if isinstance(name, str) and name:
+                    known.setdefault(node, name)
     return silent
-
-
-def _learn(reply: Message, known: dict[int, str]) -> None:
-    """The first name of a node is kept: a client has one budget, not one per name."""
-    if reply.has_error():
-        return
-    record = reply.content.config_records.get(RECORD)
-    name = None if record is None else record.get("subject")
-    if isinstance(name, str) and name:
-        known.setdefault(int(reply.metadata.src_node_id), name)
 
 
 _PASSES = 2
