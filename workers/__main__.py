@@ -23,13 +23,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     # Imported here because numerical libraries read the number of threads when they are loaded.
+    from fedaudit.runs.run import MissingLibraryError, import_worker_extra
     from infrastructure.queue import Queue
     from workers.app import serve
     from workers.context import WorkerContext, start
     from workers.proof.signing import announce_key
 
     settings, database = start()
-    _check_libraries()
+    try:
+        # Without them no run could end with a report: every unit would fail, one by one.
+        import_worker_extra()
+    except MissingLibraryError as error:
+        raise SystemExit(str(error)) from None
     context = WorkerContext(settings, database, Queue(settings), device)
     _check_device(device)
     with _only_worker(settings.data_dir) if settings.embedded else nullcontext():
@@ -41,16 +46,6 @@ def _device(text: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no device; use cpu, or cuda:N")
     return "cuda:0" if text == "cuda" else text
-
-
-def _check_libraries() -> None:
-    """Exit where no run could end with a report: otherwise every unit would fail, one by one."""
-    from fedaudit.runs.run import MissingLibraryError, import_worker_extra
-
-    try:
-        import_worker_extra()
-    except MissingLibraryError as error:
-        raise SystemExit(str(error)) from None
 
 
 def _check_device(device: str) -> None:

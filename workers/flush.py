@@ -25,6 +25,7 @@ from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
+from fedaudit.stored import RoundRow
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database, Dialect
@@ -75,8 +76,8 @@ class RunningExperiment:
 
 
 ROUND_COMPLETED = "round.completed"
-_LOSSES = ("selection_loss", "validation_loss")
 _COSTS = ("leakage_max", "epsilon_max")
+_IN_EVENTS = ("round", "selection_loss", "validation_loss", *_COSTS)
 
 
 def store_totals(
@@ -92,18 +93,9 @@ def store_totals(
     )
 
 
-def round_events(block: Block) -> list[tuple[str, dict[str, Any]]]:
-    """An event for each round."""
-    return [
-        (
-            ROUND_COMPLETED,
-            {
-                **{name: getattr(one, name) for name in ("round", *_LOSSES, *_COSTS)},
-                "reasons": {name: one.reasons[name] for name in _COSTS if name in one.reasons},
-            },
-        )
-        for one in block.rounds
-    ]
+def _round_event(row: RoundRow) -> dict[str, Any]:
+    reasons = {name: row.reasons[name] for name in _COSTS if name in row.reasons}
+    return {**{name: getattr(row, name) for name in _IN_EVENTS}, "reasons": reasons}
 
 
 @dataclass(frozen=True)
@@ -135,7 +127,10 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
             FairnessRepository(session).insert(*owner, one.block.fairness)
             store_totals(session, *owner, run.ledger)
             CheckpointRepository(session).put(*owner, round=run.rounds_done, data=one.checkpoint)
-        events = {one.experiment.id: round_events(one.block) for one in new}
+        events = {
+            one.experiment.id: [(ROUND_COMPLETED, _round_event(row)) for row in one.block.rounds]
+            for one in new
+        }
         EventRepository(session).append_each(project_id, events)
     done = {one.experiment.id: one.experiment.run.rounds_done for one in played}
     return ExperimentRepository(session, project_id).progress_each(done)

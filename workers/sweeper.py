@@ -258,11 +258,15 @@ class Sweeper:
     def _waiting_too_long(self) -> list[tuple[str, str]]:
         """Units whose message was not sent, or may be lost, checked less often the longer they
         wait: a unit may simply wait for a busy worker."""
-        stale = self._settings.lease_seconds / 3
-        now = datetime.now(UTC)
+        stale, due = self._settings.lease_seconds / 3, list[tuple[str, str]]()
+        now, longest = datetime.now(UTC), timedelta(seconds=_MAX_RETRY_SECONDS)
         with self._database.write() as session:
-            units = UnitRepository(session).stale_waiting(stale, limit=_WAITING)
-            return [(unit.id, unit.device) for unit in units if _is_due(unit, now)]
+            for unit in UnitRepository(session).stale_waiting(stale, limit=_WAITING):
+                sent = unit.published_at
+                # Ahead where the clock was set back.
+                if sent is None or abs(now - sent) >= min(sent - unit.available_at, longest):
+                    due.append((unit.id, unit.device))
+        return due
 
     def _publish(self, units: list[tuple[str, str]]) -> None:
         sent: list[str] = []
@@ -275,14 +279,6 @@ class Sweeper:
             if sent:
                 with self._database.write() as session:
                     UnitRepository(session).mark_published(sent)
-
-
-def _is_due(unit: Unit, now: datetime) -> bool:
-    if unit.published_at is None:
-        return True
-    waited = unit.published_at - unit.available_at
-    # Ahead where the clock was set back.
-    return abs(now - unit.published_at) >= min(waited, timedelta(seconds=_MAX_RETRY_SECONDS))
 
 
 def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:

@@ -14,15 +14,10 @@ def refuse_foreign(request: Request) -> None:
     Browsers send `Sec-Fetch-Site` over HTTPS only. `Origin` is compared by host and port, as a
     proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
     with neither header does not come from a browser's form."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    foreign = origin is not None and authority(origin) != request.headers.get("host")
-    if foreign or (site is not None and site not in _OWN_SITES):
-        raise ProblemError(403, "forbidden", "the form was sent from another site")
-
-
-def authority(url: str) -> str | None:
-    """Host and port of a URL; None for an invalid one."""
+    site, origin = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin")
     try:
-        return urlsplit(url).netloc or None
+        foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     except ValueError:
-        return None
+        foreign = True
+    if foreign or site not in _OWN_SITES:
+        raise ProblemError(403, "forbidden", "the form was sent from another site")

@@ -49,9 +49,9 @@ from api.services.lookups import (
     judged_document,
 )
 from api.services.report_evidence import verification_of
-from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
+from api.services.report_pages import DossierForm, dossier_response, live_figures, stored_page
 from api.shared.security import require
-from fedaudit.reports.page.html import Link
+from fedaudit.reports.page.html import Link, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
@@ -103,8 +103,10 @@ def saved_picture(
     experiment_id: str, name: str, form: PictureForm, visit: ReportsVisit
 ) -> Response:
     """A picture of the report's page, as a file."""
-    charts = stored_pictures(visit, experiment_id)
-    return as_picture(charts, name, form)
+    with visit.reading() as session:
+        report = find_report(session, visit.caller, experiment_id)
+        live = live_figures(session, find_experiment(session, visit.caller, experiment_id))
+    return as_picture(report_pictures(report.document, live.series), name, form)
 
 
 @router.get(f"{_OF}/report.json")

@@ -227,7 +227,7 @@ def create_webhook(call: Administrator, asked: WebhookRequest, response: Respons
         )
         note(session, call.caller, "webhook.created", row.id, events=list(row.events))
     response.headers["Location"] = f"/v1/webhooks/{row.id}"
-    return _with_secret(row, secret)
+    return NewSecretBody.of(row, secret=secret)
 
 
 @router.get("/{webhook_id}")
@@ -287,7 +287,7 @@ def rotate_webhook_secret(
             previous_until=datetime.now(UTC) + overlap if overlap else None,
         )
         note(session, call.caller, "webhook.secret-rotated", row.id)
-    return _with_secret(row, secret)
+    return NewSecretBody.of(row, secret=secret)
 
 
 def _new_secret(settings: Settings) -> tuple[str, str]:
@@ -316,10 +316,6 @@ def _enabling(row: WebhookEndpoint, enabled: bool | None, caller: Caller) -> dic
         return {"disabled_at": None, "disabled_reason": None, "failing_since": None}
     who = caller.actor.person or caller.actor.key_name
     return {"disabled_at": datetime.now(UTC), "disabled_reason": f"disabled by {who}"}
-
-
-def _with_secret(row: WebhookEndpoint, secret: str) -> NewSecretBody:
-    return NewSecretBody(**WebhookBody.of(row).model_dump(), secret=secret)
 
 
 @router.get("/{webhook_id}/deliveries")

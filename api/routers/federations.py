@@ -42,7 +42,6 @@ from api.services.registrations import (
     federation_body,
     register_path,
     register_upload,
-    registered_body,
 )
 from api.services.uploads import IncomingFile, received
 from api.shared.security import Call, FederationsReader, FederationsWriter
@@ -99,7 +98,11 @@ async def register_federation(
         registered = await call.run(partial(register_path, call, value, idempotency_key))
     row = accepting.of(call, registered, f"/v1/federations/{registered.row.id}")
     accepting.response.status_code = 200 if row.status == "ready" else 202
-    return await run_sync(partial(registered_body, registered, call=call))
+    body = await run_sync(partial(federation_body, row, call=call))
+    if (earlier := registered.replaced) is not None:
+        again = f"replaced the registration of {earlier!r}, which has the same content"
+        body.warnings.insert(0, again)
+    return body
 
 
 async def _upload(request: Request, call: Call, idempotency_key: str | None) -> Registered:

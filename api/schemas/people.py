@@ -333,11 +333,11 @@ class WebhookBody(BaseModel):
     """Null where the service itself disabled it."""
 
     @classmethod
-    def of(cls, row: WebhookEndpoint) -> Self:
+    def of(cls, row: WebhookEndpoint, **more: Any) -> Self:
         """The body of a stored endpoint."""
-        until = row.previous_until
+        until, enabled = row.previous_until, row.disabled_at is None
         valid = until if until and until > datetime.now(UTC) else None
-        return of_row(cls, row, enabled=row.disabled_at is None, previous_secret_until=valid)
+        return of_row(cls, row, enabled=enabled, previous_secret_until=valid, **more)
 
 
 class NewSecretBody(WebhookBody):

@@ -1,6 +1,6 @@
 """What each client of an experiment paid and how it fares. Confidential."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,10 @@ from models.vocabulary import ENDED
 MOST_SHOWN = 100
 """Clients of a table in a page; of more, quantiles are shown."""
 _QUANTILES = (0, 0.25, 0.5, 0.75, 1)
+_ROUNDED = (
+    "Figures here are exact; the report's rates come from counts rounded at random to multiples of "
+    "{}, so the two differ."
+)
 
 
 class ClientLines(NamedTuple):
@@ -60,6 +64,7 @@ def client_lines(
             known = [one for one in columns[name] if one is not None]
             if known:
                 quantiles[name] = np.quantile(known, _QUANTILES).tolist()
+    base = (report.document["spec"]["fairness"].get("rounding") or {}).get("base", 1)
     lines = [client_line(columns, place, names[place]) for place in places]
     return ClientLines(
         lines,
@@ -67,19 +72,7 @@ def client_lines(
         len(names),
         quantiles,
         shared=shared_reasons(lines),
-        rounding=_rounding_words(report.document),
-    )
-
-
-def _rounding_words(report: Mapping[str, Any]) -> str:
-    """What is to be said beside exact figures where a report's rates are of rounded counts; else
-    ''."""
-    base = (report["spec"]["fairness"].get("rounding") or {}).get("base", 1)
-    if base == 1:
-        return ""
-    return (
-        "Figures here are exact; the report's rates come from counts rounded at random to "
-        f"multiples of {base}, so the two differ."
+        rounding="" if base == 1 else _ROUNDED.format(base),
     )
 
 

@@ -56,7 +56,7 @@ def policy_of(row: Federation) -> DisclosurePolicy:
 
 def stored_policy(policy: DisclosurePolicy) -> Mapping[str, Any] | None:
     """A policy as it is stored: the fields that bind; None where none does."""
-    return None if policy.is_empty else policy.model_dump(mode="json", exclude_none=True)
+    return policy.model_dump(mode="json", exclude_none=True) or None
 
 
 def registration_of(row: Federation) -> Registration | None:

@@ -65,15 +65,6 @@ def federation_body(row: Federation, *, call: Call) -> FederationBody:
 Registered = Queued[Federation]
 
 
-def registered_body(registered: Registered, *, call: Call) -> FederationBody:
-    """What was registered; that its data were there under another name is said once."""
-    body = federation_body(registered.row, call=call)
-    if registered.replaced is not None:
-        again = f"replaced the registration of {registered.replaced!r}, which has the same content"
-        body.warnings.insert(0, again)
-    return body
-
-
 def register_path(call: Call, value: Any, idempotency_key: str | None) -> Registered:
     """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)

@@ -13,10 +13,9 @@ from api.services.lookups import find_experiment, find_report
 from api.services.report_evidence import evidence_of
 from api.shared.security import Call
 from fedaudit.ledger.bundle import stored_zip
-from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
 from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
-from fedaudit.reports.page.html import Link, PageOptions, render, report_pictures, style_hash
+from fedaudit.reports.page.html import Link, PageOptions, render, style_hash
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.stored import FairnessRow, RoundRow
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
@@ -91,14 +90,6 @@ def page_html(call: Call, experiment_id: str, **options: Unpack[PageOptions]) ->
         rows = LaterAttacksRepository(session, call.project_id).list(experiment_id)
     later = [_attempt(row) for row in rows]
     return render(report.document, live.series, later=later, **options)
-
-
-def stored_pictures(call: Call, experiment_id: str) -> list[Chart]:
-    """Every picture of the page. Raises ProblemError as above."""
-    with call.reading() as session:
-        report = find_report(session, call.caller, experiment_id)
-        live = live_figures(session, find_experiment(session, call.caller, experiment_id))
-    return report_pictures(report.document, live.series)
 
 
 def _attempt(row: LaterAttacks) -> dict[str, Any]:

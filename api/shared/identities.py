@@ -280,14 +280,9 @@ class Identities:
         if not request.scope.get("state", {}).get(NAMES_PEOPLE):
             return None
         settings = self._settings
-        user, groups, name = (
-            _header(request, one)
-            for one in (
-                settings.proxy_user_header,
-                settings.proxy_groups_header,
-                settings.proxy_name_header,
-            )
-        )
+        user = _header(request, settings.proxy_user_header)
+        groups = _header(request, settings.proxy_groups_header)
+        name = _header(request, settings.proxy_name_header)
         if not user:
             return None
         known = _texts(parts_of(groups))

@@ -23,7 +23,7 @@ def csv_table(lines: Iterable[Mapping[str, object]]) -> bytes:
     return text.getvalue().encode()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class AttackFile:
     """One file of an attack."""
 
@@ -47,8 +47,7 @@ def files_in(archive: Path) -> list[AttackFile]:
     """The files of an archive, by attack and name."""
     with zipfile.ZipFile(archive) as source:
         members = [(one.filename.partition("/"), one.file_size) for one in source.infolist()]
-    found = [AttackFile(int(position), name, size) for (position, _, name), size in members]
-    return sorted(found, key=lambda one: (one.position, one.name))
+    return sorted(AttackFile(int(position), name, size) for (position, _, name), size in members)
 
 
 def file_in(archive: Path, *, position: int, name: str) -> bytes | None:

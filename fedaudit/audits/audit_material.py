@@ -236,12 +236,16 @@ def threshold_section(
     threshold = rows.audit.threshold
     if rows.scores is None or threshold is None:
         return None
-    exact = isinstance(published, ExactCounts)
+    exact, grid = isinstance(published, ExactCounts), list(_TENTHS)
+    if not (rows.scores.min() >= 0 and rows.scores.max() <= 1):
+        # No probabilities. An exact decile would be someone's score: two digits of each are tried.
+        deciles = np.quantile(rows.scores, _TENTHS).tolist()
+        grid = sorted({nearest(one, digit_step(one)) if one else 0.0 for one in deciles})
     return ThresholdSection(
         value=threshold,
         others=[
             _at(rows, rows.scores, disclosures, other)
-            for other in _grid(rows.scores)
+            for other in grid
             if exact and other != threshold
         ],
         others_reason=None if exact else _ROUNDED,
@@ -252,15 +256,6 @@ def threshold_section(
             else "without a service it is not counted how often the same scores were audited"
         ),
     )
-
-
-def _grid(scores: Floats) -> list[float]:
-    """Tenths for probabilities, for other scores their deciles to two digits: an exact decile would
-    be someone's score."""
-    if scores.min() >= 0 and scores.max() <= 1:
-        return list(_TENTHS)
-    deciles = np.quantile(scores, _TENTHS).tolist()
-    return sorted({nearest(one, digit_step(one)) if one else 0.0 for one in deciles})
 
 
 def _at(

@@ -27,6 +27,7 @@ from fedaudit.cli.output import (
     usage_error,
     working,
     writable_folder,
+    write_answer,
     write_attack_files,
     write_below,
     write_json,
@@ -121,10 +122,7 @@ def _attack(
     found = done.report["attacks"]
     alarms = sum(one["alarm"] is not None for one in found)
     document = {"experiment": done.report["experiment"], "alarms": alarms, "attacks": found}
-    if as_json:
-        write_json(document)
-    else:
-        show_attacks(found)
+    write_answer(document, lambda _: show_attacks(found), as_json=as_json)
     if folder is not None:
         _write(document, folder, write_attack_files(done.attacks, folder))
     return _exit_code(found, alarms=alarms)
@@ -235,10 +233,7 @@ def replay(
     # Some mechanisms have a setting without noise, or bound nothing by theirs.
     kind = mechanism_of(asked).guarantee_kind
     guaranteed = kind != "none" and not bounds_nothing(asked.privacy.mechanism)
-    if as_json:
-        write_json(found.as_dict())
-    else:
-        _show(found, guaranteed=guaranteed)
+    write_answer(found.as_dict(), lambda _: _show(found, guaranteed=guaranteed), as_json=as_json)
     if found.findings:
         raise typer.Exit(ExitCode.FOUND)
     # Finding nothing means something where there was something to break.

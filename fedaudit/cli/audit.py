@@ -20,8 +20,8 @@ from fedaudit.cli.output import (
     usage_error,
     working,
     writable_folder,
+    write_answer,
     write_bytes,
-    write_json,
 )
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
@@ -120,10 +120,7 @@ def _audit(
     except FiguresDisagreeError as error:
         raise CommandError(f"the audit failed: {error}") from None
     try:
-        if as_json:
-            write_json(report)
-        else:
-            show_audit(report)
+        write_answer(report, show_audit, as_json=as_json)
     finally:  # What cannot be printed is written all the same.
         if folder is not None:
             write_bytes(json_line(report), folder / "report.json")

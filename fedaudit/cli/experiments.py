@@ -30,6 +30,7 @@ from fedaudit.cli.output import (
     standard_output,
     usage_error,
     whole_file,
+    write_answer,
     write_bytes,
     write_json,
     write_line,
@@ -91,10 +92,7 @@ def list_experiments(
     if len(found) > most:
         say(f"there are more experiments than the {most} shown; raise --most, or narrow the list")
         found.pop()
-    if as_json:
-        write_json(found)
-    else:
-        show_experiments(found)
+    write_answer(found, show_experiments, as_json=as_json)
 
 
 @app.command()
@@ -143,15 +141,13 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
     With --json an event on each line.
     """
     with connected() as client:
-        experiment: Json = client.get(experiment_id)
+        experiment = client.get(experiment_id)
         if as_json:
             for event in client.watch(experiment_id):
                 line = {"id": event.id, "type": event.type, "data": dict(event.data)}
                 write_json(line, pretty=False)
             raise typer.Exit(_exit_of(client.get(experiment_id)))
-        experiment = follow(client, experiment)
-        _show_end(client, experiment, as_json=False)
-        raise typer.Exit(_exit_of(experiment))
+        raise typer.Exit(_end_of(client, experiment, as_json=False))
 
 
 @app.command()
@@ -234,9 +230,7 @@ def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> Exit
             say(f"its page: {experiment_page(client.url, submitted['id'])}")
         return ExitCode.DONE
     say(f"submitted as {submitted['id']}")
-    ended = follow(client, submitted)
-    _show_end(client, ended, as_json=as_json)
-    return _exit_of(ended)
+    return _end_of(client, submitted, as_json=as_json)
 
 
 def follow(client: Client, experiment: Json) -> Json:
@@ -269,11 +263,13 @@ def _exit_of(experiment: Json) -> ExitCode:
     return gate_exit(outcome)
 
 
-def _show_end(client: Client, experiment: Json, *, as_json: bool) -> None:
-    """The experiment; for people also what its report says of it, and where the report is."""
+def _end_of(client: Client, experiment: Json, *, as_json: bool) -> ExitCode:
+    """Follow an experiment to its end, and print it; for people also what its report says of it,
+    and where the report is."""
+    experiment = follow(client, experiment)
     _show_line(experiment, as_json=as_json)
     if as_json or experiment["status"] != "succeeded":
-        return
+        return _exit_of(experiment)
     try:
         report = client.report(experiment["id"])
     except ForbiddenError:
@@ -286,6 +282,7 @@ def _show_end(client: Client, experiment: Json, *, as_json: bool) -> None:
             write_line(title)
             write_line(f"  {text}")
     write_line(f"report: {report_page(client.url, experiment['id'])}")
+    return _exit_of(experiment)
 
 
 def _show_line(experiment: Json, *, as_json: bool) -> None:

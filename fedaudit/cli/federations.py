@@ -18,6 +18,7 @@ from fedaudit.cli.output import (
     standard_output,
     usage_error,
     working,
+    write_answer,
     write_bytes,
     write_json,
     write_line,
@@ -140,10 +141,7 @@ def federations_add(
             with working("profiling"):
                 federation = client.profiled(federation["id"])
             federation["warnings"] = [*dict.fromkeys([*said, *federation.get("warnings", [])])]
-    if as_json:
-        write_json(federation)
-    else:
-        show(federation)
+    write_answer(federation, show, as_json=as_json)
     if federation["status"] == "rejected":
         say("fedaudit: the federation was rejected")
         raise typer.Exit(ExitCode.FAILED)
@@ -251,10 +249,7 @@ def federations_show(federation_id: FederationId, *, as_json: AsJson = False) ->
     """Show a federation and its profile."""
     with connected() as client:
         found = client.federation(federation_id)
-        if as_json:
-            write_json(found)
-        else:
-            show(found, client.budgets(found["id"]))
+        write_answer(found, lambda one: show(one, client.budgets(one["id"])), as_json=as_json)
 
 
 @federations.command("remove")

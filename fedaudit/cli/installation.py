@@ -251,7 +251,12 @@ class Service:
         """Start the process."""
         self._due = None
         self._started = monotonic()
-        output = None if self.log is None else _open_log(self.log)
+        output = None
+        if self.log is not None:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            if self.log.exists() and self.log.stat().st_size > _MAX_LOG_BYTES:
+                self.log.replace(self.log.with_suffix(".log.1"))
+            output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             # Between fork and exec only: this process has no other thread that could hold a lock.
             self._process = subprocess.Popen(
@@ -342,13 +347,6 @@ class Supervisor:
         for one in self._services:
             one.signal(signal.SIGKILL)
             one.wait(None)
-
-
-def _open_log(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
-        path.replace(path.with_suffix(".log.1"))
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 def _set_aside(log: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from fedaudit.attacks.attack import AttackOutcome
     from fedaudit.reports.sections.part import GateOutcome
+
+Answer = TypeVar("Answer")
 
 
 class ExitCode(IntEnum):
@@ -158,6 +160,14 @@ def write_line(text: str) -> None:
 def write_json(value: Any, *, pretty: bool = True) -> None:
     """A JSON document on standard output."""
     write_line(json_text(value, pretty=pretty))
+
+
+def write_answer(value: Answer, show: Callable[[Answer], None], *, as_json: bool) -> None:
+    """An answer as JSON for programs, or as `show` prints it for people."""
+    if as_json:
+        write_json(value)
+    else:
+        show(value)
 
 
 def json_text(value: Any, *, pretty: bool = True) -> str:

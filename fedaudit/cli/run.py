@@ -32,9 +32,9 @@ from fedaudit.cli.output import (
     show_warnings,
     usage_error,
     writable_folder,
+    write_answer,
     write_attack_files,
     write_below,
-    write_json,
 )
 from fedaudit.cli.summary import show
 from fedaudit.federations.load import load_federation
@@ -69,7 +69,6 @@ from fedaudit.sweeps.report_section import (
 )
 from fedaudit.sweeps.sweep_costs import sweep_costs, sweep_facts
 from fedaudit.training.base.cell import Cell, stacks
-from fedaudit.training.base.records import RecordTable
 from fedaudit.training.base.rounds import FinalResult, has_diverged
 
 if TYPE_CHECKING:
@@ -80,24 +79,32 @@ _MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
 
 
 @dataclass(frozen=True)
-class LocalRun:
-    """A finished run."""
+class _Played:
+    """A run that has come to its end."""
 
-    report: dict[str, Any]
+    run: Run
     ledger: MemorySink
     """What every subject spent, and the figures of every round."""
-    salt: bytes | None
-    """That the hashes of its ledger are keyed with; None where the noise is simulated.
-    Confidential."""
-    client_names: tuple[str, ...]
+    result: FinalResult
+    device: str
+    audit: "CanaryAudit | None"
+
+
+@dataclass(frozen=True)
+class LocalRun(_Played):
+    """A finished run, with what was made of it."""
+
+    report: dict[str, Any]
     model: ModelFile | str
     """Its trained hypotheses, or why they may not leave."""
-    records: RecordTable | None
-    """Every record's own figures, under `record-personalised`. Confidential."""
-    series: Series
-    """The figures of each round."""
     attacks: tuple["AttackOutcome", ...]
     """What each attack of the spec found, with its confidential files."""
+
+    @property
+    def series(self) -> Series:
+        """The figures of each round."""
+        every = self.run.spec.training.stopping.validate_every
+        return self.ledger.series(validate_every=every)
 
 
 def run_locally(
@@ -149,27 +156,7 @@ def run_locally(
     if len(runs) > 1:
         own = _seed_figures(played.run, report)
         report = with_repeats(report, repeats_section([own, *found], asked=spec.repeats))
-    return LocalRun(
-        report,
-        played.sink,
-        played.run.ledger.salt,
-        played.run.federation.client_names,
-        material.model,
-        played.result.records,
-        played.sink.series(validate_every=spec.training.stopping.validate_every),
-        attacks,
-    )
-
-
-@dataclass(frozen=True)
-class _Played:
-    """A run that has come to its end."""
-
-    run: Run
-    sink: MemorySink
-    result: FinalResult
-    device: str
-    audit: "CanaryAudit | None"
+    return LocalRun(**vars(played), report=report, model=material.model, attacks=attacks)
 
 
 def _carry_out(played: _Played) -> "tuple[AttackOutcome, ...]":
@@ -189,7 +176,11 @@ def _report(
 
     device = played.device
     material = report_material(
-        played.run, played.result, played.sink.rows_of_round, device=device, backend=backend(device)
+        played.run,
+        played.result,
+        played.ledger.rows_of_round,
+        device=device,
+        backend=backend(device),
     )
     material = replace(material, sweep=sweep, attacks=[one.section for one in attacks])
     try:
@@ -294,10 +285,7 @@ def run(
             open_artifact=named_contents(artifact or []).get,
         )
     try:
-        if as_json:
-            write_json(done.report)
-        else:
-            show(done.report)
+        write_answer(done.report, show, as_json=as_json)
     finally:  # What cannot be printed is written all the same.
         if folder is not None:
             _save(done, folder)
@@ -320,10 +308,10 @@ def _save(done: LocalRun, folder: Path) -> None:
         "report.html": [render(done.report, done.series).encode()],
         "ledger.ndjson": (json_line(line, pretty=False) for line in done.ledger.lines()),
     }
-    if done.salt is not None:
-        files["ledger-salt.json"] = [json_line({"salt": done.salt.hex()})]
-    if done.records is not None:
-        files["record-table.csv"] = done.records.csv(done.client_names)
+    if (salt := done.run.ledger.salt) is not None:
+        files["ledger-salt.json"] = [json_line({"salt": salt.hex()})]
+    if (records := done.result.records) is not None:
+        files["record-table.csv"] = records.csv(done.run.federation.client_names)
     if isinstance(done.model, str):
         say(f"no model is written: {done.model}")
     else:

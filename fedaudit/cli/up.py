@@ -7,7 +7,7 @@ import pwd
 import re
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -335,7 +335,12 @@ def worker(
         try:
             supervisor.start()
             while not stopping.wait(_TEND_SECONDS):
-                _check(services)
+                # The supervisor of this process starts all devices again, rather than each its own.
+                for one in services:
+                    if one.exit_code is not None:
+                        raise CommandError(
+                            f"the {one.name} ended with exit code {one.exit_code}; the others stop"
+                        )
         finally:
             supervisor.stop(grace_seconds=_WORKER_GRACE_SECONDS)
 
@@ -345,15 +350,6 @@ def migrate(*, data_dir: DataDir = None) -> None:
     """Bring the service's database up to this version's schema."""
     said = Installation.choose(data_dir).migrate().strip()
     write_line(said or "the database is up to date")
-
-
-def _check(services: Sequence[Service]) -> None:
-    """The supervisor of this process starts all devices again, rather than each its own."""
-    for one in services:
-        if one.exit_code is not None:
-            raise CommandError(
-                f"the {one.name} ended with exit code {one.exit_code}; the others stop"
-            )
 
 
 def _devices(device: str) -> list[str]:

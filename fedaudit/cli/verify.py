@@ -188,14 +188,14 @@ def _download(client: Client, source: str, file: IO[bytes]) -> None:
 
 
 def _fields(found: Verification) -> dict[str, Any]:
-    fields = {**asdict(found), "signers": list(found.signers), "beyond": list(found.beyond)}
-    if found.subject in _WITHOUT_LEDGER:
-        return {name: value for name, value in fields.items() if name not in _OF_LEDGERS}
-    return {
-        **fields,
+    fields = asdict(found) | {
+        "signers": list(found.signers),
+        "beyond": list(found.beyond),
         "sign_offs": [one.fields() for one in found.sign_offs],
         "later_attacks": [one.fields() for one in found.later_attacks],
     }
+    left_out = _OF_LEDGERS if found.subject in _WITHOUT_LEDGER else ()
+    return {name: value for name, value in fields.items() if name not in left_out}
 
 
 def _tell(found: Verification, *, trusted: Set[str]) -> None:

@@ -286,7 +286,13 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
         least = np.abs(value) * (1 - np.abs(value))
         effect = _over(_over(worth * squares, (worth - 1) * rows), least)
         near = np.where(effect > 0, np.clip(effect, 1.0, far), far)
-    longer = np.zeros((2, len(rows))) if are_shares else _longer(clustered, worth, share=1 - level)
+    longer = np.zeros((2, len(rows)))
+    if not are_shares:
+        value = _over(gained, rows)
+        skew = clustered.skew(np.stack([np.ones_like(value), -value], axis=-1))
+        moved = up_to_two_digits(np.abs(skew)) * (1 + 2 * _student(worth, 1 - level) ** 2) / 6
+        # How many more standard errors the lower and the upper end are away.
+        longer = np.where([skew < 0, skew > 0], moved, 0.0)
     ends = [_gain_ends(clustered, added, worth, longer, share=1 - level) for added in (near, far)]
     up = gained > 0
     low, high = (np.where(way, *(one[end] for one in ends)) for end, way in enumerate((up, ~up)))
@@ -303,14 +309,6 @@ def _gain_squares(clustered: Clustered, added: Floats) -> tuple[Floats, Floats]:
     value = _over(gained, rows + 2 * added)
     squares = clustered.squares(np.stack([np.ones_like(value), -value], axis=-1))
     return value, np.maximum(0.0, squares) + 2 * added**2 * (1 + value**2)
-
-
-def _longer(clustered: Clustered, worth: Floats, *, share: float) -> Floats:
-    """How many more standard errors the lower and the upper end are away: [2, groups]."""
-    value = _over(*clustered.totals.T)
-    skew = clustered.skew(np.stack([np.ones_like(value), -value], axis=-1))
-    moved = up_to_two_digits(np.abs(skew)) * (1 + 2 * _student(worth, share) ** 2) / 6
-    return np.where([skew < 0, skew > 0], moved, 0.0)
 
 
 def _gain_ends(

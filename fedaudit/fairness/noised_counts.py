@@ -209,11 +209,6 @@ def bounded_counts(client_counts: Ints, *, max_rows: int, generator: np.random.G
     return total.reshape(groups, kinds)
 
 
-def plausible(counts: Counts) -> Counts:
-    """Counts with noise as counts that rates can be made of: none below 0."""
-    return np.maximum(counts, 0)
-
-
 _PLACES = np.linspace(0.0, 1.0, 4001)
 """The rates that are tried; ends are moved outward to the next one."""
 _DIFFERENCES = np.linspace(-1.0, 1.0, 8001)

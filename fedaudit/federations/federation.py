@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.spec.errors import InvalidInputError, error_at
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 
 Number = TypeVar("Number", bound=np.generic)
@@ -271,24 +271,18 @@ def run_bytes(*, rows: int, features: int, attributes: int) -> int:
     return of_rows + rows * features * _OF_A_CELL
 
 
-def memory_fault(
+def check_memory(
     *, rows: int, features: int, attributes: int, allowed: int, more: bool = False
-) -> InvalidInputError | None:
-    """The error where a run would need more than is allowed; None where it has room.
-
-    `more`: whether there are more rows than those.
-    """
+) -> None:
+    """Refuse rows for which a run would need more than is allowed. `more`: whether there are more
+    of them."""
     needed = run_bytes(rows=rows, features=features, attributes=attributes)
-    if needed <= allowed:
-        return None
-    return error_at(
-        _FEATURES,
-        f"{rows}{' or more' if more else ''} rows of {features} features and {attributes} "
-        f"sensitive attributes take about {_gib(needed)} of memory in a run, and {_gib(allowed)} "
-        "are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES); use fewer rows or attributes, or raise it "
-        "where the machine has the memory",
-    )
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB"
+    in_words, at_most = (f"{size / 2**30:.2f} GiB" for size in (needed, allowed))
+    if needed > allowed:
+        raise error_at(
+            _FEATURES,
+            f"{rows}{' or more' if more else ''} rows of {features} features and {attributes} "
+            f"sensitive attributes take about {in_words} of memory in a run, and {at_most} "
+            "are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES); use fewer rows or "
+            "attributes, or raise it where the machine has the memory",
+        )

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedaudit.arrays import Bools, Floats, Floats32, Ints
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import Levels
@@ -161,12 +161,17 @@ def _load(
     attributes, notes = read_sensitive(rows, sensitive, columns)
     key, remedy = columns[source.client_key], "say which client the row belongs to"
     refuse_gaps(rows, key, "/federation/client_key", remedy=remedy)
-    left_out = int(np.count_nonzero(~kept))
-    if left_out:
+    scales = centred(source.declared_scales, source.standardise)
+    every = scales.get(EVERY_NUMBER, 1.0)
+    features = [
+        as_float32(scaled(values, scales.get(name, every))[0], name)
+        for name, values in zip(FEATURES, (service[kept], *places[kept].T), strict=True)
+    ]
+    if left_out := int(np.count_nonzero(~kept)):
         notes = (f"rows without coordinates, left out: {left_out}", *notes)
     return pack(
         rows.levels(key, "/federation/client_key"),
-        features=_scaled(source, service[kept], *places[kept].T),
+        features=np.stack(features, axis=1),
         feature_names=FEATURES,
         target=rows.numbers(columns[TARGET], file.pointer),
         target_name=TARGET,
@@ -177,17 +182,6 @@ def _load(
         notes=notes,
         row_numbers=rows.row_numbers,
     )
-
-
-def _scaled(source: HospitalCharges, *columns: Floats) -> Floats32:
-    """FEATURES by their scales, float32 [rows, features]."""
-    scales = centred(source.declared_scales, source.standardise)
-    every = scales.get(EVERY_NUMBER, 1.0)
-    parts = [
-        as_float32(scaled(values, scales.get(name, every))[0], name)
-        for name, values in zip(FEATURES, columns, strict=True)
-    ]
-    return np.stack(parts, axis=1)
 
 
 def _check_columns(

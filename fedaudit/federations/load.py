@@ -17,7 +17,7 @@ from fedaudit.arrays import Ints
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import compared, left_out_rows, outcome_rules, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
-from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
+from fedaudit.federations.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.source_kind import LoadRequest, SourceKind

@@ -30,13 +30,24 @@ from fedaudit.spec.models import (
 
 @dataclass(frozen=True)
 class _LinearMap(ABC):
-    """An operation with weights [outputs, inputs, ...], and where they and its bias are in the
-    vector."""
+    """An operation with weights [outputs, inputs, ...], and behind them in the vector its bias."""
 
     inputs: int
     outputs: int
-    weights: slice
-    bias: slice | None
+    start: int
+    """Where its weights begin in the vector."""
+    intercept: bool
+
+    @cached_property
+    def weights(self) -> slice:
+        """Where the weights are in the vector."""
+        return slice(self.start, self.start + self.fan_in * self.outputs)
+
+    @cached_property
+    def bias(self) -> slice | None:
+        """Where the bias is; None without one."""
+        end = self.weights.stop
+        return slice(end, end + self.outputs) if self.intercept else None
 
     @property
     @abstractmethod
@@ -51,7 +62,7 @@ class _LinearMap(ABC):
     @property
     def n(self) -> int:
         """The number of parameters, the bias included."""
-        return (self.fan_in + (self.bias is not None)) * self.outputs
+        return (self.fan_in + self.intercept) * self.outputs
 
 
 @dataclass(frozen=True)
@@ -93,25 +104,8 @@ class Flattening:
 Operation = Layer | Convolution | Pool | Flattening | ActivationName
 
 
-class _Layout:
-    """Puts layers into the vector one after the other, each its weights and then its bias."""
-
-    def __init__(self) -> None:
-        self._end = 0
-
-    def dense(self, inputs: int, outputs: int, *, intercept: bool = True) -> Layer:
-        weights = self._next(inputs * outputs)
-        return Layer(inputs, outputs, weights, self._next(outputs) if intercept else None)
-
-    def convolution(
-        self, inputs: int, outputs: int, size: int, *, stride: int = 1, padding: int = 0
-    ) -> Convolution:
-        weights, bias = self._next(outputs * inputs * size**2), self._next(outputs)
-        return Convolution(inputs, outputs, weights, bias, size, stride, padding)
-
-    def _next(self, count: int) -> slice:
-        begin, self._end = self._end, self._end + count
-        return slice(begin, self._end)
+def _parameters(operations: Sequence[Operation]) -> int:
+    return sum(one.n for one in operations if isinstance(one, Layer | Convolution))
 
 
 # -- shapes ---------------------------------------------------------------------------------------
@@ -145,7 +139,7 @@ class _Shape(ABC):
     @cached_property
     def n(self) -> int:
         """The number of parameters."""
-        return sum(layer.n for layer in self.layers)
+        return _parameters(self.layers)
 
 
 @dataclass(frozen=True)
@@ -163,8 +157,10 @@ class DenseShape(_Shape):
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """The layers in order."""
-        layout = _Layout()
-        return tuple(layout.dense(*pair, intercept=self.intercept) for pair in pairwise(self.sizes))
+        found = list[Layer]()
+        for pair in pairwise(self.sizes):
+            found.append(Layer(*pair, start=_parameters(found), intercept=self.intercept))
+        return tuple(found)
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -190,10 +186,11 @@ class LayeredShape(_Shape):
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        layout, values = _Layout(), self._values
-        pairs = zip(self.named, values, strict=False)
-        found = [_operation(layer, given, layout) for layer, given in pairs]
-        return (*found, layout.dense(values[-1].numbers, self.outputs))
+        found, values = list[Operation](), self._values
+        for layer, given in zip(self.named, values, strict=False):
+            found.append(_operation(layer, given, _parameters(found)))
+        start = _parameters(found)
+        return (*found, Layer(values[-1].numbers, self.outputs, start=start, intercept=True))
 
     @property
     def image(self) -> tuple[int, int, int] | None:
@@ -219,20 +216,15 @@ class LayeredShape(_Shape):
         return values_between(self.named, self.given)
 
 
-def _operation(layer: LayerSpec, given: Values, layout: _Layout) -> Operation:
+def _operation(layer: LayerSpec, given: Values, start: int) -> Operation:
     match layer:
         case named.Dense():
-            return layout.dense(given.numbers, layer.units)
+            return Layer(given.numbers, layer.units, start=start, intercept=True)
         case named.Convolution():
             if not isinstance(given, Maps):
                 raise ValueError("a convolution takes maps")
-            return layout.convolution(
-                given.channels,
-                layer.filters,
-                layer.size,
-                stride=layer.stride,
-                padding=layer.padding,
-            )
+            sizes = layer.size, layer.stride, layer.padding
+            return Convolution(given.channels, layer.filters, start, True, *sizes)
         case named.Pooling():
             return Pool(layer.kind, layer.size)
         case named.Flatten():

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
-from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
+from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.networks.shape import network_shape
 from fedaudit.number_text import at_most
@@ -164,22 +164,6 @@ def _fault(message: str) -> InvalidInputError:
     return error_at(_POINTER, message, of_spec=True)
 
 
-def with_fairness_epsilon(projection: Projection, held_out: HeldOutContext | None) -> Projection:
-    """The projection with what the report's fairness figures cost, or why nothing bounds that."""
-    if held_out is None:
-        reasons = {**projection.reasons, "fairness_epsilon": NO_NOISE}
-        return replace(projection, fairness_epsilon=None, reasons=reasons)
-    release = held_out.release
-    entry: dict[str, object] = {
-        "observer": release.observer,
-        "delta": release.delta,
-        "adjacency": release.adjacency,
-        "unit": release.unit,
-        "value": release.epsilon(1),
-    }
-    return replace(projection, fairness_epsilon=entry)
-
-
 # Far below the largest number in double precision, so that sums of reservations stay finite.
 _MAX_COST = 1e300
 
@@ -265,7 +249,16 @@ def plan_experiment(
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"
         raise error_at("/privacy/noise_multiplier", message, of_spec=True)
-    projection = with_fairness_epsilon(projection, ledger_context.held_out)
+    if ledger_context.held_out is None:
+        reasons = {**projection.reasons, "fairness_epsilon": NO_NOISE}
+        projection = replace(projection, fairness_epsilon=None, reasons=reasons)
+    else:
+        release = ledger_context.held_out.release
+        figure: dict[str, object] = {
+            name: getattr(release, name) for name in ("observer", "delta", "adjacency", "unit")
+        }
+        figure["value"] = release.epsilon(1)
+        projection = replace(projection, fairness_epsilon=figure)
     return ExperimentPlan(
         spec, federation, n, training, ledger_context, projection, _profile(federation)
     )
@@ -288,25 +281,23 @@ def _profile(federation: Federation) -> dict[str, Any]:
 def planned_costs(spec: ExperimentSpec, context: LedgerContext) -> list[Cost]:
     """What a run may spend, at most, of the people held out, whom its report is about, and of those
     who train; nothing where nothing bounds it."""
-    return [*_report_costs(spec, context.held_out), *_training_costs(spec, context)]
-
-
-def _report_costs(spec: ExperimentSpec, held_out: HeldOutContext | None) -> Iterator[Cost]:
-    """The epsilon of the fairness counts; nothing bounds what exact or rounded figures reveal."""
-    if held_out is not None:
-        release = held_out.release
-        yield Cost(
-            figure="epsilon",
-            observer=release.observer,
-            adjacency=release.adjacency,
-            unit=release.unit,
-            unit_key=unit_key(spec, release.unit),
-            delta=release.delta or BUDGET_DELTA,
-            amount=release.epsilon(1),
-            curve=release.curve,
-            step=release.curve,
-            planned=1,
-        )
+    of_training, held_out = list(_training_costs(spec, context)), context.held_out
+    if held_out is None:  # nothing bounds what exact or rounded figures reveal
+        return of_training
+    release = held_out.release
+    of_report = Cost(
+        figure="epsilon",
+        observer=release.observer,
+        adjacency=release.adjacency,
+        unit=release.unit,
+        unit_key=unit_key(spec, release.unit),
+        delta=release.delta or BUDGET_DELTA,
+        amount=release.epsilon(1),
+        curve=release.curve,
+        step=release.curve,
+        planned=1,
+    )
+    return [of_report, *of_training]
 
 
 def _training_costs(spec: ExperimentSpec, context: LedgerContext) -> Iterator[Cost]:

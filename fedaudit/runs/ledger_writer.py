@@ -75,9 +75,6 @@ class Spending:
         np.add.at(self.refused, subjects[outcomes == _REFUSED], 1)
 
 
-_NO_COMPOSITIONS: Mapping[Observer, Ints32] = {}
-
-
 @dataclass(frozen=True, eq=False)
 class RecordedRounds:
     """The entries of rounds, and the totals after each of them."""
@@ -223,7 +220,7 @@ class LedgerWriter:
             outcomes=np.full(shape, Outcome.RELEASED, dtype=np.uint8),
             radii=np.full((1, *self.inputs.radii_shape(shape[1])), np.nan),
             clusters=np.full(shape, -1, dtype=np.int16),
-            compositions=_NO_COMPOSITIONS,
+            compositions={},
             interrupted=True,
         )
 

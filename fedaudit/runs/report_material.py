@@ -66,15 +66,16 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
     `classes`: in the order of the outputs, null of a number, which is the output times
     `target_scale`. `positive`: the second of two classes, where the spec names it.
     """
-    features = (
-        None
-        if isinstance(federation.features, ClientRows)
-        else [*_features(source, federation.feature_names)]
-    )
+    rows, features, image = federation.features, None, None
+    if isinstance(rows, ClientRows):
+        shape = None if rows.image is None else list(rows.image)
+        image = {"height_width_channels": shape, "divisor": rows.divisor}
+    else:
+        features = [*_features(source, federation.feature_names)]
     return {
         "format": _LAYOUT_FORMAT,
         "features": features,
-        "image": _image(federation),
+        "image": image,
         "standardise": getattr(source, "standardise", None),
         "target": federation.target_name,
         "target_scale": None if federation.classes else federation.target_scale,
@@ -107,47 +108,37 @@ def _features(source: FederationSpec, names: tuple[str, ...]) -> Iterator[Layout
                 codes = [str(code) for code in source.conditions] if name == FEATURES[0] else None
                 scales = source.declared_scales
                 scale = scales.get(name, scales.get(EVERY_NUMBER))
-                yield _input(name, {"categories": codes, "scale": scale})
+                yield _input(name, categories=codes, scale=scale)
         case Images() | Femnist() | SyntheticLinear() | SyntheticGroups():
             for name in names:
-                yield _input(name, {})
+                yield _input(name)
         case _:
             assert_never(source)
 
 
 def _inputs(feature: Feature, scales: Scales) -> Iterator[Layout]:
     """Those of a column: one, or one for each of its categories."""
-    filled = {"fill": feature.fill}
-    own = scales.get(feature.name)
+    own, fill = scales.get(feature.name), feature.fill
     if feature.categories is None:
-        yield _input(feature.name, {"scale": own or scales.get(EVERY_NUMBER), **filled})
+        yield _input(feature.name, scale=own or scales.get(EVERY_NUMBER), fill=fill)
         return
     match feature.encoding:
         case "ordinal":
-            more = {"categories": feature.categories, "scale": own, **filled}
-            yield _input(feature.name, more)
+            yield _input(feature.name, categories=feature.categories, scale=own, fill=fill)
         case "one-hot":
             for category in feature.categories:
-                yield _input(feature.name, {"category": category, **filled})
+                yield _input(feature.name, category=category, fill=fill)
         case _:
             assert_never(feature.encoding)
 
 
-def _input(column: str, more: Layout) -> Layout:
+def _input(column: str, **more: Any) -> Layout:
     scale = more.get("scale")
     if isinstance(scale, int | float):
-        more = {**more, "scale": {"divisor": scale}}
+        more["scale"] = {"divisor": scale}
     elif scale is not None:
-        more = {**more, "scale": scale.model_dump(mode="json")}
+        more["scale"] = scale.model_dump(mode="json")
     return {"column": column, **{name: one for name, one in more.items() if one is not None}}
-
-
-def _image(federation: Federation) -> Layout | None:
-    features = federation.features
-    if not isinstance(features, ClientRows):
-        return None
-    shape = None if features.image is None else list(features.image)
-    return {"height_width_channels": shape, "divisor": features.divisor}
 
 
 _MODEL_FORMAT = "fedaudit-model-1"
@@ -175,8 +166,19 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
     if run.cell.threshold is not None:  # of two classes: the second one is predicted above it
         decision = {"threshold": run.cell.threshold, "output_above": run.cell.cutoff}
     layout = {**model_layout(run.spec.federation, run.federation), "decision": decision}
-    card = _card(run, result, material, tensors)
-    card["layout"] = declared_layout(layout, run.spec.federation)
+    spec, guarantee = run.spec, guarantee_of(material)
+    card: dict[str, Any] = {
+        "format": _MODEL_FORMAT,
+        "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},
+        "round": result.best_round,
+        "model": spec.model.model_dump(mode="json"),
+        "loss": spec.training.loss,
+        "inputs": run.federation.width,
+        "tensors": [one.model_dump() for one in tensors],
+        "guarantee": {name: one for name, one in vars(guarantee).items() if name in _GUARANTEED},
+        "limits": model_limits(spec),
+        "layout": declared_layout(layout, spec.federation),
+    }
     data = encode_hypotheses(shape, hypotheses, metadata=card)
     return ModelFile(
         data,
@@ -189,24 +191,6 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
         ),
         layout,
     )
-
-
-def _card(
-    run: Run, result: FinalResult, material: ReportMaterial, tensors: list[TensorSection]
-) -> dict[str, Any]:
-    """What the file says of itself beside its layout; of the data, how many inputs there are."""
-    spec, guarantee = run.spec, guarantee_of(material)
-    return {
-        "format": _MODEL_FORMAT,
-        "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},
-        "round": result.best_round,
-        "model": spec.model.model_dump(mode="json"),
-        "loss": spec.training.loss,
-        "inputs": run.federation.width,
-        "tensors": [one.model_dump() for one in tensors],
-        "guarantee": {name: one for name, one in vars(guarantee).items() if name in _GUARANTEED},
-        "limits": model_limits(spec),
-    }
 
 
 RowsOfRound = Callable[[int], Sequence[LedgerRow]]

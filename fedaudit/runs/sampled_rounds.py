@@ -173,7 +173,11 @@ class SampledRounds:
         clients: dict[str, Ints] = {}
         for name, whole in self._whole.items():
             rows, clients[name] = np.hsplit((sets @ self._weights[name]).astype(np.int64), 2)
-            allowed = self._allowed(whole, rows, clients[name], self._rows[name])
+            # Groups that the report shows, of which the round leaves out none or many.
+            rest, rule = whole.rows - rows, whole.rule
+            without = (self._rows[name] > 0).sum(axis=0) - clients[name]
+            few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
+            allowed = whole.shown & ~((rest > 0) & few)
             allowed &= ~self._earlier.near(name, whole.rule, rounds, allowed)
             found[name] = whole.rule.decide(rows, clients=clients[name], allowed=allowed)
             if whole.why is not None:
@@ -187,15 +191,6 @@ class SampledRounds:
         found = np.zeros((len(rounds), len(self._clients)), dtype=np.bool_)
         np.put_along_axis(found, self.drawn(rounds), values=True, axis=1)
         return found
-
-    def _allowed(self, whole: Disclosure, rows: Ints, clients: Ints, of_clients: Ints) -> Bools:
-        """Groups that the report shows, of which the round leaves out none or many."""
-        rest = whole.rows - rows
-        without = (of_clients > 0).sum(axis=0) - clients
-        rule = whole.rule
-        few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
-        allowed: Bools = whole.shown & ~((rest > 0) & few)
-        return allowed
 
     def _together(
         self, found: Mapping[str, Disclosure], drawn: Ints, looked_at: Bools

@@ -30,17 +30,14 @@ def read_canonical(content: bytes) -> Any:
     Its numbers are doubles, and large ones are written like integers: these are floats again.
     """
     try:
-        value = json.loads(content, parse_int=_read_integer)
+        value = json.loads(
+            content, parse_int=lambda text: (int if abs(float(text)) < _SAFE else float)(text)
+        )
         if canonical_json(value) == content:
             return value
     except (ValueError, RecursionError):
         pass
     raise ValueError("is no canonical JSON (RFC 8785)")
-
-
-def _read_integer(text: str) -> int | float:
-    value = float(text)
-    return int(text) if abs(value) < _SAFE else value
 
 
 def _plain(value: Any) -> Any:

@@ -87,18 +87,15 @@ class DisclosurePolicy(SpecPart):
                 "speaks of several attributes, as no spec may; give the rules of one attribute",
             )
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it leaves everything to the request."""
-        return self == DisclosurePolicy()
-
     def _named(self) -> list[tuple[str, str]]:
         """Every attribute that is named beside `sensitive`, with its place."""
         rules = self.favourable if isinstance(self.favourable, list) else []
         return [
-            *((pointer("edges", name), name) for name in self.edges or {}),
-            *((pointer("groups", name), name) for name in self.groups or {}),
-            *((pointer("exclude", name), name) for name in self.exclude or {}),
+            *(
+                (pointer(field, name), name)
+                for field in ("edges", "groups", "exclude")
+                for name in getattr(self, field) or {}
+            ),
             *(("/favourable", name) for rule in rules for name in rule.group),
             *(
                 (pointer("intersections", place), name)

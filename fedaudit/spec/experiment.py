@@ -137,9 +137,15 @@ class ExperimentSpec(SpecPart):
 
     def _disagreements(self) -> Refusals:
         """Every fault between parts that are valid by themselves."""
-        yield from self._check_clusters()
+        hypotheses, clients = self.training.hypotheses, self.training.asked_clients
+        if clients is not None and hypotheses > clients:
+            yield refuse_at(
+                "/training/hypotheses",
+                f"{hypotheses} hypotheses cannot be clustered from a cohort of {clients} clients; "
+                "ask for fewer hypotheses or a larger cohort",
+            )
         yield from self._check_model()
-        yield from self.model.check_start(hypotheses=self.training.hypotheses)
+        yield from self.model.check_start(hypotheses=hypotheses)
         yield from self._check_decision()
         yield from self._check_loss()
         yield from self._check_fairness()
@@ -151,7 +157,14 @@ class ExperimentSpec(SpecPart):
             by_record=self.privacy.draws_by_record,
         )
         yield from self._check_gates()
-        yield from self._check_repeats()
+        if self.repeats > 1 and self.fairness.noise is not None:
+            yield refuse_at(
+                "/repeats",
+                "counts with noise are charged to the people held out for every seed; ask for the "
+                "seeds by a sweep, which says what all of them cost, or leave `fairness.noise` out",
+            )
+        if self.seed + self.repeats - 1 > MAX_INTEGER:
+            yield refuse_at("/repeats", "leads beyond the largest seed; take a smaller `seed`")
         yield from self.privacy.disagreements(training=self.training, federation=self.federation)
         for position, attack in enumerate(self.attacks):
             yield from attack.disagreements(self, pointer=pointer("attacks", position))
@@ -227,25 +240,6 @@ class ExperimentSpec(SpecPart):
                 "/decision/threshold",
                 "the share of the training rows has no noise, and no figure of "
                 f"{self.privacy.mechanism} counts it; declare a number, or use `mechanism: none`",
-            )
-
-    def _check_repeats(self) -> Refusals:
-        if self.repeats > 1 and self.fairness.noise is not None:
-            yield refuse_at(
-                "/repeats",
-                "counts with noise are charged to the people held out for every seed; ask for the "
-                "seeds by a sweep, which says what all of them cost, or leave `fairness.noise` out",
-            )
-        if self.seed + self.repeats - 1 > MAX_INTEGER:
-            yield refuse_at("/repeats", "leads beyond the largest seed; take a smaller `seed`")
-
-    def _check_clusters(self) -> Refusals:
-        hypotheses, clients = self.training.hypotheses, self.training.asked_clients
-        if clients is not None and hypotheses > clients:
-            yield refuse_at(
-                "/training/hypotheses",
-                f"{hypotheses} hypotheses cannot be clustered from a cohort of {clients} clients; "
-                "ask for fewer hypotheses or a larger cohort",
             )
 
     def _check_model(self) -> Refusals:

@@ -94,11 +94,6 @@ class Rule(SpecPart):
             case _:
                 assert_never(self.op)
 
-    @property
-    def lists_values(self) -> bool:
-        """Whether favourable values are listed, and not bounded by a number."""
-        return isinstance(self.value, list)
-
 
 class GroupRule(Rule):
     """A rule for the rows of one group."""

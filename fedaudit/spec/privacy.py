@@ -338,7 +338,17 @@ class GaussianCentral(GaussianUpdates):
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         yield from super().disagreements(training=training, federation=federation)
-        yield from self._check_accountant(training)
+        match self.accountant:
+            case "pld" if training.asked_clients is not None:
+                yield refuse_at(
+                    "/privacy/accountant",
+                    "a cohort of fixed size has a bound from `rdp` only: use `accountant: rdp`, or "
+                    "keep `pld` with `cohort: {sampling: poisson, rate: ...}`",
+                )
+            case "pld" | "rdp":
+                pass
+            case _:
+                assert_never(self.accountant)
         yield from _check_whole_blocks(training)
         if training.hypotheses > 1 and not training.reports_choices:
             yield refuse_at(
@@ -353,21 +363,6 @@ class GaussianCentral(GaussianUpdates):
                 "is too little: the count alone would spend what noise_multiplier allows for both; "
                 f"it must exceed {self.noise_multiplier / 2:g}",
             )
-
-    def _check_accountant(self, training: Training) -> Refusals:
-        if training.asked_clients is None:
-            return
-        match self.accountant:
-            case "rdp":
-                return
-            case "pld":
-                yield refuse_at(
-                    "/privacy/accountant",
-                    "a cohort of fixed size has a bound from `rdp` only: use `accountant: rdp`, "
-                    "or keep `pld` with `cohort: {sampling: poisson, rate: ...}`",
-                )
-            case _:
-                assert_never(self.accountant)
 
 
 class GaussianDistance(UpdateMechanism):

@@ -214,11 +214,6 @@ class Table(FileSource):
     mechanism, `client` with those whose unit is the client. `ranges` looks at no data: the ends of
     a feature's declared range {low, high} become -2 and 2, and other features stay as scaled."""
 
-    @property
-    def feature_scales(self) -> Scales:
-        """How the features of the rows are scaled, before any statistics."""
-        return centred(self.scale, self.standardise)
-
     def faults(self) -> Refusals:
         yield from super().faults()
         if (self.client_key is None) == (self.partition is None):
@@ -235,8 +230,10 @@ class Table(FileSource):
 
     @property
     def traits(self) -> SourceTraits:
+        by_client = self.holds_out_rows and self._statistics == "of each client"
+        over_training = by_client or self._statistics == "of all clients"
         return SourceTraits(
-            draws_data=self.dealt is not None or self._standardised_over_training,
+            draws_data=self.dealt is not None or over_training,
             client_key=self.key_column,
             made_up=False,
             target_name=self.target,
@@ -275,9 +272,3 @@ class Table(FileSource):
     @property
     def _statistics(self) -> Statistics:
         return "none" if self.standardise is None else _OVER_ROWS[self.standardise]
-
-    @property
-    def _standardised_over_training(self) -> bool:
-        """Whether the seed decides over which rows features are standardised."""
-        by_client = self.holds_out_rows and self._statistics == "of each client"
-        return by_client or self._statistics == "of all clients"

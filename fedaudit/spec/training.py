@@ -201,6 +201,7 @@ DEFAULT_METHOD = Hypotheses(kind="hypotheses")
 class FixedCohort(SpecPart):
     """A fixed number of clients each round, without replacement."""
 
+    every: ClassVar = 1
     sampling: Literal["fixed"] = "fixed"
     clients: Annotated[int, Field(ge=1, le=1_000_000), InForm("Clients drawn (U)", "70")]
     """U: clients asked to take part in a round."""
@@ -209,6 +210,7 @@ class FixedCohort(SpecPart):
 class PoissonCohort(SpecPart):
     """Every training client takes part in a round by its own coin; a round may be empty."""
 
+    every: ClassVar = 1
     sampling: Literal["poisson"]
     rate: Annotated[
         float,
@@ -333,6 +335,7 @@ _RELOCATES: dict[EmptyCluster, bool] = {"keep": False, "relocate": True}
 class KMeans(SpecPart):
     """The server clusters the sanitised uploads, starting from the current hypotheses."""
 
+    reports_choices: ClassVar = False
     method: Literal["k-means"]
     empty_cluster: EmptyCluster = "keep"
     """`keep` the hypothesis, or `relocate` it to the farthest upload."""
@@ -341,6 +344,7 @@ class KMeans(SpecPart):
 class Reported(SpecPart):
     """Clients report the hypothesis they chose: IFCA (Ghosh et al. 2020)."""
 
+    reports_choices: ClassVar = True
     method: Literal["reported"]
 
 
@@ -472,13 +476,7 @@ class Training(SpecPart):
     @property
     def block(self) -> int:
         """Rounds whose cohorts are drawn together, and only together are what a charge is for."""
-        match self.cohort:
-            case FixedCohort() | PoissonCohort():
-                return 1
-            case AllocationCohort() | RotationCohort():
-                return self.cohort.every
-            case _:
-                assert_never(self.cohort)
+        return self.cohort.every
 
     @property
     def rounds_played(self) -> int:
@@ -509,10 +507,4 @@ class Training(SpecPart):
     @property
     def reports_choices(self) -> bool:
         """Whether clients say which hypothesis they chose."""
-        match self.clustering:
-            case KMeans():
-                return False
-            case Reported():
-                return True
-            case _:
-                assert_never(self.clustering)
+        return self.clustering.reports_choices

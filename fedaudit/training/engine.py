@@ -19,6 +19,7 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.native.library import kernels
 from fedaudit.networks.stacked_network import BatchedNetwork
 from fedaudit.reproducible import fixed_order_sum, one_thread
+from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.training.base.cell import (
     Cell,
     LengthClass,
@@ -35,11 +36,9 @@ from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows
 from fedaudit.training.one_by_one import ClientByClient
 from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stacked.clients import (
-    CompiledClients,
     Lanes,
     StackData,
     compiled_clients,
-    has_kernel,
     lane_rows,
     own_hypotheses,
     packed_rows,
@@ -81,25 +80,20 @@ class LengthPart:
         own = replace(cell, federation=known.of_rows(known.rows_of(one.clients)))
         self.learner = learner = Learner(own)
         self._federation, self._device, self._trims = cell.federation, device, trims_lanes(own)
-        self._data: StackData | None = None
-        """Not kept where it is too large."""
+        self.data: StackData | None = None
+        """Not kept where it is too large, and so are no lanes from one round to the next."""
         if not cell.federation.is_large:
-            self._data = StackData([own], device, trims=self._trims)
+            self.data = StackData([own], device, trims=self._trims)
         self.clients, self.rows = one.clients, one.rows
         numbers = own.federation.width + own.shape.activations * own.spec.training.hypotheses
         self._together = max(1, _NUMBERS_TOGETHER // (one.rows * numbers))
         if isinstance(learner.network, BatchedNetwork):
             learner.network.rows_at_once = max(1, _NUMBERS_TOGETHER // numbers)
 
-    @property
-    def keeps_lanes(self) -> bool:
-        """Whether the lanes of clients may be kept from one round to the next."""
-        return self._data is not None
-
     def lanes(self, places: Ints) -> Lanes:
         """The rows of the clients at `places`, as those of one cell."""
-        if self._data is not None:
-            return self._data.lanes(places[None])
+        if self.data is not None:
+            return self.data.lanes(places[None])
         federation, clients = self._federation, self.clients[places]
         counts = federation.counts[clients]
         rows = lane_rows(int(counts.max()), trims=True) if self._trims else self.rows
@@ -219,7 +213,7 @@ class ByLength(Engine):
                     np.arange(one.start, one.stop) for one in map(of_clients.__getitem__, members)
                 ]
                 chunk = _Chunk(part, places[members], members, np.concatenate(own), scored, None)
-                yield replace(chunk, kept=chunk.lanes()) if part.keeps_lanes else chunk
+                yield replace(chunk, kept=chunk.lanes()) if part.data is not None else chunk
 
 
 def _joined(parts: Sequence[ScoredRows], order: Ints) -> ScoredRows:
@@ -245,7 +239,9 @@ class SideBySide(Engine):
         self._learner = learner = Learner(first)
         self._compiled = compiled_clients(learner.network, learner.loss, self._data)
         local = first.spec.training.local
-        self._has_kernel = whole_data(local, self._longest) and has_kernel(local)
+        # Kernels take plain steps, as long in every round, each on all of a client's rows.
+        plainly = local.descends_plainly and local.schedule == DEFAULT_SCHEDULE
+        self._has_kernel = plainly and whole_data(local, self._longest)
         self._kept: dict[int, tuple[Ints, Lanes]] = {}
         """The data of the clients that were scored last: the next call often asks for the same."""
 
@@ -284,7 +280,15 @@ class SideBySide(Engine):
         scored = self._splits.scored(asked.clients, asked.positions, rows=self._longest)
         plain = self._personal is None and scored is None and not per_client
         if plain and self._compiled is not None:
-            return self._compiled_score(self._compiled, asked, columns)
+            # The kernels keep to the cache by themselves.
+            selection, validation, predictions = self._compiled.evaluate(
+                asked.theta, columns, asked.sizes.argmax(-1), predicts=self._counter.counts_rows
+            )
+            if predictions is None:
+                counts = self._counter.nothing(len(columns))
+            else:
+                counts = self._counter.count(predictions, columns)
+            return Figures(selection, validation, None, counts)
         size = self._data.elements * columns.shape[1] * asked.theta.shape[1]
         step, parts = max(1, _MAX_ELEMENTS // size), []
         for start in range(0, len(columns), step):
@@ -297,18 +301,6 @@ class SideBySide(Engine):
             parts.append(self._figures(found, lanes, columns[part], per_client))
         return parts[0] if len(parts) == 1 else joined_figures(parts)
 
-    def _compiled_score(self, clients: CompiledClients, asked: Scoring, columns: Ints) -> Figures:
-        """The same by the compiled kernels, which keep to the cache by themselves."""
-        counter = self._counter
-        selection_loss, validation_loss, predictions = clients.evaluate(
-            asked.theta, columns, asked.sizes.argmax(-1), predicts=counter.counts_rows
-        )
-        if predictions is None:
-            counts = counter.nothing(len(columns))
-        else:
-            counts = counter.count(predictions, columns)
-        return Figures(selection_loss, validation_loss, None, counts)
-
     def _figures(self, found: Evaluation, lanes: Lanes, columns: Ints, per_client: bool) -> Figures:
         of_clients = found.scores.selection_loss, found.scores.validation_loss
         selection, validation = (
@@ -320,9 +312,11 @@ class SideBySide(Engine):
             return flat_figures(self._counter, rows, places, losses, per_client=True)
         predictions, accuracy = self._loss.predictions(found.answers), None
         if self._loss.classes:
-            counted = lanes.mask > 0 if lanes.scored is None else lanes.scored
-            right = (predictions == lanes.target) & counted
-            accuracy = (right.sum((0, 2)).double() / counted.sum((0, 2))).cpu().numpy()
+            counted, rows_of_cells = lanes.mask > 0, lanes.count.double().sum(-1)
+            if lanes.scored is not None:
+                counted, rows_of_cells = lanes.scored, lanes.scored.sum((0, 2)).double()
+            right = ((predictions == lanes.target) & counted).sum((0, 2)).double()
+            accuracy = (right / rows_of_cells).cpu().numpy()
         counts = self._counter.count(
             predictions.permute(1, 2, 0).cpu().numpy(),
             columns,

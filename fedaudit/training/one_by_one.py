@@ -6,15 +6,14 @@ one array of uploads, and noise is drawn for a client when it releases its uploa
 on one thread, so that a run does not depend on their number.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedaudit.arrays import Bools, Floats, Ints
+from fedaudit.arrays import Floats, Ints
 from fedaudit.federations.federation import Federation
 from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.randomness import Purpose, Source
@@ -28,7 +27,7 @@ from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method
 from fedaudit.training.stacked.clients import whole_data, without_nan
 from fedaudit.training.stacked.stack_round import Cohort, Engine, Learned, RoundResult, Scoring
-from fedaudit.training.stacked.validation import Figures, flat_figures, score
+from fedaudit.training.stacked.validation import Figures, Scores, flat_figures, score
 
 
 class ClientUpdate:
@@ -119,111 +118,6 @@ class ClientUpdate:
             yield own.start + orders[step // batches % epochs, first : first + size]
 
 
-Tune = Callable[[Ints], None]
-"""Makes a client's own model of the network's parameters, from its rows at these places."""
-
-
-class ClientScorer:
-    """Measures hypotheses on clients' rows."""
-
-    def __init__(self, network: ClientNetwork, loss: Loss, federation: Federation) -> None:
-        self._network = network
-        self._loss = loss
-        self._federation = federation
-        self._device = network.theta.device
-
-    def loss(self, theta: Tensor, client: int) -> Tensor:
-        """The loss of parameters [n] on a client's rows: float64 []."""
-        self._network.load(theta)
-        values, _ = self._table(client)
-        return self._loss.client_loss(values.mean()).to(theta.device)
-
-    def best(self, theta: Tensor, clients: Sequence[int]) -> list[int]:
-        """The hypothesis with the smallest loss on each client's rows, of theta [k, n]."""
-        if len(theta) == 1:
-            return [0] * len(clients)
-        sums = torch.stack([values.sum(1) for values, _ in self._tables(theta, clients)])
-        return without_nan(sums).min(1).indices.tolist()
-
-    def score(
-        self,
-        theta: Tensor,
-        clients: Sequence[int],
-        *,
-        largest: int,
-        scored: Sequence[Bools] | None,
-        tune: Tune | None,
-    ) -> tuple[ScoredRows, Floats, Floats]:
-        """The rows of these clients as hypotheses theta [k, n] score them, and means over clients
-        of the selection loss and the validation loss, [1] each.
-
-        `largest`: the hypothesis for clients with one row; `scored`: by client, which of its rows
-        are [rows]. `tune`: where clients are scored by their own models.
-        """
-        losses: list[list[float]] = []
-        answers, of_rows, hypotheses = [], [], []
-        for place, (values, guesses) in enumerate(self._tables(theta, clients)):
-            own = None if scored is None else torch.from_numpy(scored[place])
-            scores = score(
-                self._loss,
-                values[..., None, None],
-                count=torch.full((1, 1), float(values.shape[1])),
-                scored=None if own is None else own[:, None, None],
-                largest=torch.tensor([largest]),
-            )
-            if tune is None or own is None:
-                guessed = scores.of_chosen(guesses[..., None, None]).flatten()
-                valued = scores.of_chosen(values[..., None, None]).flatten()
-            else:
-                chosen = 0 if scores.chosen is None else int(scores.chosen[0])
-                self._network.load(theta[chosen])
-                tune(self._federation.own(clients[place]).start + np.flatnonzero(~own.numpy()))
-                valued, guessed = self._table(clients[place])
-                loss = self._loss.client_loss(valued[own].mean()).reshape(1, 1)
-                scores = replace(scores, selection_loss=loss, validation_loss=loss)
-            losses.append([scores.selection_loss.item(), scores.validation_loss.item()])
-            answers.append(guessed)
-            of_rows.append(valued.numpy())
-            if scores.chosen is not None:
-                hypotheses.append(scores.chosen.flatten().numpy())
-        every, answered = np.concatenate(of_rows), torch.cat(answers)
-        rows = ScoredRows(
-            predictions=self._loss.predictions(answered).numpy(),
-            logits=answered.numpy() if self._loss.classes == 2 else None,
-            values=every,
-            hypotheses=np.concatenate(hypotheses or [np.zeros(len(every), dtype=np.int64)]),
-            scored=None if scored is None else np.concatenate(scored),
-        )
-        selection, validation = (
-            torch.tensor(column, dtype=torch.float64)[:, None].mean(0).numpy()
-            for column in zip(*losses, strict=True)
-        )
-        return rows, selection, validation
-
-    def _tables(self, theta: Tensor, clients: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-        """For each client, on the host: float64 values [k, rows] of its rows, and answers."""
-        found = []
-        for hypothesis in theta:
-            self._network.load(hypothesis)
-            found.append([self._table(client) for client in clients])
-        each = (zip(*of_client, strict=True) for of_client in zip(*found, strict=True))
-        return [(torch.stack(values), torch.stack(answers)) for values, answers in each]
-
-    def _table(self, client: int) -> tuple[Tensor, Tensor]:
-        """Values float64 [rows] and answers [rows] of a client's rows, on the host, by the network
-        as it is."""
-        own, step = self._federation.own(client), self._network.rows_at_once
-        values, answers = [], []
-        for start in range(own.start, own.stop, step):
-            rows = slice(start, min(start + step, own.stop))
-            features, target = features_and_target(self._federation, rows, self._device)
-            with torch.no_grad():
-                outputs = self._network.outputs(features)
-            values.append(self._loss.values(outputs, target).double().cpu())
-            answers.append(self._loss.answers(outputs).cpu())
-        return torch.cat(values), torch.cat(answers)
-
-
 class ClientByClient(Engine):
     """Plays and scores the rounds of one cell, one round at a time."""
 
@@ -232,8 +126,8 @@ class ClientByClient(Engine):
         self._network = ClientNetwork(cell.shape, device)
         self._weighting = training_method(cell.spec.training).weighting
         super().__init__(cells, splits, device)
+        self._federation = cell.federation
         self._update = ClientUpdate(self._network, self._loss, cell.spec.training, cell.federation)
-        self._scorer = ClientScorer(self._network, self._loss, cell.federation)
 
     def rounds_ahead(self, cells: int) -> int:
         """Rounds worth drawing at once: only cohorts are drawn ahead."""
@@ -259,7 +153,10 @@ class ClientByClient(Engine):
         sending, source = np.flatnonzero(cohort.allowed[0]), self._draws.source()
         sending = sending if len(sending) else np.zeros(1, dtype=np.int64)
         clients = cohort.clients[0, sending].tolist()
-        chosen = self._scorer.best(theta[0], clients)
+        chosen = [0] * len(clients)
+        if theta.shape[1] > 1:
+            sums = torch.stack([values.sum(1) for values, _ in self._tables(theta[0], clients)])
+            chosen = without_nan(sums).min(1).indices.tolist()
         for place, client, hypothesis in zip(sending, clients, chosen, strict=True):
             start = theta[:, hypothesis : hypothesis + 1]
             self._network.load(start[0, 0])
@@ -267,8 +164,9 @@ class ClientByClient(Engine):
             updated = self._network.theta[None, None]
             if self._weighting is not None:
                 updated = updated.clone()
-                loss = self._scorer.loss(start[0, 0], client)[None, None]
-                updated = self._weighting.weigh(start, updated, loss)
+                self._network.load(start[0, 0])
+                loss = self._loss.client_loss(self._table(client)[0].mean())[None, None]
+                updated = self._weighting.weigh(start, updated, loss.to(theta.device))
             index = torch.tensor([[hypothesis]], device=theta.device)
             yield Learned(index, start, updated, places=np.array([place]))
 
@@ -276,19 +174,78 @@ class ClientByClient(Engine):
         clients = asked.clients[0]
         places = self._counter.rows(clients)
         scored = self._splits.scored_rows(clients, asked.positions[0])
-        personal, tune = self._personal, None
-        if personal is not None:
-            steps = personal if asked.tuned else replace(personal, steps=0)
-            tune = partial(self._update.tune, personal=steps)
+        own: list[Tensor | None] = [None] * len(clients)
+        if scored is not None:
+            own = [torch.from_numpy(scored[rows]) for rows in places.by_client]
         with one_thread():
-            rows, *losses = self._scorer.score(
-                asked.theta[0],
-                clients.tolist(),
-                largest=int(asked.sizes[0].argmax()),
-                scored=None if scored is None else [scored[own] for own in places.by_client],
-                tune=tune,
+            tables = self._tables(asked.theta[0], clients.tolist())
+            found = [
+                self._scored(asked, client, *table, own=rows)
+                for client, table, rows in zip(clients.tolist(), tables, own, strict=True)
+            ]
+            answers = torch.cat([of_rows for _, _, of_rows in found])
+            chosen = [scores.chosen.flatten() for scores, *_ in found if scores.chosen is not None]
+            rows = ScoredRows(
+                predictions=self._loss.predictions(answers).numpy(),
+                logits=answers.numpy() if self._loss.classes == 2 else None,
+                values=torch.cat([of_rows for _, of_rows, _ in found]).numpy(),
+                hypotheses=torch.cat(
+                    chosen or [torch.zeros(len(answers), dtype=torch.int64)]
+                ).numpy(),
+                scored=scored,
             )
-        selection, validation = losses
-        return flat_figures(
-            self._counter, rows, places, (selection, validation), per_client=per_client
+            losses = (
+                torch.cat([scores.selection_loss for scores, *_ in found]).mean(0).numpy(),
+                torch.cat([scores.validation_loss for scores, *_ in found]).mean(0).numpy(),
+            )
+        return flat_figures(self._counter, rows, places, losses, per_client=per_client)
+
+    def _scored(
+        self, asked: Scoring, client: int, values: Tensor, answers: Tensor, *, own: Tensor | None
+    ) -> tuple[Scores, Tensor, Tensor]:
+        """A client's scores, and the value and answer of each of its rows by the row's hypothesis.
+
+        `values` and `answers` as of `_tables`; `own` bool [rows]: which rows are scored.
+        """
+        values, answers = values[..., None, None], answers[..., None, None]
+        scores = score(
+            self._loss,
+            values,
+            count=torch.full((1, 1), float(values.shape[1])),
+            scored=None if own is None else own[:, None, None],
+            largest=asked.sizes[:1].argmax(-1).cpu(),
         )
+        if self._personal is None or own is None:
+            return scores, scores.of_chosen(values).flatten(), scores.of_chosen(answers).flatten()
+        chosen = 0 if scores.chosen is None else int(scores.chosen[0])
+        self._network.load(asked.theta[0, chosen])
+        tunes = self._federation.own(client).start + np.flatnonzero(~own.numpy())
+        self._update.tune(
+            tunes, self._personal if asked.tuned else replace(self._personal, steps=0)
+        )
+        values, answers = self._table(client)
+        loss = self._loss.client_loss(values[own].mean()).reshape(1, 1)
+        return replace(scores, selection_loss=loss, validation_loss=loss), values, answers
+
+    def _tables(self, theta: Tensor, clients: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+        """For each client, on the host: float64 values [k, rows] of its rows, and answers."""
+        found = []
+        for hypothesis in theta:
+            self._network.load(hypothesis)
+            found.append([self._table(client) for client in clients])
+        each = (zip(*of_client, strict=True) for of_client in zip(*found, strict=True))
+        return [(torch.stack(values), torch.stack(answers)) for values, answers in each]
+
+    def _table(self, client: int) -> tuple[Tensor, Tensor]:
+        """Values float64 [rows] and answers [rows] of a client's rows, on the host, by the network
+        as it is."""
+        own, step = self._federation.own(client), self._network.rows_at_once
+        values, answers = [], []
+        for start in range(own.start, own.stop, step):
+            rows = slice(start, min(start + step, own.stop))
+            features, target = features_and_target(self._federation, rows, self._device)
+            with torch.no_grad():
+                outputs = self._network.outputs(features)
+            values.append(self._loss.values(outputs, target).double().cpu())
+            answers.append(self._loss.answers(outputs).cpu())
+        return torch.cat(values), torch.cat(answers)

@@ -35,7 +35,7 @@ from fedaudit.privacy.records.record_use import RECORD_OBSERVERS, record_spendin
 from fedaudit.reproducible import fixed_order_sum, one_thread
 from fedaudit.training.base.cell import Cell, Splits, length_classes
 from fedaudit.training.base.cohort import Block, rounds_ahead
-from fedaudit.training.base.planted import of_records
+from fedaudit.training.base.planted import PlantedRecords
 from fedaudit.training.base.record_steps import (
     PlantedGradients,
     SiloRecords,
@@ -89,7 +89,9 @@ class RecordByRecord(Engine):
         self._scored_classes = length_classes(cell.federation.counts)
         self._network = ClientNetwork(cell.shape, device)
         protection = build_record_protection(cell, self._loss, use, clients=len(self._counts))
-        self._planted_records = of_records(cell.planted)
+        if not isinstance(cell.planted, PlantedRecords | None):
+            raise ValueError("updates are planted where clients protect them, or a server does")
+        self._planted_records = cell.planted
         self._noise, self._steps = protection.noise_multipliers, protection.steps
 
     def arrange(self, positions: Sequence[int]) -> None:

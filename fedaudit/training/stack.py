@@ -291,6 +291,8 @@ class Stack:
         plays = cell.spec.training.method.releases
         started = self._scored(position, first_state(cell), per_client=False, tuned=plays)
         place = cell.validation_rows.place
+        if rows.scored is not None:
+            rows, place = rows.of(rows.scored), place[rows.scored]
         records, single = None, int((np.bincount(cell.validation_rows.client_of) == 1).sum())
         if self._records is not None:
             records, single = self._records.table(), 0
@@ -308,9 +310,9 @@ class Stack:
             start_loss=float(started.selection_loss[0]),
             scores=scores,
             predicted=predicted_rows(cell.federation, cell.spec.fairness, rows, place),
-            against_constant=against_constant(cell, rows),
+            against_constant=against_constant(cell, rows, place),
             threshold=cell.threshold,
-            by_client=client_scores(cell, rows),
+            by_client=client_scores(cell, rows, place),
             records=records,
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
+from fedaudit.federations.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.spec.fairness import Fairness

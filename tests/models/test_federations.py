@@ -94,15 +94,3 @@ def test_after_a_rejection_or_a_deletion_the_new_file_counts(database, status):
         # A deletion that is told late of its success must not forget the new file.
         FederationRepository(session, project_id).forget_file(row.id, "federations/p/first")
     assert _get(database, project_id, row.id).storage_key == "federations/p/second"
-
-
-def test_a_deleted_federation_keeps_its_key_until_the_file_is_gone(database: Database) -> None:
-    project_id, row = _register(database)
-    with database.write() as session:
-        federations = FederationRepository(session, project_id)
-        federations.mark_deleted(row.id)
-        assert federations.get(row.id).storage_key == "federations/p/first"
-        federations.forget_file(row.id, "federations/p/first")
-    found = _get(database, project_id, row.id)
-    assert (found.status, found.storage_key, found.fingerprint) == ("deleted", None, CONTENT)
-    assert found.deleted_at is not None

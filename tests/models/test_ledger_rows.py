@@ -117,19 +117,6 @@ def test_a_round_is_written_once(database: Database) -> None:
         LedgerRepository(session).insert(experiment_id, project_id, [ledger_row(1)])
 
 
-def test_totals_are_overwritten(database: Database) -> None:
-    project_id, new = queued(database)
-    with database.write() as session:
-        ledger = LedgerRepository(session)
-        assert ledger.get_totals(new.id) is None
-        for round_ in (1, 2):
-            releases = np.array([round_, 0, 7], np.int32)
-            ledger.put_totals(new.id, project_id, releases=releases, refusals=round_, withheld=0)
-        totals = ledger.get_totals(new.id)
-    assert totals.releases.tolist() == [2, 0, 7]
-    assert (totals.refusals, totals.withheld) == (2, 0)
-
-
 def test_intents_are_open_until_their_round_is_written(database: Database) -> None:
     project_id, new = queued(database)
     with database.write() as session:

@@ -15,9 +15,7 @@ HALVES = Pool("max-pooling", 2)
 
 
 def convolution(inputs: int, outputs: int, **changes: int) -> Convolution:
-    weights = slice(0, 9 * inputs * outputs)
-    size = changes.pop("size", 3)
-    return Convolution(inputs, outputs, weights, slice(0, outputs), size, **changes)
+    return Convolution(inputs, outputs, 0, True, **{"size": 3, **changes})
 
 
 def drawn(*sizes: tuple[int, ...]) -> list[Tensor]:

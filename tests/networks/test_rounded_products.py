@@ -69,10 +69,8 @@ def rounded(left: Tensor, right: Tensor) -> list[list[int]]:
 
 def layer_of(weights: Tensor, bias: Tensor | None, *, rows: int) -> LayerOfSilos:
     """A layer of one silo with weights [outputs, inputs]."""
-    count = weights.numel()
-    place = None if bias is None else slice(count, count + len(weights))
     parts = weights.flatten(), weights[:, 0] * 0 if bias is None else bias
-    layer = Layer(weights.shape[1], len(weights), slice(0, count), place)
+    layer = Layer(weights.shape[1], len(weights), 0, bias is not None)
     return LayerOfSilos(layer, torch.cat(parts)[None], np.array([rows]))
 
 

@@ -72,9 +72,22 @@ class AttackedExperiment:
         before = tuple(e_values_of([*(self.report.get("attacks") or []), *self.later]))
         if self.basis == "repeated":
             return replace(self._repeated(progressed), before=before)
-        run = self._stored_run()
-        hypotheses = self._hypotheses() if self.basis == "stored-model" else np.zeros((0, 0), "f4")
-        result = self._stored_result(hypotheses)
+        run, utility = self._stored_run(), self.report["utility"]
+        # What attacks use of the result of a run: its hypotheses, and how it ended.
+        result = FinalResult(
+            stopped_by=known_ending(utility["stopped_by"]) or "rounds",
+            rounds=utility["rounds"],
+            best_round=utility["best_round"],
+            hypotheses=self._hypotheses()
+            if self.basis == "stored-model"
+            else np.zeros((0, 0), "f4"),
+            selection_loss=nan,
+            validation_loss=nan,
+            accuracy=None,
+            fairness={},
+            single_row_clients=0,
+            collapsed_rounds=0,
+        )
         return AttackedRun(run, result, self.context.device, before=before)
 
     def _repeated(self, progressed: Callable[[], None]) -> AttackedRun:
@@ -137,22 +150,6 @@ class AttackedExperiment:
             return hypotheses_of(decode_tensors(data), shape, hypotheses=spec.training.hypotheses)
         except ParameterFileError as error:
             raise NothingToAttackError("no-model", f"the stored model {error}") from None
-
-    def _stored_result(self, hypotheses: NDArray[np.float32]) -> FinalResult:
-        """What attacks use of the result of a run: its hypotheses, and how it ended."""
-        utility = self.report["utility"]
-        return FinalResult(
-            stopped_by=known_ending(utility["stopped_by"]) or "rounds",
-            rounds=utility["rounds"],
-            best_round=utility["best_round"],
-            hypotheses=hypotheses,
-            selection_loss=nan,
-            validation_loss=nan,
-            accuracy=None,
-            fairness={},
-            single_row_clients=0,
-            collapsed_rounds=0,
-        )
 
 
 log = structlog.get_logger()

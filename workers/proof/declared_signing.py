@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.columns import batches
-from fedaudit.ledger.declared import Declared, Replay, changed_rounds, declaration_of, state_hash
+from fedaudit.ledger.declared import Replay, changed_rounds, declaration_of, state_hash
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.statements import (
     DATABASE,
@@ -89,7 +89,13 @@ def start_of(
     if not key.verifies(newest.signature, newest.message):
         raise ValueError("the newest checkpoint has a wrong signature: it was altered")
     checkpoint = Checkpoint.of(newest)
-    _check_subject(checkpoint, row)
+    if (checkpoint.experiment_id, checkpoint.spec_hash) != (row.id, row.terms_hash):
+        raise ValueError("the newest checkpoint is of another ledger, or of other terms")
+    if checkpoint.entries > row.entries:
+        raise ValueError(f"{checkpoint.entries} entries were signed, and {row.entries} are there")
+    unchanged = checkpoint.subjects_hash == subjects_hash(row.names)
+    if not unchanged and checkpoint.subjects_hash not in growing_hashes(row.names):
+        raise ValueError("the subjects are not those that were signed")
     later = mine[-1] < len(envelopes) - 1
     # Before checkpoints had a state, one was made over another key's as it stood.
     doubtful = checkpoint.state_hash is None and len(mine) < len(envelopes)
@@ -126,25 +132,21 @@ def check_ledger(
         found = state_hash(declarations[:known], digests[:behind], before, secret)
         if found != covered.state_hash:
             raise ValueError(f"what is stored up to round {last} is not what was signed")
-    chained = {number: declaration for number, (_, declaration) in replay.rounds.items()}
+    entered = {number: declaration for number, (_, declaration) in replay.rounds.items()}
     changed = changed_rounds(
-        rounds, chained, reserved=material.reservations, drawn=material.drawn, secret=secret
+        rounds, entered, reserved=material.reservations, drawn=material.drawn, secret=secret
     )
     if (words := next(changed, None)) is not None:
         raise ValueError(f"{words}: not what the chain holds")
-    _check_heads(rounds, replay)
+    chained = False
+    for one in rounds:
+        head, declaration = replay.rounds[one.round]
+        if declaration is None and chained:
+            raise ValueError(f"round {one.round} has no declaration, and the one before it has")
+        chained = declaration is not None
+        if one.head != head.hex():
+            raise ValueError(f"round {one.round} does not have the head of its newest entry")
     return None if row.secret is None else state_hash(declarations, digests, replay.tallies, secret)
-
-
-def _check_subject(checkpoint: Checkpoint, row: DeclaredLedger) -> None:
-    stated = (checkpoint.experiment_id, checkpoint.spec_hash)
-    if stated != (row.id, row.terms_hash):
-        raise ValueError("the newest checkpoint is of another ledger, or of other terms")
-    if checkpoint.entries > row.entries:
-        raise ValueError(f"{checkpoint.entries} entries were signed, and {row.entries} are there")
-    unchanged = checkpoint.subjects_hash == subjects_hash(row.names)
-    if not unchanged and checkpoint.subjects_hash not in growing_hashes(row.names):
-        raise ValueError("the subjects are not those that were signed")
 
 
 def read_to_end(
@@ -169,18 +171,6 @@ def read_to_end(
     if (replay.audit.entries, replay.audit.head) != (row.entries, bytes(row.head)):
         raise ValueError("the entries do not lead to the ledger's head")
     return replay.tallies if before is None else before
-
-
-def _check_heads(rounds: Sequence[Declared], replay: Replay) -> None:
-    """Whether every round behind one with a declaration has one, and each has its entries' head."""
-    chained = False
-    for one in rounds:
-        head, declaration = replay.rounds[one.round]
-        if declaration is None and chained:
-            raise ValueError(f"round {one.round} has no declaration, and the one before it has")
-        chained = declaration is not None
-        if one.head != head.hex():
-            raise ValueError(f"round {one.round} does not have the head of its newest entry")
 
 
 log = structlog.get_logger()

@@ -220,7 +220,11 @@ def replay_sampler(
     `epoch` gives the indices of each batch of one more epoch, such as `lambda:
     list(loader.batch_sampler)`.
     """
-    found, drawn = StepReplay(), [[_units(one) for one in epoch()] for _ in range(epochs)]
+    found = StepReplay()
+    drawn = [
+        [np.unique(np.fromiter(map(int, batch), dtype=np.int64)) for batch in epoch()]
+        for _ in range(epochs)
+    ]
     steps = [batch for one in drawn for batch in one]
     sizes = np.array([len(one) for one in steps])
     included, coins = int(sizes.sum()), population * len(steps)
@@ -241,10 +245,6 @@ def replay_sampler(
         found.add("sampling", text, allowed=declared, measured=float(sizes.std()))
     _judge_epochs(found, drawn, population=population, rate=rate)
     return found
-
-
-def _units(batch: Iterable[int]) -> NDArray[np.int64]:
-    return np.unique(np.array([int(one) for one in batch], dtype=np.int64))
 
 
 def _judge_epochs(

@@ -27,7 +27,6 @@ from fedaudit.attacks.canaries.planted_canaries import (
     Companion,
     MetricClients,
     ReleaseEvidence,
-    companion_of,
     draw_canaries,
 )
 from fedaudit.federations.split import training_clients
@@ -194,7 +193,15 @@ def draw_companion(
     spec: CanariesSpec, of: Cell, *, device: str
 ) -> tuple[Companion, CanaryClaim | None]:
     """Canaries of a run's cell, and the claim that they can test; None if no epsilon is claimed."""
-    source, cell = source_of(of), companion_of(of)
+    source, training = source_of(of), of.spec.training
+    # All rounds and a single validation at the end: no loss may end it before its last round, since
+    # the claim covers all rounds. The seed stays, since it decides who trains and with which
+    # budgets; with `release` no noise is drawn from it.
+    stopping = training.stopping.model_copy(
+        update={"patience": None, "validate_every": training.rounds, "validation_clients": 1}
+    )
+    whole = training.model_copy(update={"stopping": stopping})
+    cell = replace(of, spec=of.spec.model_copy(update={"training": whole}))
     pool = draw_pool(cell, spec.count, source)
     claim = claim_of(cell, pool)
     adjacency = "replace-one" if claim is None else claim.law.adjacency
@@ -263,7 +270,7 @@ class CanaryAudit:
             f"epsilon {epsilon:.4g} at delta {claim.delta:g} for every {spec.unit}, against "
             f"{observer_words(claim.observer)}"
         )
-        e_value = self._planned.averaged(bounds)
+        e_value = sum(claim.shares[bound.name] * (bound.e_value or 0.0) for bound in bounds)
         if spec.stop:
             # A martingale that was stopped at a level, and cut there (`known_noise_e_value`).
             e_value = ENOUGH_ALONE if self.crossed is not None else self._evidence()

@@ -7,7 +7,7 @@ them together are wrong with no greater chance. Each bound that assumes less has
 The e-values are averaged with the same shares, since they rest on the same coins and noise.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import assert_never
@@ -214,10 +214,6 @@ class PlannedBounds:
     one_run: GuessTest
     summed: float
     """Power."""
-
-    def averaged(self, bounds: Sequence[CanaryBound]) -> float:
-        """The e-value of all bounds together."""
-        return sum(self.claim.shares[bound.name] * (bound.e_value or 0.0) for bound in bounds)
 
 
 def plan_bounds(

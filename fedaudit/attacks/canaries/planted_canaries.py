@@ -438,20 +438,6 @@ _SEEN: dict[Observer, str] = {
 _WHITE_BOX = "Sees every local step of the canaries' clients (white box)."
 
 
-def companion_of(cell: Cell) -> Cell:
-    """The cell with all of its rounds and a single validation at the end.
-
-    No loss may end it before its last round, since the claim covers all rounds. The seed stays,
-    since it decides who trains and with which budgets; with `release` no noise is drawn from it.
-    """
-    training = cell.spec.training
-    stopping = training.stopping.model_copy(
-        update={"patience": None, "validate_every": training.rounds, "validation_clients": 1}
-    )
-    whole = training.model_copy(update={"stopping": stopping})
-    return replace(cell, spec=cell.spec.model_copy(update={"training": whole}))
-
-
 @dataclass(frozen=True, eq=False)
 class Companion:
     """A training beside the run, of the same spec, in which canaries take part."""

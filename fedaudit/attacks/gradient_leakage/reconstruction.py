@@ -19,11 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.attacks.gradient_leakage.update_match import (
-    UpdateMatch,
-    cosine_distance,
-    squared_distance,
-)
+from fedaudit.attacks.gradient_leakage.update_match import UpdateMatch
 from fedaudit.networks.shape import Convolution, Flattening, Layer, NetworkShape
 from fedaudit.networks.stacked_network import first_values, operation_outputs, parameters_at
 from fedaudit.randomness import Purpose, Source, normals
@@ -122,12 +118,12 @@ class Reconstruction:
 
         def values(points: Tensor, which: Tensor) -> Tensor:
             images = points[:, :pixels]
-            products = match.products(images, labels_of(points, which), which)
-            if spec.method == "lbfgs":
-                return squared_distance(products)
-            return cosine_distance(products) + SMOOTHNESS * _variation(
-                images, self.size, Tensor.abs
-            )
+            inner, squared, sent = match.products(images, labels_of(points, which), which)
+            if spec.method == "lbfgs":  # the squared distance over the length (Zhu et al. 2019)
+                return (squared - 2 * inner + sent) / sent
+            # One minus the cosine (Geiping et al. 2020).
+            rough = SMOOTHNESS * _variation(images, self.size, Tensor.abs)
+            return 1 - inner / (squared * sent).sqrt() + rough
 
         minimised: Callable[..., tuple[Tensor, Tensor]] = minimise
         if spec.method == "adam-cosine":

@@ -144,28 +144,6 @@ def contact_sheet(columns: Sequence[Images]) -> NDArray[np.uint8]:
     return np.squeeze(sheet, axis=-1) if sheet.shape[-1] == 1 else sheet
 
 
-@dataclass(frozen=True)
-class Products:
-    """Products of the updates of some guesses with the updates that were sent; each [guesses]."""
-
-    inner: Tensor
-    squared: Tensor
-    """Squared lengths of the guesses' updates."""
-    target_squared: Tensor
-    """Squared lengths of those that were sent."""
-
-
-def squared_distance(products: Products) -> Tensor:
-    """The squared Euclidean distance over the squared length of what was sent (Zhu et al. 2019)."""
-    total = products.squared - 2 * products.inner + products.target_squared
-    return total / products.target_squared
-
-
-def cosine_distance(products: Products) -> Tensor:
-    """One minus the cosine (Geiping et al. 2020)."""
-    return 1 - products.inner / (products.squared * products.target_squared).sqrt()
-
-
 class UpdateMatch:
     """Updates that were sent, to compare guesses with, all at once and without writing out a
     gradient of a dense layer.
@@ -184,8 +162,11 @@ class UpdateMatch:
     def _chosen(self, which: tuple[int, ...]) -> Tensor:
         return self.sent if len(which) == len(self.sent) else self.sent[list(which)]
 
-    def products(self, images: Tensor, labels: Tensor, which: Tensor) -> Products:
-        """Products of guesses with the updates `which` [guesses], differentiable by both others.
+    def products(
+        self, images: Tensor, labels: Tensor, which: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Inner products of the guesses' updates with those that were sent, `which` [guesses], and
+        the squared lengths of both: [guesses] each, differentiable by images and labels.
 
         `images` [guesses, pixels]; `labels` [guesses, classes], a share each.
         """
@@ -200,7 +181,7 @@ class UpdateMatch:
         for layer, slope in zip(layers, slopes, strict=True):
             own = _layer_products(layer, slope, targets)
             inner, squared = inner + own[0], squared + own[1]
-        return Products(inner, squared, self._squared[which])
+        return inner, squared, self._squared[which]
 
 
 def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:

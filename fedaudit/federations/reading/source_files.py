@@ -39,7 +39,7 @@ class _Stored(io.FileIO):
     """An open file, opened once more: streams do not disturb each other."""
 
     def __init__(self, descriptor: int, fault: Fault) -> None:
-        super().__init__(_same_file(descriptor))
+        super().__init__(f"/dev/fd/{descriptor}")
         self._fault = fault
 
     def readinto(self, buffer: Any) -> int:
@@ -134,7 +134,7 @@ class SourceFile:
         """Bytes on disk."""
         self.compressed = os.pread(descriptor, len(_GZIP), 0) == _GZIP
         """Whether it is a gzip file; its streams cannot seek."""
-        self.same_file = _same_file(descriptor)
+        self.same_file = f"/dev/fd/{descriptor}"
         """A path by which libraries that are not Python open this same file, packed as it is."""
 
     def open(self) -> BinaryIO:
@@ -309,7 +309,3 @@ def _unreadable(error: OSError, label: str, pointer: str) -> InvalidInputError:
         return error_at(pointer, f"the service may not read '{label}'; change its permissions")
     reason = error.strerror or type(error).__name__
     return error_at(pointer, f"'{label}' cannot be read ({reason}); name another file")
-
-
-def _same_file(descriptor: int) -> str:
-    return f"/dev/fd/{descriptor}"

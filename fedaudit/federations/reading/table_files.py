@@ -53,7 +53,14 @@ class ParquetFile:
 
         Raises InvalidInputError for a nested column and for very long cells, too.
         """
-        self._check_flat(columns)
+        for column in columns:
+            kind = self._schema.field(column).type
+            if pa.types.is_nested(kind):
+                shown = str(kind)[:_SHOWN_TYPE] + "..." * (len(str(kind)) > _SHOWN_TYPE)
+                raise self._source.fault(
+                    f"has a nested column {self.names[column].strip()!r} of type {shown}; store "
+                    "it as columns of text or numbers, or leave it out"
+                )
         names = [self.names[column] for column in columns]
         texts = [name for name in names if _is_bytes(self._schema.field(name).type)]
         with self._source.open() as stream:
@@ -71,23 +78,11 @@ class ParquetFile:
                     batch.validate(full=True)  # no format promises that its text is UTF-8
                     self._check_cells(batch, first)
                     plain = [
-                        column.dictionary_decode()
-                        if pa.types.is_dictionary(column.type)
-                        else column
-                        for column in batch.select(names).columns
+                        one.dictionary_decode() if pa.types.is_dictionary(one.type) else one
+                        for one in batch.select(names).columns
                     ]
                 first += batch.num_rows
                 yield pa.RecordBatch.from_arrays(plain, names=names)
-
-    def _check_flat(self, columns: Sequence[int]) -> None:
-        for column in columns:
-            kind = self._schema.field(column).type
-            if pa.types.is_nested(kind):
-                shown = str(kind)[:_SHOWN_TYPE] + "..." * (len(str(kind)) > _SHOWN_TYPE)
-                raise self._source.fault(
-                    f"has a nested column {self.names[column].strip()!r} of type {shown}; store "
-                    "it as columns of text or numbers, or leave it out"
-                )
 
     def _check_cells(self, batch: Any, first: int) -> None:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -201,7 +196,13 @@ class CsvFile:
                     return
                 except _CSV_FAULTS as error:
                     raise self._unreadable(error) from None
-                yield _with_points(batch) if self._separator == ";" else batch
+                if self._separator == ";":  # commas in numbers are decimal
+                    cells = [
+                        pc.replace_substring_regex(one, _DECIMAL_COMMA, r"\1.\2")
+                        for one in batch.columns
+                    ]
+                    batch = pa.RecordBatch.from_arrays(cells, names=batch.schema.names)
+                yield batch
 
     def _check_last_quote(self) -> None:
         """An unclosed quote at the end, which swallowed the rest of the file into the last cell.
@@ -223,12 +224,12 @@ class CsvFile:
             row, expected, found = map(int, ragged.groups())
             whole = "its header" if self._header else "its first row"
             return fault(
-                f"has {found} cells in data row {self._data_row(row)} and {expected} in {whole}; "
+                f"has {found} cells in data row {row - self._header} and {expected} in {whole}; "
                 "correct the row, or quote cells that contain what separates columns"
             )
         if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
             at = _ROW.search(text)
-            where = f" in data row {self._data_row(int(at[1]))}" if at else ""
+            where = f" in data row {int(at[1]) - self._header}" if at else ""
             return fault(f"is not in UTF-8{where}; save it in that encoding")
         if "Empty CSV" in text:
             return fault("has no rows; name a file with a header and data")
@@ -241,9 +242,6 @@ class CsvFile:
             return fault("is a gzip file with something behind its end; compress it again")
         return fault(UNREADABLE)
 
-    def _data_row(self, row: int) -> int:
-        return row - 1 if self._header else row
-
 
 def _separator_of(line: bytes) -> str:
     """What parts the columns of the header, which ends with the line's first CR or LF."""
@@ -255,12 +253,6 @@ def _separator_of(line: bytes) -> str:
     except csv.Error:
         return ","
     return next((one for one, cells in parts.items() if cells > 1), ",")
-
-
-def _with_points(batch: Any) -> Any:
-    """The batch with decimal points in place of decimal commas."""
-    cells = [pc.replace_substring_regex(one, _DECIMAL_COMMA, r"\1.\2") for one in batch.columns]
-    return pa.RecordBatch.from_arrays(cells, names=batch.schema.names)
 
 
 def _count_quotes(stream: BinaryIO, source: SourceFile, *, most: int | None = None) -> int:

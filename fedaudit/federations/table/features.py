@@ -107,19 +107,6 @@ _RULE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Features:
-    """The features of the rows, ready for training."""
-
-    values: NDArray[np.float32]
-    """[rows, features], scaled; zeros that take no memory of an outline."""
-    notes: tuple[str, ...]
-    filled: Mapping[str, int]
-    """Empty cells of each feature that take a declared value."""
-    order: NDArray[np.int64] | None
-    """`client_order`, where they lie in it already."""
-
-
 def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]) -> TableRows:
     """The rows, with cells that spell a missing value made empty.
 
@@ -225,10 +212,14 @@ def read_features(
     standardise: Standardiser | None,
     folder: Path | None,
     progress: Callable[[], None],
-) -> Features:
-    """The features in the order of the rows, or of the clients where they are large: these are in a
-    mapped file of the folder. Without a folder the cells are checked, in the same order and parts,
-    and none is kept. Raises InvalidInputError naming column and row."""
+) -> tuple[NDArray[np.float32], NDArray[np.int64] | None, list[str], dict[str, int]]:
+    """The scaled features [rows, features], the order in which they lie, notes, and the empty cells
+    of each feature that take a declared value.
+
+    They are in the order of the rows, or by `client_order` where they are large, in a mapped file
+    of the folder. Without a folder the cells are checked, in the same order and parts, and none is
+    kept: zeros in their place take no memory. Raises InvalidInputError naming column and row.
+    """
     large = is_large(rows=len(rows), features=columns.width)
     order = client_order(clients) if large or folder is None else None
     place = None if order is None or folder is None else np.argsort(order)
@@ -260,4 +251,4 @@ def read_features(
     if standardise is not None:
         notes.append(standardise.note)
     filled = {name: count.filled for name, count in named if count.filled}
-    return Features(values, tuple(notes), filled, order)
+    return values, order, notes, filled

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.federations.federation import Attribute, Federation, memory_fault
+from fedaudit.federations.federation import Attribute, Federation, check_memory
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.mapped import check_clients, check_scales, loading_folder, pack
@@ -44,7 +44,7 @@ from fedaudit.spec.errors import Faults, FieldError, error_at
 from fedaudit.spec.fairness import Groups, Rule
 from fedaudit.spec.labels import number_in
 from fedaudit.spec.sources import Centre, Range
-from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
+from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table, centred
 
 _PARTITION = "/federation/partition"
 MAX_SHARES = 2**24
@@ -197,7 +197,7 @@ def is_classified(source: Table, table: TableFile, fairness: Groups) -> bool:
     rules = [favourable] if isinstance(favourable, Rule) else favourable or []
     if source.positive is not None or source.target in source.labels:
         return True
-    if any(rule.lists_values for rule in rules):
+    if any(isinstance(rule.value, list) for rule in rules):
         return True
     rows, values = 0, set[str]()
     for part in table.batches([source.target]):
@@ -364,18 +364,18 @@ def _grouped(
             source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
         )
     )
-    features = read_features(
+    features, order, said, filled = read_features(
         rows,
         columns,
         clients,
-        scales=source.feature_scales,
+        scales=centred(source.scale, source.standardise),
         standardise=standardise,
         folder=None if outline else folder,
         progress=asked.progress,
     )
     federation = pack(
         clients,
-        features=features.values,
+        features=features,
         feature_names=columns.feature_names,
         target=target,
         target_name=source.target,
@@ -383,14 +383,14 @@ def _grouped(
         fingerprint=rows.source.fingerprint,
         classes=classes,
         attributes=attributes,
-        notes=(*used.notes, *dealt, *missing, *features.notes),
+        notes=(*used.notes, *dealt, *missing, *said),
         record_budgets=_budgets(rows, asked.budgets),
         row_numbers=rows.row_numbers,
         record_keys=row_keys,
-        order=features.order,
+        order=order,
         is_outline=outline,
     )
-    return ReadTable(federation, rows, columns.features, {**used.missing, **features.filled})
+    return ReadTable(federation, rows, columns.features, {**used.missing, **filled})
 
 
 def _attributes(
@@ -402,15 +402,13 @@ def _attributes(
 def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:
     """Raises InvalidInputError where a run has no room for so many rows, or more."""
     asked.progress()
-    fault = memory_fault(
+    check_memory(
         rows=rows,
         features=columns.width,
         attributes=len(columns.sensitive),
         allowed=asked.files.room.memory_bytes,
         more=more,
     )
-    if fault is not None:
-        raise fault
 
 
 def _named_clients(

@@ -20,7 +20,6 @@ Multiplying the two rates and accounting for a single sample understates the fig
 round depend on one coin of the client.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, assert_never
@@ -225,20 +224,13 @@ def calibrated_run(
             f"{uncalibrated.floor:.4g}; raise the budget or delta",
             of_spec=True,
         )
-    return replace(uncalibrated, noise_multiplier=_least_noise(spends, epsilon))
-
-
-def _least_noise(spends: Callable[[float], float], epsilon: float) -> float:
-    """Bisection on the logarithm; returns the upper end, which keeps the budget."""
+    # Bisection on the logarithm, whose upper end keeps the budget.
     low, high = _MIN_NOISE, MAX_NOISE
     if spends(low) <= epsilon:
-        return low
+        high = low
     while high > low * (1 + _RELATIVE_TOLERANCE):
         middle = (low * high) ** 0.5
         if not low < middle < high:
             break
-        if spends(middle) <= epsilon:
-            high = middle
-        else:
-            low = middle
-    return high
+        low, high = (low, middle) if spends(middle) <= epsilon else (middle, high)
+    return replace(uncalibrated, noise_multiplier=high)

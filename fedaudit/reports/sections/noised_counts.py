@@ -14,7 +14,6 @@ from fedaudit.fairness.noised_counts import (
     Counts,
     NoisedCounts,
     noised_intervals,
-    plausible,
     rate_bounds,
     share_difference_bounds,
     without_dust,
@@ -84,7 +83,7 @@ def noised_section(
 def noised_gaps(noised: Counts, rule: DisclosureRule) -> tuple[Counts, Bools, list[Figure]]:
     """Find in counts with noise [groups, 4] those that rates are made of, the groups [groups] that
     seem large enough for a rate to mean something, and the METRICS between these."""
-    counts = plausible(noised)
+    counts = np.maximum(noised, 0)
     rows = scored_rows(counts)
     shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
     [figures] = gaps_between(
@@ -184,7 +183,7 @@ class NoisedGain:
 def noised_gain(noised: NoisedCounts, *, hypotheses: int) -> NoisedGain | None:
     """The figures of the first attribute's counts; None where noise left no row."""
     drawn = next(iter(noised.counts.values()))
-    pooled = dict(zip(COUNTS, plausible(drawn).sum(axis=0).tolist(), strict=True))
+    pooled = dict(zip(COUNTS, np.maximum(drawn, 0).sum(axis=0).tolist(), strict=True))
     rows = sum(pooled.values())
     if not rows:
         return None

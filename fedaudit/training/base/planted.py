@@ -8,7 +8,6 @@ guarantee sees, who knows everything but a coin.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import assert_never
 
 from fedaudit.arrays import Floats, Floats32, Ints
 
@@ -90,25 +89,3 @@ class PlantedRecords(ABC):
 
 
 Planted = PlantedUpdates | PlantedRecords
-
-
-def of_updates(planted: Planted | None) -> PlantedUpdates | None:
-    """What is planted where clients send updates. Raises ValueError for planted records."""
-    match planted:
-        case None | PlantedUpdates():
-            return planted
-        case PlantedRecords():
-            raise ValueError("records are planted where steps are private record by record")
-        case _:
-            assert_never(planted)
-
-
-def of_records(planted: Planted | None) -> PlantedRecords | None:
-    """What is planted where records are protected. Raises ValueError for planted updates."""
-    match planted:
-        case None | PlantedRecords():
-            return planted
-        case PlantedUpdates():
-            raise ValueError("updates are planted where clients protect them, or a server does")
-        case _:
-            assert_never(planted)

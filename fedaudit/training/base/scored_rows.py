@@ -251,6 +251,11 @@ class ScoredRows:
     scored: Bools | None
     """The rows that are scored; None for all of them."""
 
+    def of(self, rows: Bools) -> "ScoredRows":
+        """Those that `rows` [rows] selects."""
+        given = {name: values for name, values in vars(self).items() if values is not None}
+        return replace(self, **{name: values[rows] for name, values in given.items()})
+
 
 def final_groups(
     counter: GroupCounter, rows: ScoredRows, places: RowPlaces
@@ -278,11 +283,12 @@ def _by_group(slot: Ints, shape: tuple[int, int], values: Floats | None = None) 
 def predicted_rows(
     federation: Federation, fairness: Fairness, rows: ScoredRows, place: Ints
 ) -> dict[str, PredictedRows]:
-    """Attribute -> truth, prediction and group of each scored row, straight from the data.
+    """Attribute -> truth, prediction and group of each row, straight from the data.
 
-    `rows` lie at `place` [rows] of the federation's arrays. Labels come from the label rules
-    themselves, in the target's own units, and groups from the attribute: `GroupCounter` with its
-    tables is not involved, so that its counts can be checked against these rows.
+    `rows`, of which all are scored, lie at `place` [rows] of the federation's arrays. Labels come
+    from the label rules themselves, in the target's own units, and groups from the attribute:
+    `GroupCounter` with its tables is not involved, so that its counts can be checked against these
+    rows.
     """
     if not fairness.attributes:
         return {}
@@ -290,11 +296,11 @@ def predicted_rows(
     rules = replace(rules, rule_index=rules.rule_index[place])
     truth = federation.raw_target[place]
     predicted = rows.predictions.astype(np.float64) * federation.target_scale
-    counted = _counted(rules, rows)
+    judged = rules.rule_index >= 0 if rules.ops else np.ones(len(place), dtype=np.bool_)
     found = {}
     for name in fairness.attributes:
         codes = federation.attribute(name).codes[place]
-        chosen = counted & (codes >= 0)
+        chosen = judged & (codes >= 0)
         found[name] = PredictedRows(
             groups=codes[chosen].astype(np.int64),
             truth=rules.label(truth)[chosen] if rules.ops else None,
@@ -305,36 +311,26 @@ def predicted_rows(
     return found
 
 
-def _counted(rules: OutcomeRules, rows: ScoredRows) -> Bools:
-    """The rows [rows] that are scored, and judged where there are rules."""
-    counted = np.ones(len(rows.values), dtype=np.bool_) if rows.scored is None else rows.scored
-    if rules.ops:
-        counted = counted & (rules.rule_index >= 0)
-    return counted
-
-
-def against_constant(cell: Cell, rows: ScoredRows) -> ConstantComparison:
-    """Compares a cell's model with the best constant on the same rows, those that it is validated
-    on."""
-    federation, place = cell.federation, cell.validation_rows.place
-    counted = np.ones(len(place), dtype=np.bool_) if rows.scored is None else rows.scored
+def against_constant(cell: Cell, rows: ScoredRows, place: Ints) -> ConstantComparison:
+    """Compares a cell's model with the best constant on the same rows, as of `predicted_rows`."""
+    federation = cell.federation
     # Clients without a scored row take no part in a loss over rows; numbered without gaps.
-    _, client = renumbered(federation.client_of[place[counted]])
+    _, client = renumbered(federation.client_of[place])
     measured = measured_rows(
         federation,
         cell.spec.fairness,
-        place[counted],
+        place,
         client=client,
-        predicted=rows.predictions[counted],
-        values=rows.values[counted],
-        scored=_scored(rows, federation.target[place], counted),
+        predicted=rows.predictions,
+        values=rows.values,
+        scored=_scored(rows.logits, federation.target[place]),
         threshold=cell.threshold or 0.5,
     )
     if cell.spec.training.method.personalises:
         # each client's model may be its own constant
         measured = replace(measured, hypothesis=measured.client)
     elif rows.hypotheses is not None:
-        measured = replace(measured, hypothesis=rows.hypotheses[counted].astype(np.int64))
+        measured = replace(measured, hypothesis=rows.hypotheses.astype(np.int64))
     return compare_with_constant(measured, _loss_shape(cell))
 
 
@@ -388,16 +384,13 @@ def measured_rows(
     )
 
 
-def _scored(rows: ScoredRows, target: Floats32, counted: Bools) -> ScoredOutcomes | None:
-    if rows.logits is None:
-        return None
-    logits = rows.logits[counted]
-    if not np.isfinite(logits).all():
+def _scored(logits: Floats32 | None, target: Floats32) -> ScoredOutcomes | None:
+    if logits is None or not np.isfinite(logits).all():
         return None  # nor is the loss finite
     return ScoredOutcomes(
         score=logits,
         probability=np.exp(-np.logaddexp(0.0, -logits.astype(np.float64))),
-        outcome=target[counted] == 1,
+        outcome=target == 1,
     )
 
 
@@ -419,14 +412,12 @@ def _loss_shape(cell: Cell) -> LossShape:
     )
 
 
-def client_scores(cell: Cell, rows: ScoredRows) -> ClientScores:
-    """The rows that a cell is validated on, by their clients."""
-    federation, place = cell.federation, cell.validation_rows.place
-    if rows.scored is not None:
-        place = place[rows.scored]
+def client_scores(cell: Cell, rows: ScoredRows, place: Ints) -> ClientScores:
+    """The rows by their clients; arguments as of `predicted_rows`."""
+    federation = cell.federation
     clients, own = renumbered(federation.client_of[place])
     correct = None
     if federation.classes:
-        predicted = rows.predictions if rows.scored is None else rows.predictions[rows.scored]
-        correct = np.bincount(own[predicted == federation.target[place]], minlength=len(clients))
+        right = rows.predictions == federation.target[place]
+        correct = np.bincount(own[right], minlength=len(clients))
     return ClientScores(clients, correct, np.bincount(own, minlength=len(clients)))

@@ -20,7 +20,7 @@ from fedaudit.reproducible import fixed_order_sum
 from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.spec.training import Local, Training
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_steps import Optimiser, local_optimiser
+from fedaudit.training.base.record_steps import local_optimiser
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,6 @@ def choose_hypotheses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss)
     return (totals(real_rows(values, lanes)) / lanes.count).min(0).indices
 
 
-def client_losses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss) -> Tensor:
-    """Each client's loss under each hypothesis theta [cells, k, n]: [k, cells, clients]."""
-    values = loss.values(network.forward(theta, lanes.features), lanes.target)
-    return loss.client_loss(totals(real_rows(values, lanes)) / lanes.count)
-
-
 def real_rows(values: Tensor, lanes: Lanes) -> Tensor:
     """Rows' values [k, rows, cells, clients] with 0 on padding, whatever was computed there."""
     return torch.where(lanes.mask > 0, values, 0.0)
@@ -196,7 +190,11 @@ class LocalUpdate:
         `rounds` [cells] and `clients` [cells, clients] key the order of the batches.
         """
         theta = start.permute(2, 0, 1).contiguous()
-        optimiser = self._optimiser(rounds, theta.device)
+        size: float | Tensor = self._local.step_size
+        if self._local.schedule != DEFAULT_SCHEDULE:  # cells need not be in the same round
+            sizes = [[self._training.step_size(round_)] for round_ in rounds.tolist()]
+            size = torch.tensor(sizes, device=theta.device)
+        optimiser = local_optimiser(self._local, size)
         memory = optimiser.start(theta, axis=0)
         for batch in self._batches(lanes, source, rounds, clients):
             gradient = self._network.gradient(
@@ -210,13 +208,6 @@ class LocalUpdate:
                 after = tuple(torch.where(taken, new, old) for new, old in pairs)
             theta, memory = moved, after
         return theta.permute(1, 2, 0).contiguous()
-
-    def _optimiser(self, rounds: Ints, device: torch.device) -> Optimiser:
-        """That of each cell's round, rounds [cells]: cells need not be in the same one."""
-        if self._local.schedule == DEFAULT_SCHEDULE:
-            return local_optimiser(self._local, self._local.step_size)
-        sizes = [[self._training.step_size(round_)] for round_ in rounds.tolist()]
-        return local_optimiser(self._local, torch.tensor(sizes, device=device))
 
     def _batches(
         self, lanes: Lanes, source: Source, rounds: Ints, clients: Ints
@@ -248,11 +239,6 @@ class LocalUpdate:
                 keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
                 order = _order(lanes, keys)
             yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
-
-
-def has_kernel(local: Local) -> bool:
-    """Whether kernels take the local steps: plain ones, as long in every round."""
-    return local.descends_plainly and local.schedule == DEFAULT_SCHEDULE
 
 
 def whole_data(local: Local, rows: int) -> bool:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from fedaudit.networks.stacked_network import (
 from fedaudit.randomness import Source
 from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_cohort
 from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
-from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
+from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound
 from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.mechanisms.base import ClientProtection
@@ -31,8 +31,9 @@ from fedaudit.training.stacked.clients import (
     Lanes,
     LocalUpdate,
     choose_hypotheses,
-    client_losses,
     own_hypotheses,
+    real_rows,
+    totals,
     whole_data,
 )
 from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
@@ -154,8 +155,9 @@ class Learner:
         start = own_hypotheses(theta, chosen)
         updated = self.update(start, lanes, source=batches, rounds=rounds, clients=clients)
         if self.weighting is not None:
-            losses = client_losses(self.network, theta, lanes, self.loss)[0]
-            updated = self.weighting.weigh(start, updated, losses)
+            values = self.loss.values(self.network.forward(theta, lanes.features), lanes.target)
+            losses = self.loss.client_loss(totals(real_rows(values, lanes)) / lanes.count)
+            updated = self.weighting.weigh(start, updated, losses[0])
         return Learned(chosen, start, updated)
 
     def measure(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
@@ -189,7 +191,10 @@ class Engine(ABC):
         self._protection = build_protection(cells, self._device)
         self._server, self._moves = build_server(cells[0]), server_moves(cells[0].spec.training)
         self._draws = build_draws(cells)
-        self._planted = of_updates(cells[0].planted)
+        planted = cells[0].planted
+        if not isinstance(planted, PlantedUpdates | None):
+            raise ValueError("records are planted where steps are private record by record")
+        self._planted = planted
         """What an audit plants in the one cell of a stack."""
 
     def rounds_ahead(self, cells: int) -> int:
@@ -284,25 +289,19 @@ class Engine(ABC):
             found = Sent(part.chosen, sent.uploads, present, sent.radii, assigned=part.chosen)
             if places is None:
                 return found
-            kept = _room_like(found, clients=cohort.clients.shape[1]) if kept is None else kept
+            given = {name: values for name, values in vars(found).items() if values is not None}
+            if kept is None:  # room for what all of them send
+                clients = cohort.clients.shape[1]
+                room = {n: one.new_zeros(1, clients, *one.shape[2:]) for n, one in given.items()}
+                kept = replace(found, **room)
             if not present.all():  # Nothing is sent by the others.
-                found = replace(found, uploads=torch.where(present[..., None], sent.uploads, 0.0))
+                given["uploads"] = torch.where(present[..., None], sent.uploads, 0.0)
             index = torch.from_numpy(places).to(present.device)
-            for name, values in vars(found).items():
-                if values is not None:
-                    getattr(kept, name).index_copy_(1, index, values)
+            for name, values in given.items():
+                getattr(kept, name).index_copy_(1, index, values)
         if kept is None:
             raise ValueError("a round needs a part of its cohort, whether it may send or not")
         return kept
-
-
-def _room_like(sent: Sent, *, clients: int) -> Sent:
-    """Zeros in the shape of what so many clients send, of a part of which this is."""
-    given: dict[str, Any] = {
-        name: None if values is None else values.new_zeros(1, clients, *values.shape[2:])
-        for name, values in vars(sent).items()
-    }
-    return Sent(**given)
 
 
 def _with_planted(

@@ -260,19 +260,14 @@ def gather_to_host(
         "radii": radii,
         "chosen": np.where(allowed, chosen, -1).astype(np.int16),
         "clusters": np.where(released, assigned, -1).astype(np.int16),
-        "cluster_sizes": _copied([part.sizes for part in played]),
+        # A single one is copied: the engine may write over its own in the next rounds.
+        "cluster_sizes": np.array(joined([part.sizes for part in played]).cpu().numpy()),
         "separation": separated.cpu().numpy().astype(np.float64),
     }
     apart = (rounds, cells)
     return Gathered(
         **{name: values.reshape(*apart, *values.shape[1:]) for name, values in columns.items()}
     )
-
-
-def _copied(parts: list[Tensor]) -> NDArray[Any]:
-    """The parts one after the other; the engine may write over its own in the next rounds."""
-    found: NDArray[Any] = joined(parts).cpu().numpy()
-    return found.copy() if len(parts) == 1 else found
 
 
 def _gather_secret(cohorts: Sequence[Cohort], subjects: int) -> Gathered:

@@ -129,8 +129,14 @@ def evaluate_personal(
     tuning, scored = tuning_lanes(lanes)
     chosen = choose_hypotheses(network, theta, tuning, loss)
     chosen = torch.where(lanes.count == 1, largest[:, None], chosen)
-    own = personal_models(network, own_hypotheses(theta, chosen), tuning, loss, personal)
-    outputs = _own_outputs(network, own, lanes.features)
+    common = own_hypotheses(theta, chosen).permute(2, 0, 1).contiguous()
+    own, memory = common, personal.optimiser.start(common, axis=0)
+    for _ in range(personal.steps):
+        gradient = network.gradient(own, tuning.features, tuning.target, tuning.weight, loss)
+        own, memory = personal.after(own, common, gradient, memory)
+    # To the network every client is now a cell of its own.
+    models, features = own.flatten(1).T[:, None], lanes.features.flatten(2, 3)[..., None]
+    outputs = torch.unflatten(network.forward(models, features).squeeze(-1), -1, own.shape[1:])
     values = real_rows(loss.values(outputs, lanes.target), lanes).double()
     sums = fixed_order_sum(torch.where(scored, values[0], 0.0), 0)
     losses = loss.client_loss(sums / scored.sum(0))
@@ -161,27 +167,6 @@ def tuning_lanes(lanes: Lanes) -> tuple[Lanes, Tensor]:
         scored=None,
     )
     return tuning, lanes.scored
-
-
-def personal_models(
-    network: Network, start: Tensor, tuning: Lanes, loss: Loss, personal: PersonalSteps
-) -> Tensor:
-    """What clients make of `start` [cells, clients, n] on the rows of `tuning`: of that shape."""
-    common = start.permute(2, 0, 1).contiguous()
-    own, state = common, personal.optimiser.start(common, axis=0)
-    for _ in range(personal.steps):
-        gradient = network.gradient(own, tuning.features, tuning.target, tuning.weight, loss)
-        own, state = personal.after(own, common, gradient, state)
-    return own.permute(1, 2, 0).contiguous()
-
-
-def _own_outputs(network: Network, own: Tensor, features: Tensor) -> Tensor:
-    """Outputs [out, 1, rows, cells, clients] of each client's own model [cells, clients, n].
-
-    `features` [inputs, rows, cells, clients]. To the network every client is a cell of its own.
-    """
-    outputs = network.forward(own.flatten(0, 1)[:, None], features.flatten(2, 3)[..., None])
-    return torch.unflatten(outputs.squeeze(-1), -1, own.shape[:2])
 
 
 @dataclass(frozen=True)

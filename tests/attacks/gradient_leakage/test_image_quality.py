@@ -160,7 +160,8 @@ def test_products_without_gradients_are_those_of_the_gradients(model):
     shape, theta, images, labels, sent = problem(model)
     which = torch.tensor([0, 2])
     guesses = images[which].clone().requires_grad_()
-    products = UpdateMatch(shape, theta, sent).products(guesses, labels[which], which)
+    match = UpdateMatch(shape, theta, sent)
+    inner, squared, lengths = match.products(guesses, labels[which], which)
     for place, update in enumerate(which.tolist()):
         at = theta.clone().requires_grad_()
         image = images[update].clone().requires_grad_()
@@ -168,12 +169,12 @@ def test_products_without_gradients_are_those_of_the_gradients(model):
         loss = -(labels[update] * functional.log_softmax(outputs[0], -1)).sum()
         (gradient,) = torch.autograd.grad(loss, at, create_graph=True)
         by_hand = ((gradient * sent[update]).sum(), gradient.square().sum())
-        for found, expected in zip((products.inner, products.squared), by_hand, strict=True):
+        for found, expected in zip((inner, squared), by_hand, strict=True):
             torch.testing.assert_close(found[place], expected, rtol=1e-10, atol=1e-12)
             (moved,) = torch.autograd.grad(found[place], guesses, retain_graph=True)
             (own,) = torch.autograd.grad(expected, image, retain_graph=True)
             torch.testing.assert_close(moved[place], own, rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(products.target_squared[place], sent[update].square().sum())
+        torch.testing.assert_close(lengths[place], sent[update].square().sum())
 
 
 def test_two_classes_share_an_output() -> None:

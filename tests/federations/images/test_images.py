@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fedaudit.federations import groups
+from fedaudit.federations import image_federation as images
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.images import image_federation as images
-from fedaudit.federations.images.client_rows import rotate, rotated_clients
+from fedaudit.federations.image_federation import rotate, rotated_clients
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import pack
 from fedaudit.spec.fairness import Fairness

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.federations.images import image_federation as leaf_module
+from fedaudit.federations import image_federation as leaf_module
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Fairness
 from tests.federations.image_files import (

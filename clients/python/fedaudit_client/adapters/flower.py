@@ -21,8 +21,14 @@ from flwr.serverapp.strategy import (
 
 from fedaudit_client.adapters import plain
 from fedaudit_client.adapters.canaries import Canaries, Floats
-from fedaudit_client.adapters.group_counts import taken_counts, total_counts
-from fedaudit_client.adapters.plain import Event, Ledger, OpenRound, RoundRefused
+from fedaudit_client.adapters.plain import (
+    Event,
+    Ledger,
+    OpenRound,
+    RoundRefused,
+    taken_counts,
+    total_counts,
+)
 from fedaudit_client.errors import NotFoundError
 
 _FIXED = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerSideFixedClipping)
@@ -171,19 +177,14 @@ def ask_names(
         ]
         if questions:
             for reply in grid.send_and_receive(questions, timeout=seconds):
-                silent.discard(int(reply.metadata.src_node_id))
-                _learn(reply, known)
+                node = int(reply.metadata.src_node_id)
+                silent.discard(node)
+                records = {} if reply.has_error() else reply.content.config_records
+                name = records.get(RECORD, {}).get("subject")
+                # The first is kept: a client has one budget, not one per name.
+                if isinstance(name, str) and name:
+                    known.setdefault(node, name)
     return silent
-
-
-def _learn(reply: Message, known: dict[int, str]) -> None:
-    """The first name of a node is kept: a client has one budget, not one per name."""
-    if reply.has_error():
-        return
-    record = reply.content.config_records.get(RECORD)
-    name = None if record is None else record.get("subject")
-    if isinstance(name, str) and name:
-        known.setdefault(int(reply.metadata.src_node_id), name)
 
 
 _PASSES = 2
@@ -364,10 +365,7 @@ class FedauditStrategy(Strategy):
             return messages
         number = self.ledger.next_round
         nodes = [int(message.metadata.dst_node_id) for message in messages]
-        silent = set[int]()
-        if self._ask_seconds is not None:
-            silent = ask_names(nodes, grid, self._subjects, seconds=self._ask_seconds)
-        names = self._names(number, nodes, silent)
+        names = self._names(number, nodes, grid)
         if self._fixed_size:
             connected, population = len(list(grid.get_node_ids())), self.ledger.terms["population"]
             if connected < population:
@@ -458,10 +456,11 @@ class FedauditStrategy(Strategy):
 
     # -- who is who --------------------------------------------------------------------------------
 
-    def _names(self, number: int, nodes: Sequence[int], silent: set[int]) -> dict[int, str]:
-        asks = self._ask_seconds is not None
-        known = [node for node in nodes if not asks or node in self._subjects]
-        names = {node: self._subjects.get(node, str(node)) for node in known}
+    def _names(self, number: int, nodes: Sequence[int], grid: Grid) -> dict[int, str]:
+        if self._ask_seconds is None:
+            return {node: str(node) for node in nodes}
+        silent = ask_names(nodes, grid, self._subjects, seconds=self._ask_seconds)
+        names = {node: self._subjects[node] for node in nodes if node in self._subjects}
         if not names:
             raise RoundRefused(
                 number,

@@ -12,8 +12,15 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.job_config.defs import JobTargetType
 from nvflare.widgets.widget import Widget
 
-from fedaudit_client.adapters.group_counts import Counts, taken_counts, total_counts
-from fedaudit_client.adapters.plain import Event, Ledger, OpenRound, RoundRefused
+from fedaudit_client.adapters.plain import (
+    Counts,
+    Event,
+    Ledger,
+    OpenRound,
+    RoundRefused,
+    taken_counts,
+    total_counts,
+)
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:

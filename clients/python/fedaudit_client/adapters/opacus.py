@@ -5,6 +5,7 @@ rows.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -45,36 +46,25 @@ def _check(optimizer: object) -> None:
         raise ValueError("give the optimizer that `PrivacyEngine.make_private` returned")
 
 
+@dataclass(eq=False)
 class WatchedSteps:
-    """The steps of one optimizer, as rounds of a ledger. To be used as a context manager."""
+    """The steps of one optimizer, as rounds of a ledger; `attach` makes one. To be used as a
+    context manager."""
 
-    def __init__(
-        self,
-        optimizer: DPOptimizer,
-        ledger: Ledger,
-        *,
-        subject: str,
-        rate: float | None,
-        steps_per_round: int,
-        audit: Canaries | None = None,
-    ) -> None:
-        """`attach` makes one."""
-        self._canaries: CanaryGradients | None = None
-        self._planted: PlantedCanaries | None = None
-        if audit is not None:
-            self._planted = ledger.canaries(audit, clip=float(optimizer.max_grad_norm))
-            self._canaries = CanaryGradients(optimizer, self._planted)
-        self._optimizer = optimizer
-        self._ledger = ledger
-        self._subject = subject
-        self._rate = rate
-        self._steps_per_round = steps_per_round
-        self._round: OpenRound | None = None
-        self._event: Event = {}
-        """What each step of the round that is open releases."""
-        self._steps = 0
-        self._before: Callable[[Any], None] | None = optimizer.step_hook
-        optimizer.attach_step_hook(self._stepped)
+    _optimizer: DPOptimizer
+    _ledger: Ledger
+    _subject: str
+    _rate: float | None
+    _steps_per_round: int
+    _canaries: "CanaryGradients | None"
+    _round: OpenRound | None = field(default=None, init=False)
+    _event: Event = field(default_factory=dict, init=False)
+    """What each step of the round that is open releases."""
+    _steps: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._before: Callable[[Any], None] | None = self._optimizer.step_hook
+        self._optimizer.attach_step_hook(self._stepped)
 
     def __enter__(self) -> Self:
         return self
@@ -93,13 +83,14 @@ class WatchedSteps:
     def _stepped(self, optimizer: DPOptimizer) -> None:
         """Before the parameters change. Raises RoundRefused, and they stay as they are."""
         event = self._event_of(optimizer)
+        planted = None if self._canaries is None else self._canaries.planted
         if self._round is None or event != self._event:
             self._declare()
             self._round = self._ledger.reserve(
                 self._ledger.next_round,
                 event=_with_steps(event, self._steps_per_round),
                 participants=[self._subject],
-                canaries=self._planted,
+                canaries=planted,
             )
             self._event = event
         if self._canaries is not None:
@@ -109,7 +100,7 @@ class WatchedSteps:
             self._before(optimizer)
         if self._steps >= self._steps_per_round:
             self._declare()
-            self._ledger.stop_on_alarm(self._planted)
+            self._ledger.stop_on_alarm(planted)
 
     def _event_of(self, optimizer: DPOptimizer) -> dict[str, Any]:
         multiplier = float(optimizer.noise_multiplier)
@@ -248,14 +239,11 @@ def attach(
     if isinstance(data_loader, DPDataLoader):
         # The first is the engine's figure, and that of its accountants.
         rate = max(1 / epoch, float(data_loader.sample_rate))
-    return WatchedSteps(
-        optimizer,
-        ledger,
-        subject=subject,
-        rate=rate,
-        steps_per_round=steps_per_round or epoch,
-        audit=audit,
-    )
+    canaries = None
+    if audit is not None:
+        planted = ledger.canaries(audit, clip=float(optimizer.max_grad_norm))
+        canaries = CanaryGradients(optimizer, planted)
+    return WatchedSteps(optimizer, ledger, subject, rate, steps_per_round or epoch, canaries)
 
 
 def _with_steps(event: Event, steps: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Rounds of any training loop: reserved before anyone trains, and declared afterwards."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -250,3 +250,41 @@ class OpenRound:
             **(self.canaries.taken() if self.canaries else {}),
         }
         self.ledger.declare([declared])
+
+
+_COUNTS = "fedaudit/"
+_COUNTED = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+Counts = dict[tuple[str, str], list[int]]
+
+
+def taken_counts(metrics: MutableMapping[str, Any]) -> Counts:
+    """The counts by group that one client sent among its metrics; they are taken out of these.
+
+    Raises ValueError for a metric that is none of the form above.
+    """
+    found: Counts = {}
+    for key in [key for key in metrics if key.startswith(_COUNTS)]:
+        attribute, _, group = key.removeprefix(_COUNTS).partition("/")
+        value = metrics.pop(key)
+        are_counts = (
+            isinstance(value, list)
+            and len(value) == len(_COUNTED)
+            and all(isinstance(one, int) and one >= 0 for one in value)
+        )
+        if not (attribute and group and are_counts):
+            raise ValueError(f"{key} = {value!r}: not four counts as {_COUNTS}ATTRIBUTE/GROUP")
+        found[attribute, group] = [int(one) for one in value]
+    return found
+
+
+def total_counts(clients: Iterable[Counts]) -> dict[str, dict[str, dict[str, int]]]:
+    """The sum over clients, as a declared round has it in `groups`."""
+    sums: Counts = {}
+    for counts in clients:
+        for key, values in counts.items():
+            known = sums.get(key, [0] * len(_COUNTED))
+            sums[key] = [a + b for a, b in zip(known, values, strict=True)]
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for (attribute, group), values in sums.items():
+        found.setdefault(attribute, {})[group] = dict(zip(_COUNTED, values, strict=True))
+    return found

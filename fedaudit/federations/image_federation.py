@@ -1,4 +1,4 @@
-"""Federations of images: NumPy archives, and handwriting in LEAF's format.
+"""Federations of images, some of them rotated: NumPy archives, and handwriting in LEAF's format.
 
 Handwriting in the format of LEAF (Caldas et al. 2018).
 
@@ -18,20 +18,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import read_sensitive
-from fedaudit.federations.images.client_rows import (
-    ATTRIBUTE,
-    MAX_IMAGES_BYTES,
-    MAX_ROW_VALUES,
-    check_clients,
-    feature_names,
-    rotate,
-    rotated_clients,
-    square_image,
-)
 from fedaudit.federations.levels import MAX_CLASSES, Levels
-from fedaudit.federations.mapped import client_order, first_rows, pack
+from fedaudit.federations.mapped import check_size, client_order, first_rows, pack
 from fedaudit.federations.reading.archives import (
     NumpyArchive,
     is_zip,
@@ -43,6 +33,7 @@ from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.federations.table.features import refuse_gaps
+from fedaudit.randomness import CounterSource, Purpose, uniforms
 from fedaudit.spec.errors import InvalidInputError, error_at, listed, pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.federation import Femnist, Images
@@ -54,6 +45,79 @@ MAX_DATA_SET_BYTES = 8 * 2**30
 MAX_VALUES = 2**25
 """Values of one JSON file; each takes about 70 bytes during parsing, regardless of its text."""
 _BYTE = 255.0
+MAX_IMAGES_BYTES = 2 * 2**30
+"""Bytes of memory that the images of a federation may take."""
+MAX_ROW_VALUES = 100_000
+"""Pixels of an image."""
+
+
+def square_image(width: int) -> tuple[int, int, int] | None:
+    """Height, width and channels of a flat row of `width` values; None if it is not square."""
+    side = math.isqrt(width)
+    return (side, side, 1) if side * side == width else None
+
+
+def check_clients(counts: NDArray[np.int64], where: str) -> None:
+    """Refuse a federation of one client, or one whose labels and groups would be too large."""
+    if len(counts) < 2:
+        raise error_at(
+            where, "there are images of one client at most; a federation needs at least two clients"
+        )
+    check_size(
+        rows=int(counts.sum()), features=0, where=where, remedy="leave out clients or images"
+    )
+
+
+def feature_names(rows: ClientRows) -> tuple[str, ...]:
+    """A name for each pixel."""
+    if rows.image is None:
+        return tuple(f"feature {place}" for place in range(rows.values.shape[1]))
+    height, width, channels = rows.image
+    pixels = [f"pixel {row},{column}" for row in range(height) for column in range(width)]
+    if channels == 1:
+        return tuple(pixels)
+    return tuple(f"{pixel},{channel}" for pixel in pixels for channel in range(channels))
+
+
+ATTRIBUTE = "rotated"
+VALUES = ("no", "yes")
+
+
+def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[np.bool_]:
+    """[clients] whether a client's images are rotated, independently with `probability`.
+
+    A client is identified by its index, so the draw depends only on the seed and the client names.
+    """
+    words = CounterSource(seed).words(
+        purpose=Purpose.ROTATION, round_=0, counters=np.arange(clients), count=1
+    )
+    return uniforms(words[:, 0]) < probability
+
+
+def rotate(federation: Federation, turned: NDArray[np.bool_]) -> Attribute:
+    """Rotate the images of these clients by 90 degrees counter-clockwise, in place.
+
+    `turned`: [clients]. The attribute that says so has both values, whatever was drawn. Raises
+    InvalidInputError at /federation/rotate if rotation would change the shape of the images.
+    """
+    rows = federation.features
+    if not isinstance(rows, ClientRows) or rows.image is None:
+        raise error_at(
+            "/federation/rotate",
+            f"rows of {federation.width} features are no images that could be turned; leave it out",
+        )
+    height, width, _ = rows.image
+    if height != width:
+        raise error_at(
+            "/federation/rotate",
+            f"images of {height} by {width} pixels are not square and would change their shape; "
+            "leave it out",
+        )
+    for client in np.flatnonzero(turned).tolist():
+        images = rows.values[federation.own(client)].reshape(-1, *rows.image)
+        images[...] = np.rot90(images, axes=(1, 2)).copy()
+    return Attribute(ATTRIBUTE, VALUES, turned.astype(np.int16)[federation.client_of])
+
 
 Pixels = NDArray[np.uint8] | NDArray[np.float32]
 
@@ -62,7 +126,7 @@ Pixels = NDArray[np.uint8] | NDArray[np.float32]
 class _Writer:
     """A user's images, as bytes if these, divided by 255, are exactly the numbers of the file."""
 
-    shard: str
+    shard: "_Shard"
     pixels: Pixels
     labels: NDArray[np.int64]
 
@@ -92,11 +156,11 @@ def read_leaf(file: SourceFile, *, classes: int) -> Federation:
         for user in [*users]:  # each gone once it is read, for memory's sake
             pixels, labels = _pixels_and_labels(shard, user, users.pop(user), classes)
             if user in writers:
+                other = shown(writers[user].shard.name)
                 raise shard.fault(
-                    f"has a user {shown(user)}, whom {shown(writers[user].shard)} has too; give "
-                    "every user in one file"
+                    f"has a user {shown(user)}, whom {other} has too; give every user in one file"
                 )
-            writers[user] = _Writer(shard.name, _compact(pixels), labels)
+            writers[user] = _Writer(shard, _compact(pixels), labels)
             empty += not len(labels)
         exact = all(writer.pixels.dtype == np.uint8 for writer in writers.values())
         values = sum(writer.pixels.size for writer in writers.values())
@@ -210,7 +274,7 @@ def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int, empty: 
     names = tuple(sorted(user for user, writer in writers.items() if len(writer.labels)))
     counts = np.array([len(writers[name].labels) for name in names], dtype=np.int64)
     check_clients(counts, file.pointer)
-    width = _one_width(file, {name: writers[name] for name in names})
+    width = _one_width({name: writers[name] for name in names})
     exact = all(writer.pixels.dtype == np.uint8 for writer in writers.values())
     labels = np.concatenate([writers[name].labels for name in names])
     first = first_rows(counts)
@@ -249,17 +313,17 @@ def _packed(
     )
 
 
-def _one_width(file: SourceFile, writers: Mapping[str, _Writer]) -> int:
+def _one_width(writers: Mapping[str, _Writer]) -> int:
     """Numbers per image, the same for all users."""
-    widths: dict[str, int] = {name: writer.pixels.shape[1] for name, writer in writers.items()}
-    expected = next(iter(widths))
-    for name, width in widths.items():
-        if width != widths[expected]:
-            raise _Shard(file, writers[name].shard).fault(
-                f"gives user {shown(name)} images of {width} numbers, and {shown(expected)} has "
-                f"images of {widths[expected]}; images need one size"
+    (first, one), *_ = writers.items()
+    expected: int = one.pixels.shape[1]
+    for name, writer in writers.items():
+        if (width := writer.pixels.shape[1]) != expected:
+            raise writer.shard.fault(
+                f"gives user {shown(name)} images of {width} numbers, and {shown(first)} has "
+                f"images of {expected}; images need one size"
             )
-    return widths[expected]
+    return expected
 
 
 def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArray[Any]:

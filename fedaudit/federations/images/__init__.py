@@ -1,1 +1,0 @@
-"""Images and handwriting, from NumPy archives and from LEAF's format."""
