@@ -15,13 +15,11 @@ from fedaudit_client.wire import (
     Json,
     Patience,
     Request,
-    Wire,
     call,
     got,
     nothing,
     once,
     path_of,
-    polled,
     posted,
     with_status,
 )
@@ -98,54 +96,6 @@ def _event(fields: Mapping[str, list[str]]) -> Event:
     return Event(int(fields.get("id", ["0"])[-1]), fields.get("event", ["message"])[-1], data)
 
 
-def _events(
-    wire: Wire, experiment_id: str, after: int, patience_seconds: float
-) -> Generator[Event, None, None]:
-    patience, ended = Patience(patience_seconds), False
-    while True:
-        first = after
-        failure: ClientError | None = None
-        try:
-            with closing(_one_stream(wire, experiment_id, after)) as events:
-                for event in events:
-                    after = event.id
-                    patience.answered(news=True)
-                    yield event
-                    if event.is_last:
-                        return
-            if ended and after == first:
-                return
-            # The stream ended without a last event: either that one is not above `after`, or the
-            # service is stopping, and another stream has the rest.
-            path = path_of("experiments/{}", experiment_id)
-            ended = wire.send(Request("GET", path, with_status))["status"] in ENDED
-            patience.answered()
-            if ended:
-                continue
-        except (UnreachableError, ProblemError) as error:
-            failure = error
-        patience.pause(failure)
-
-
-def _one_stream(wire: Wire, experiment_id: str, after: int) -> Generator[Event, None, None]:
-    path = path_of("experiments/{}/events", experiment_id)
-    headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-    # The service sends a comment every 15 seconds if nothing happens.
-    silence = httpx.Timeout(10.0, read=45.0)
-    request = Request("GET", path, nothing, headers=headers, timeout=silence)
-    reader = EventReader()
-    with wire.opened(request) as chunks:
-        for chunk in chunks:
-            try:
-                events = reader.read(chunk)
-            except ValueError as error:
-                where = f"{wire.url}/v1/{path}"
-                raise UnreachableError(
-                    f"{where} sends no events of this service: {error}", is_temporary=False
-                ) from None
-            yield from events
-
-
 # The service plans and reserves every cell before it answers.
 _PLANNED = httpx.Timeout(30.0, read=600.0)
 
@@ -178,7 +128,7 @@ class ExperimentCalls(Calls):
 
         The filters are the service's query parameters; bounds as `**{"leakage_max[lte]": 40}`.
         """
-        return self._wire.pages("experiments", limit=limit, **filters)
+        return self.items("experiments", limit=limit, **filters)
 
     @call
     def cancel(self, experiment_id: str) -> Request[Json]:
@@ -199,13 +149,54 @@ class ExperimentCalls(Calls):
         asks for is over. Raises UnreachableError after `patience_seconds` without the service, and
         ProblemError if the service asks for a longer pause.
         """
-        return _events(self._wire, experiment_id, after, patience_seconds)
+        patience, ended = Patience(patience_seconds), False
+        while True:
+            first = after
+            failure: ClientError | None = None
+            try:
+                with closing(self._one_stream(experiment_id, after)) as events:
+                    for event in events:
+                        after = event.id
+                        patience.answered(news=True)
+                        yield event
+                        if event.is_last:
+                            return
+                if ended and after == first:
+                    return
+                # The stream ended without a last event: either that one is not above `after`, or
+                # the service is stopping, and another stream has the rest.
+                path = path_of("experiments/{}", experiment_id)
+                ended = self._send(Request("GET", path, with_status))["status"] in ENDED
+                patience.answered()
+                if ended:
+                    continue
+            except (UnreachableError, ProblemError) as error:
+                failure = error
+            patience.pause(failure)
+
+    def _one_stream(self, experiment_id: str, after: int) -> Generator[Event, None, None]:
+        path = path_of("experiments/{}/events", experiment_id)
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        # The service sends a comment every 15 seconds if nothing happens.
+        silence = httpx.Timeout(10.0, read=45.0)
+        request = Request("GET", path, nothing, headers=headers, timeout=silence)
+        reader = EventReader()
+        with self._opened(request) as chunks:
+            for chunk in chunks:
+                try:
+                    events = reader.read(chunk)
+                except ValueError as error:
+                    where = f"{self.url}/v1/{path}"
+                    raise UnreachableError(
+                        f"{where} sends no events of this service: {error}", is_temporary=False
+                    ) from None
+                yield from events
 
     def wait(self, experiment_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The experiment, once it has ended; `patience_seconds` as for `watch`."""
-        for _ in _events(self._wire, experiment_id, 0, patience_seconds):
+        for _ in self.watch(experiment_id, patience_seconds=patience_seconds):
             pass
-        return self._wire.send(got("experiments/{}", experiment_id))
+        return self._send(got("experiments/{}", experiment_id))
 
     @call
     def submit_sweep(
@@ -238,7 +229,7 @@ class ExperimentCalls(Calls):
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         request = got("sweeps/{}", sweep_id)
-        return polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
+        return self._polled(request, until=ENDED, patience_seconds=patience_seconds)
 
     def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The sweep, once all cells have ended; `patience_seconds` as for `watch_sweep`."""
