@@ -1,7 +1,7 @@
 """Calls on experiments, their events, and sweeps."""
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -47,46 +47,32 @@ class Event:
         return self.type == "status.changed" and self.data.get("status") in ENDED
 
 
-class LineReader:
+def whole_lines(chunks: Iterable[bytes]) -> Iterator[str]:
     """The complete lines of a UTF-8 stream, however it is cut; an unfinished one is left out.
 
     Only line feeds end a line: JSON text may contain other line breaks of Unicode.
     """
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def read(self, chunk: bytes) -> list[str]:
-        """The lines that end in this part of the stream."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [line.removesuffix(b"\r").decode("utf-8") for line in lines]
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line.removesuffix(b"\r").decode("utf-8") for line in lines)
 
 
-class EventReader:
+def events_in(chunks: Iterable[bytes]) -> Iterator[Event]:
     """The server-sent events of a stream (WHATWG HTML, section 9.2); comments are ignored.
 
-    An unfinished event is left out: the service sends it again after reconnecting.
+    An unfinished event is left out: the service sends it again after reconnecting. Raises
+    ValueError for an id that is not a number, or data that is not a JSON object.
     """
-
-    def __init__(self) -> None:
-        self._lines = LineReader()
-        self._fields: dict[str, list[str]] = {}
-
-    def read(self, chunk: bytes) -> list[Event]:
-        """The events that end in this part of the stream.
-
-        Raises ValueError for an id that is not a number, or data that is not a JSON object.
-        """
-        found = []
-        for line in self._lines.read(chunk):
-            if line:
-                name, _, value = line.partition(":")
-                self._fields.setdefault(name, []).append(value.removeprefix(" "))
-                continue
-            if "data" in self._fields:
-                found.append(_event(self._fields))
-            self._fields = {}
-        return found
+    fields: dict[str, list[str]] = {}
+    for line in whole_lines(chunks):
+        if line:
+            name, _, value = line.partition(":")
+            fields.setdefault(name, []).append(value.removeprefix(" "))
+            continue
+        if "data" in fields:
+            yield _event(fields)
+        fields = {}
 
 
 def _event(fields: Mapping[str, list[str]]) -> Event:
@@ -180,17 +166,14 @@ class ExperimentCalls(Calls):
         # The service sends a comment every 15 seconds if nothing happens.
         silence = httpx.Timeout(10.0, read=45.0)
         request = Request("GET", path, nothing, headers=headers, timeout=silence)
-        reader = EventReader()
         with self._opened(request) as chunks:
-            for chunk in chunks:
-                try:
-                    events = reader.read(chunk)
-                except ValueError as error:
-                    where = f"{self.url}/v1/{path}"
-                    raise UnreachableError(
-                        f"{where} sends no events of this service: {error}", is_temporary=False
-                    ) from None
-                yield from events
+            try:
+                yield from events_in(chunks)
+            except ValueError as error:
+                where = f"{self.url}/v1/{path}"
+                raise UnreachableError(
+                    f"{where} sends no events of this service: {error}", is_temporary=False
+                ) from None
 
     def wait(self, experiment_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The experiment, once it has ended; `patience_seconds` as for `watch`."""

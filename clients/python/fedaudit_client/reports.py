@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import httpx
 
 from fedaudit_client.errors import GatesNotPassedError
-from fedaudit_client.experiments import ENDED, LineReader
+from fedaudit_client.experiments import ENDED, whole_lines
 from fedaudit_client.wire import (
     Calls,
     Json,
@@ -134,13 +134,12 @@ class ReportCalls(Calls):
 
     def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
-        reader = LineReader()
         request = Request("GET", _table(experiment_id, table, "ndjson"), content)
         address = f"{self.url}/v1/{request.path}"
         with closing(self._read(request)) as chunks:
             # An unfinished line counts, or a page of HTML would be a table without rows.
-            for chunk in chain(chunks, [b"\n"]):
-                yield from (json_value(line, address) for line in reader.read(chunk) if line)
+            for line in filter(None, whole_lines(chain(chunks, [b"\n"]))):
+                yield json_value(line, address)
 
     @call
     def privacy_ledger(self, /, experiment_id: str, **filters: Any) -> Request[ExportedTable]:
