@@ -60,16 +60,6 @@ class LedgerContext:
             return None
         return self.plan.epsilons(observer, subjects=subjects, compositions=releases)
 
-    def largest(self, releases: Sequence[int]) -> float | None:
-        """The largest epsilon of any subject against any observer; None without an epsilon.
-
-        `releases`: of the subject that released most, against each observer.
-        """
-        if self.plan is None:
-            return None
-        counted = zip(self.observers, releases, strict=True)
-        return max(self.plan.largest(observer, count) for observer, count in counted)
-
 
 def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:
     """The context of a run without an (epsilon, delta) cost: clients, against the server, or
