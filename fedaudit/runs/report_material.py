@@ -23,7 +23,6 @@ from fedaudit.reports.sections.guarantee import guarantee_of
 from fedaudit.reports.sections.material import (
     FederationFacts,
     FinalFigures,
-    HypothesesFacts,
     ModelFile,
     Progressed,
     ReportMaterial,
@@ -265,9 +264,8 @@ def report_material(
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,
         compositions=ledger.compositions,
-        hypotheses=HypothesesFacts(
-            hypotheses=result.hypotheses, radii=_radii(run, rows_of_round, result.best_round)
-        ),
+        hypotheses=result.hypotheses,
+        radii=_radii(run, rows_of_round, result.best_round),
     )
     model = trained_model(run, result, material)
     return replace(material, model=model, clients=_clients(run, result, material))
