@@ -122,21 +122,21 @@ class CanariesSection(AttackSection):
     kind: Literal["canaries"] = "canaries"
     unit: CanaryUnit
     count: int
-    included: int | None
+    included: int | None = None
     """How many the coins let in; None where nothing was trained."""
-    claim: float | None
+    claim: float | None = None
     """The epsilon promised to the canaries' unit over as many releases as the companion made; None
     where no epsilon is claimed."""
-    claim_reason: str | None
-    delta: float | None
-    adjacency: Adjacency | None
+    claim_reason: str | None = None
+    delta: float | None = None
+    adjacency: Adjacency | None = None
     observer: Observer | None
-    compositions: int | None
+    compositions: int | None = None
     """Releases that the claim counts."""
-    correlation: float | None
+    correlation: float | None = None
     """The largest cosine between the directions of two canaries of one release: 0 where they are
     orthogonal or share no release; None where nothing was trained."""
-    bounds: list[CanaryBound]
+    bounds: list[CanaryBound] = Field(default_factory=list)
     stopped_in: int | None = None
     """With `stop`: the companion's round in which the evidence was enough to end the run; None
     where it never was, or no one asked."""

@@ -94,17 +94,17 @@ class Rates:
 
 def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
     """The section of a run under metric privacy, or the reason why there is none."""
-    facts = material.hypotheses
+    hypotheses = material.hypotheses
     why = why_no_pairs(material.spec)
     if why is not None:
         return why
-    if facts is None:
+    if hypotheses is None:
         return _UNKNOWN
-    if not np.isfinite(facts.hypotheses).all():
+    if not np.isfinite(hypotheses).all():
         return _NOT_FINITE
     inputs, missing = material.inputs, _NO_ROUND if material.result.best_round == 0 else _FEW
-    rates = rates_of(inputs, radii=facts.radii)
-    by_part = part_distances(facts.hypotheses, parts=inputs.noised_sizes)
+    rates = rates_of(inputs, radii=material.radii)
+    by_part = part_distances(hypotheses, parts=inputs.noised_sizes)
     distances = np.linalg.norm(by_part, axis=-1)
     pairs = [
         _pair(inputs, rates, pair, by_part[pair], missing=missing)
