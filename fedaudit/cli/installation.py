@@ -221,14 +221,14 @@ _MAX_LOG_BYTES = 10 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Service:
     """One process, which can be started again."""
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
-    log: Path | None
+    log: Path | None = None
     """What receives its output; None where it writes to ours."""
     descriptors: tuple[int, ...] = ()
     """Open sockets that the process inherits."""

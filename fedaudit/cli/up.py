@@ -92,15 +92,9 @@ def _services(installation: Installation, listener: socket.socket, *, device: st
     sweeper = python_module("workers.sweeper")
     logs = installation.data_dir / "logs"
     return [
-        Service(
-            name="api",
-            command=api,
-            environment=environment,
-            log=logs / "api.log",
-            descriptors=(descriptor,),
-        ),
-        Service(name="worker", command=worker, environment=one_thread, log=logs / "worker.log"),
-        Service(name="sweeper", command=sweeper, environment=environment, log=logs / "sweeper.log"),
+        Service("api", api, environment, logs / "api.log", (descriptor,)),
+        Service("worker", worker, one_thread, logs / "worker.log"),
+        Service("sweeper", sweeper, environment, logs / "sweeper.log"),
     ]
 
 
@@ -309,12 +303,7 @@ def worker(
         command = python_module("workers", "--device", devices[0])
         os.execve(command[0], command, environment)
     services = [
-        Service(
-            name=f"worker {one}",
-            command=python_module("workers", "--device", one),
-            environment=environment,
-            log=None,
-        )
+        Service(f"worker {one}", python_module("workers", "--device", one), environment)
         for one in devices
     ]
     with stop_signals() as stopping, running(services, grace_seconds=_WORKER_GRACE_SECONDS):

@@ -25,7 +25,7 @@ SUPERVISOR = """
 import os, sys, time
 from fedaudit.cli.installation import Service, running
 command = (sys.executable, "-c", "import time; time.sleep(600)")
-service = Service(name="child", command=command, environment=os.environ, log=None)
+service = Service("child", command, os.environ)
 with running([service], grace_seconds=0):
     print("started", flush=True)
     time.sleep(600)
@@ -41,7 +41,7 @@ def log(tmp_path):
 def child(log):
     def made(code: str, *arguments: object) -> Service:
         command = (sys.executable, "-c", code, *map(str, arguments))
-        return Service(name="child", command=command, environment=dict(os.environ), log=log)
+        return Service("child", command, dict(os.environ), log)
 
     return made
 
