@@ -286,9 +286,9 @@ def repeats_of(
         return None
     own = SeedFigures(experiment.run.spec.seed, experiment.id, shown_figures(document))
     others = [
-        cell.experiment
-        for cell in sweeps.cells(place.sweep_id)
-        if cell.experiment.id != experiment.id and cell.experiment.status == "succeeded"
+        run
+        for _, run in sweeps.cells(place.sweep_id)
+        if run.id != experiment.id and run.status == "succeeded"
     ]
     figures = ReportListRepository(session, experiment.project_id).figures(
         [one.id for one in others]

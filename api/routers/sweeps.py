@@ -149,11 +149,11 @@ def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     with call.writing() as session:
         sweep = find_sweep(session, call.caller, sweep_id)
         cells = SweepRepository(session, call.project_id).cells(sweep.id)
-        going_on = [one for one in cells if one.experiment.status not in ENDED]
+        going_on = [run.id for _, run in cells if run.status not in ENDED]
         if not going_on:
             raise conflict("every cell of the sweep has ended")
         ExperimentRepository(session, call.project_id).request_cancel(
-            *(one.experiment.id for one in going_on), cancelled_by=call.caller.actor
+            *going_on, cancelled_by=call.caller.actor
         )
         note(session, call.caller, "sweep.cancelled", sweep.id, cells=len(going_on))
     return get_sweep(sweep_id, call)
@@ -202,8 +202,7 @@ def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
             values=cell.values,
             progress={"round": run.rounds_done, "rounds": run.rounds_total},
         )
-        for cell in sweeps.cells(sweep.id)
-        for run in (cell.experiment,)
+        for cell, run in sweeps.cells(sweep.id)
     ]
     return SweepBody(
         **listed_bodies(session, caller, [sweep])[0].model_dump(),
@@ -284,21 +283,21 @@ def table_of(sweep_id: str, call: Call) -> SweepTable:
         sweep = find_sweep(session, call.caller, sweep_id)
         sweeps = SweepRepository(session, call.project_id)
         cells = sweeps.cells(sweep.id)
-        ids = [cell.experiment.id for cell in cells]
+        ids = [run.id for _, run in cells]
         figures = ReportListRepository(session, call.project_id).figures(ids)
         degenerate = sweeps.degenerate(ids)
         terms = _cost_terms(sweeps.reserved_costs(sweep.id))
     return sweep_table(
         [
             CellFigures(
-                experiment_id=(id_ := cell.experiment.id),
+                experiment_id=run.id,
                 values=cell.values,
-                succeeded=cell.experiment.status == "succeeded",
-                degenerate=id_ in degenerate,
-                figures=named_figures(figures[id_]),
-                cost_terms=_meanings(cell.experiment, terms.get(id_, {})),
+                succeeded=run.status == "succeeded",
+                degenerate=run.id in degenerate,
+                figures=named_figures(figures[run.id]),
+                cost_terms=_meanings(run, terms.get(run.id, {})),
             )
-            for cell in cells
+            for cell, run in cells
         ]
     )
 
@@ -443,11 +442,11 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
         if idempotency.earlier(session, call.caller) is not None:
             return Queued(sweep)
         cells = SweepRepository(session, call.project_id).cells(sweep.id)
-        again = [cell for cell in cells if cell.experiment.status in RETRIED]
+        again = [(cell, run) for cell, run in cells if run.status in RETRIED]
         _refuse_after_a_pass(session, call.caller, sweep)
     if not again:
         raise conflict("no cell of the sweep has failed or was cancelled")
-    plans = [plan(call, parse_spec(cell.experiment.spec)) for cell in again]
+    plans = [plan(call, parse_spec(former.spec)) for _, former in again]
     with call.writing() as session:
         if not idempotency.claim(session, call.caller, sweep.id):
             return Queued(sweep)
@@ -456,16 +455,16 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
         sweeps.hold(sweep.id)
         # Once more: a report may have been signed while the cells were planned.
         _refuse_after_a_pass(session, call.caller, sweep)
-        left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
+        left = sweeps.leave(sweep.id, [former.id for _, former in again])
         if not left:
             raise conflict("another request has tried the cells again just now")
         with admitting(session, call) as admission:
             admission.hold(plans)
-            for cell, planned in zip(again, plans, strict=True):
-                if (former := cell.experiment.id) in left:
+            for (cell, former), planned in zip(again, plans, strict=True):
+                if former.id in left:
                     units.append(admission.queue(planned))
                     run = admission.admit(
-                        planned, units[-1], experiment_id=new_id(), retry_of=former
+                        planned, units[-1], experiment_id=new_id(), retry_of=former.id
                     )
                     admitted.append((planned, run))
                     sweeps.enter(sweep.id, cell, again=run.id)
@@ -480,10 +479,10 @@ def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None
     def on_sweep(gate: Mapping[str, Any]) -> bool:
         return str(gate["figure"]).startswith("sweep_")
 
-    for cell in SweepRepository(session, caller.project_id).cells(sweep.id):
-        if not any(map(on_sweep, cell.experiment.spec.get("gates", ()))):
+    for cell, run in SweepRepository(session, caller.project_id).cells(sweep.id):
+        if not any(map(on_sweep, run.spec.get("gates", ()))):
             continue
-        report = ReportRepository(session, caller.project_id).get(cell.experiment.id)
+        report = ReportRepository(session, caller.project_id).get(run.id)
         gates = [] if report is None else report.document["gates"]
         if any(on_sweep(one) and one["outcome"] == "pass" for one in gates):
             raise conflict(
