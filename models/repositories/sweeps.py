@@ -77,7 +77,7 @@ class SweepRepository(RowRepository[Sweep]):
             .order_by(SweepCell.position),
             execution_options={"populate_existing": True},
         )
-        return rows.tuples().all()
+        return rows.all()
 
     def states(self, sweep_ids: Sequence[str]) -> dict[str, SweepState]:
         """Where several sweeps stand; one query for a whole page."""
