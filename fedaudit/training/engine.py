@@ -312,9 +312,11 @@ class SideBySide(Engine):
             return flat_figures(self._counter, rows, places, losses, per_client=True)
         predictions, accuracy = self._loss.predictions(found.answers), None
         if self._loss.classes:
-            counted = lanes.mask > 0 if lanes.scored is None else lanes.scored
-            right = (predictions == lanes.target) & counted
-            accuracy = (right.sum((0, 2)).double() / counted.sum((0, 2))).cpu().numpy()
+            counted, rows_of_cells = lanes.mask > 0, lanes.count.double().sum(-1)
+            if lanes.scored is not None:
+                counted, rows_of_cells = lanes.scored, lanes.scored.sum((0, 2)).double()
+            right = ((predictions == lanes.target) & counted).sum((0, 2)).double()
+            accuracy = (right / rows_of_cells).cpu().numpy()
         counts = self._counter.count(
             predictions.permute(1, 2, 0).cpu().numpy(),
             columns,

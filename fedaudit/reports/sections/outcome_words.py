@@ -171,9 +171,10 @@ def _traits(spec: Any) -> SourceTraits | None:
 
 def _section_of(report: Mapping[str, Any], attribute: str) -> Mapping[str, Any]:
     sections = value_at(report, "fairness")
-    of_it = (one for one in sections if value_at(one, "attribute") == attribute)
-    found: Mapping[str, Any] = next(of_it, {}) if isinstance(sections, list) else {}
-    return found
+    for section in sections if isinstance(sections, list) else []:
+        if isinstance(section, Mapping) and section.get("attribute") == attribute:
+            return section
+    return {}
 
 
 def _parts(report: Mapping[str, Any], attribute: str) -> dict[str, list[tuple[str, str]]]:

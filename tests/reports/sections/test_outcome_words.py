@@ -85,6 +85,7 @@ def test_groups_are_called_by_their_labels_and_codes_by_their_attribute():
     assert group_words(found, attribute="age", value="<30") == "age <30"
     assert group_words(found, attribute="race", value="Black") == "Black"
     assert group_words(found, attribute="SEX", value="1.0") == "male"
+    assert group_words({**found, "fairness": None}, attribute="SEX", value="1") == "male"
 
 
 def test_a_combination_is_called_by_the_labels_of_its_parts():

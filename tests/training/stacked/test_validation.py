@@ -66,14 +66,6 @@ def test_a_row_is_predicted_by_the_choice_of_the_others() -> None:
     assert two.answers.flatten().tolist() == [10.0, 0.0]
 
 
-def test_a_client_with_one_row_takes_the_largest_hypothesis() -> None:
-    for largest, prediction in ((0, 0.0), (1, 10.0)):
-        found = constants([0.0, 10.0], [[0.0], [10.0]], largest=largest)
-        assert found.answers.flatten().tolist() == [prediction] * 2
-        assert found.scores.selection_loss.mean().item() == 0
-        assert found.scores.validation_loss.mean().item() == 50
-
-
 def test_a_large_row_has_no_say_either() -> None:
     """Left over from a total in single precision, its rounding would decide."""
     found = constants([0.0, 1e-2], [[0.0, 0.0, 3e4]])
