@@ -122,7 +122,8 @@ def closed(
     """The ends of each of FAIRNESS_FIGURES: [2, figures]; NaN where there is no interval."""
     found = rate_intervals(counts, disclosure, level=0.95)
     found |= score_intervals(scores, disclosure, root_mean=False, level=0.95)
-    ends = [(found[name].low, found[name].high) for name in FAIRNESS_FIGURES]
+    own = [found[name] for name in FAIRNESS_FIGURES]
+    ends = [(np.nan, np.nan) if isinstance(one, str) else one for one in own]
     return np.array(ends, dtype=np.float64).T
 
 

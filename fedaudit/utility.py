@@ -388,13 +388,12 @@ def over_constant(found: ConstantComparison) -> dict[str, float | None]:
 
 def gain_interval(
     gained: Floats | Ints, of: Floats | Ints, *, level: float, are_shares: bool
-) -> Interval:
-    """Interval of what was gained over a fixed constant, [clients], `of` so much of each client;
-    `are_shares` as in `gain_intervals`."""
+) -> Interval | str:
+    """Interval of what was gained over a fixed constant, [clients], `of` so much of each client, or
+    why there is none; `are_shares` as in `gain_intervals`."""
     clients = len(of)
     if clients < MIN_CLIENTS:
-        reason = f"{clients} validation clients; an interval needs {MIN_CLIENTS}"
-        return Interval(None, None, reason)
+        return f"{clients} validation clients; an interval needs {MIN_CLIENTS}"
     own = Clustered(np.stack([gained, of], axis=-1)[:, np.newaxis])
     [found] = gain_intervals(own, level=level, are_shares=are_shares)
     return found
@@ -502,7 +501,8 @@ def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Jud
     gained = dict[Gain, Gained]()
     for kind, (gain, of) in gains.items():
         if gain is not None:
-            low = gain_interval(gain, of, level=_JUDGED_AT, are_shares=kind != "loss").low
+            own = gain_interval(gain, of, level=_JUDGED_AT, are_shares=kind != "loss")
+            low = None if isinstance(own, str) else own.low
             shown = by_rows and found.shown_by_rows[kind] if low is None else low > 0
             gained[kind] = Gained(float(gain.sum()), shown, too_uneven=low is None and not by_rows)
     return judge_model(

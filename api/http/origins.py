@@ -15,8 +15,9 @@ def refuse_foreign(request: Request) -> None:
     proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
     with neither header does not come from a browser's form."""
     site, origin = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin")
+    host = request.headers.get("host") or None
     try:
-        foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+        foreign = origin is not None and urlsplit(origin).netloc != host
     except ValueError:
         foreign = True
     if foreign or site not in _OWN_SITES:

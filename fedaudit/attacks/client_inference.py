@@ -109,13 +109,11 @@ def _section(
     if attacked.run.spec.privacy.noise == "release":
         statement += f" {UNCOVERED}"
     return ClientInferenceSection(
-        kind="client-inference",
         status="done",
         reason=None,
         statement=statement,
         capabilities=_capabilities(spec),
         **beside,
-        unit="client",
         shadow_share=spec.shadow_share,
         shadows=spec.shadows,
         took_part=inside,
@@ -125,7 +123,6 @@ def _section(
         advantage=advantage,
         tpr_at_fpr=rates,
         confidence=CONFIDENCE,
-        reasons={"claim": claim} if isinstance(claim, str) else {},
     )
 
 

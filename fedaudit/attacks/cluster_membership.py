@@ -24,6 +24,7 @@ from fedaudit.reports.sections.attacks import (
     NamedShare,
 )
 from fedaudit.reports.sections.between_hypotheses import pair_figures, rates_of
+from fedaudit.reports.sections.part import or_why, with_reasons
 from fedaudit.spec.attacks import ClusterMembershipSpec
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import LaplaceL2
@@ -188,24 +189,20 @@ def _section(
         for nu, one in seen.items()
     ]
     first = next(iter(seen.values()))
-    clients, chance = len(first.chosen), None
-    most = int(np.bincount(first.chosen, minlength=1).max())
-    if clients and not rule.is_small(clients - most):
-        chance = most / clients
+    clients, most = len(first.chosen), int(np.bincount(first.chosen, minlength=1).max())
+    shown = clients and not rule.is_small(clients - most)
+    chance = most / clients if shown else _NEAR_ALL
     return ClusterMembershipSection(
-        kind="cluster-membership",
         status="done",
         reason=None,
         statement=_statement(privacy, results, chance=chance, clients=clients),
         capabilities=_CAPABILITIES,
-        unit="client",
         clients=clients,
         hypotheses=len(hypotheses),
         smallest_distance=float(between.min()),
-        chance=chance,
         confidence=CONFIDENCE,
         results=results,
-        reasons={"chance": _NEAR_ALL} if chance is None else {},
+        **with_reasons({"chance": chance}),
     )
 
 
@@ -213,40 +210,33 @@ def _result(
     seen: _Uploads, rule: DisclosureRule, by_part: Floats, inputs: MechanismParameters
 ) -> ClusterMembershipResult:
     """The result at the noise of `inputs`; `by_part`: between the two nearest hypotheses."""
-    reasons: dict[str, str] = {}
-    rates = rates_of(inputs, radii=seen.radii)
-    figures = pair_figures(by_part, rates, clip=None)
-    if rates is None:
-        reasons |= dict.fromkeys(("exponent_median", "exponent_max"), _NO_EXPONENT)
-    separation = float(np.median(seen.ratio)) if len(seen.ratio) else None
-    if separation is None or not np.isfinite(separation):
-        reasons["separation"] = _NOTHING_SENT if separation is None else _SAME
-        separation = None
+    figures = pair_figures(by_part, rates_of(inputs, radii=seen.radii), clip=None)
+    exponents = {
+        "exponent_median": figures["indistinguishability_median"],
+        "exponent_max": figures["indistinguishability"],
+    }
+    separation: float | str = _NOTHING_SENT
+    if len(seen.ratio):
+        median = float(np.median(seen.ratio))
+        separation = median if np.isfinite(median) else _SAME
     assert inputs.noise_multiplier is not None
     return ClusterMembershipResult(
         noise_multiplier=inputs.noise_multiplier,
         nearest=_named(seen.nearest == seen.chosen, rule),
         assigned=_named(seen.assigned == seen.chosen, rule),
-        separation=separation,
-        exponent_median=figures["indistinguishability_median"],
-        exponent_max=figures["indistinguishability"],
-        reasons=reasons,
+        **with_reasons({**or_why(exponents, _NO_EXPONENT), "separation": separation}),
     )
 
 
 def _named(correct: Bools, rule: DisclosureRule) -> NamedShare:
     if not rule.is_large(len(correct)):
-        return NamedShare(value=None, interval=None, reason=rule.few("uploads"))
+        return NamedShare(reason=rule.few("uploads"))
     interval = clopper_pearson(int(correct.sum()), len(correct), confidence=CONFIDENCE)
-    return NamedShare(value=float(correct.mean()), interval=interval, reason=None)
+    return NamedShare(value=float(correct.mean()), interval=interval)
 
 
 def _statement(
-    privacy: LaplaceL2,
-    results: list[ClusterMembershipResult],
-    *,
-    chance: float | None,
-    clients: int,
+    privacy: LaplaceL2, results: list[ClusterMembershipResult], *, chance: float | str, clients: int
 ) -> str:
     sentences = [
         f"{clients} training clients uploaded once more from the trained hypotheses, in a round "
@@ -263,7 +253,7 @@ def _statement(
     sentences.append(
         "How often naming the most frequent hypothesis every time is right is suppressed, since "
         "few clients chose otherwise."
-        if chance is None
+        if isinstance(chance, str)
         else f"Naming the most frequent hypothesis every time is right for {chance:.1%}."
     )
     sentences += [

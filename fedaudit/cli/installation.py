@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
@@ -221,31 +221,26 @@ _MAX_LOG_BYTES = 10 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
 
 
+@dataclass(kw_only=True)
 class Service:
-    """One process, which can be started again: its name, its command and what it finds in its
-    environment."""
+    """One process, which can be started again."""
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        descriptors: tuple[int, ...] = (),
-    ) -> None:
-        """`descriptors`: open sockets that the process inherits."""
-        self.name = name
-        self.log: Path | None = None
-        """What receives its output; None where it writes to ours."""
-        self._command, self._environment, self._descriptors = command, environment, descriptors
-        self._process: subprocess.Popen[bytes] | None = None
-        self._started = 0.0
-        self._pause = 0.0
-        self._due: float | None = None
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path | None
+    """What receives its output; None where it writes to ours."""
+    descriptors: tuple[int, ...] = ()
+    """Open sockets that the process inherits."""
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _started: float = field(default=0.0, init=False)
+    _pause: float = field(default=0.0, init=False)
+    _due: float | None = field(default=None, init=False)
 
     @property
     def exit_code(self) -> int | None:
         """How it ended; None while it runs, and before."""
-        return None if self._process is None else self._process.poll()
+        return None if self.process is None else self.process.poll()
 
     def start(self) -> None:
         """Start the process."""
@@ -259,13 +254,13 @@ class Service:
             output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             # Between fork and exec only: this process has no other thread that could hold a lock.
-            self._process = subprocess.Popen(
-                self._command,
-                env=dict(self._environment),
+            self.process = subprocess.Popen(
+                self.command,
+                env=dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=self._descriptors,
+                pass_fds=self.descriptors,
                 # Ctrl-C in a terminal reaches this process alone, which then stops the others.
                 start_new_session=True,
                 preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509
@@ -275,7 +270,8 @@ class Service:
                 os.close(output)
 
     def tend(self) -> str | None:
-        """Start it again if it has died, later each time; returns what is to be said of that."""
+        """Start it again if it has died, later each time; returns what is to be said of that. Call
+        this a few times a second."""
         if self._due is not None:
             if monotonic() >= self._due:
                 self.start()
@@ -297,56 +293,25 @@ class Service:
         again = f"it is started again in {self._pause:.0f} s"
         return f"the {self.name} process ended {how}; {again}{where}"
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal, after which it is not started again."""
-        self._due = None
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(number)
 
-    def wait(self, deadline: float | None) -> None:
-        """Wait for its end, until a moment of the monotonic clock."""
-        if self._process is None:
-            return
-        left = None if deadline is None else max(0.0, deadline - monotonic())
-        with suppress(subprocess.TimeoutExpired):  # what outlives the grace is killed next
-            self._process.wait(left)
-
-
-class Supervisor:
-    """Starts services, starts again those that die, and stops them all.
-
-    `log_folder` receives the output of each, `<name>.log`; None lets them write to ours. `report`
-    is called with a plain sentence when a service has died.
-    """
-
-    def __init__(
-        self, services: Sequence[Service], *, log_folder: Path | None, report: Callable[[str], None]
-    ) -> None:
-        self._services, self._report = services, report
+@contextmanager
+def running(services: Sequence[Service], *, grace_seconds: float) -> Iterator[None]:
+    """Start the services. At the end ask each to end, wait, and kill what is left."""
+    try:
         for one in services:
-            one.log = None if log_folder is None else log_folder / f"{one.name}.log"
-
-    def start(self) -> None:
-        """Start every service."""
-        for one in self._services:
             one.start()
-
-    def tend(self) -> None:
-        """Start again what has died, later each time. Call this a few times a second."""
-        for one in self._services:
-            if (remark := one.tend()) is not None:
-                self._report(remark)
-
-    def stop(self, *, grace_seconds: float) -> None:
-        """Ask every process to end, wait, and kill what is left."""
-        for one in self._services:
-            one.signal(signal.SIGTERM)
+        yield
+    finally:
+        processes = [one.process for one in services if one.process is not None]
+        for process in processes:
+            process.terminate()
         deadline = monotonic() + grace_seconds
-        for one in self._services:
-            one.wait(deadline)
-        for one in self._services:
-            one.signal(signal.SIGKILL)
-            one.wait(None)
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):  # what outlives the grace is killed next
+                process.wait(max(0.0, deadline - monotonic()))
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def _set_aside(log: Path) -> None:

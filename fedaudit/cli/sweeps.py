@@ -183,7 +183,16 @@ def sweep(
         submitted = client.submit_sweep(
             asked.model_dump(mode="json"), idempotency_key=idempotency_key
         )
-        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
+        show_warnings(submitted["warnings"])
+        if wait:
+            say(f"submitted as {submitted['id']}, {submitted['progress']['cells']} cells")
+            raise typer.Exit(end_of(client, submitted, as_json=as_json))
+        if as_json:
+            write_json(submitted)
+        else:
+            id_, words = submitted["id"], statuses_words(submitted)
+            write_line(f"{id_}  {submitted['status']}  {words}  {submitted['name']}")
+            say(f"its page: {sweep_page(client.url, id_)}")
 
 
 def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
@@ -211,20 +220,6 @@ def _checked(value: Any) -> SweepSpec:
     if not any(waits_for_registration(cell.document) for cell in expand(sweep)):
         parse_cells(sweep, parse_spec)
     return sweep
-
-
-def go_on(client: Client, sweep: Json, *, wait: bool, as_json: bool) -> ExitCode:
-    """Print a sweep that was submitted just now; with `wait`, its table once all cells ended."""
-    show_warnings(sweep["warnings"])
-    if wait:
-        say(f"submitted as {sweep['id']}, {sweep['progress']['cells']} cells")
-        return end_of(client, sweep, as_json=as_json)
-    if as_json:
-        write_json(sweep)
-    else:
-        write_line(f"{sweep['id']}  {sweep['status']}  {statuses_words(sweep)}  {sweep['name']}")
-        say(f"its page: {sweep_page(client.url, sweep['id'])}")
-    return ExitCode.DONE
 
 
 def end_of(client: Client, sweep: Json, *, as_json: bool) -> ExitCode:

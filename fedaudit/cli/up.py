@@ -20,10 +20,10 @@ from fedaudit.cli.installation import (
     STOPPED_EARLY,
     Installation,
     Service,
-    Supervisor,
     last_lines,
     make_private_folder,
     python_module,
+    running,
     stop_signals,
 )
 from fedaudit.cli.options import AsJson, DataDir, SourcesDir, check_device
@@ -34,51 +34,6 @@ _START_SECONDS = 90.0
 _GRACE_SECONDS = 8.0
 _TEND_SECONDS = 0.2
 _BACKLOG = 128
-
-
-def _serve(
-    installation: Installation,
-    *,
-    host: str,
-    port: int,
-    device: str,
-    person: str | None,
-    as_json: bool,
-    open_browser: bool,
-) -> None:
-    """Keep the service alive until a signal asks for the stop; all its processes have ended then.
-    `person`: whom the first key is for, where it is made now.
-
-    Raises CommandError where it cannot start, or runs already on this data folder.
-    """
-    make_private_folder(installation.data_dir)
-    with (
-        stop_signals() as stopping,
-        _private_files(installation.data_dir),
-        _only_one(installation.data_dir),
-        _listening(host, port) as listener,
-    ):
-        installation.migrate()
-        installation = installation.with_signing_key()
-        key = _first_key(installation, person)
-        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
-        named = f"[{reachable}]" if ":" in reachable else reachable
-        url = f"http://{named}:{listener.getsockname()[1]}"
-        services = _services(installation, listener, device=device)
-        supervisor = Supervisor(services, log_folder=installation.data_dir / "logs", report=say)
-        try:
-            supervisor.start()
-            _wait_until_ready(url, services[0], stopping)
-            if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
-                _refuse_key(installation.data_dir)
-            _announce(installation, url, key, as_json=as_json)
-            if open_browser:
-                open_pages(url)
-            while not stopping.wait(_TEND_SECONDS):
-                supervisor.tend()
-            say("stopping")
-        finally:
-            supervisor.stop(grace_seconds=_GRACE_SECONDS)
 
 
 def _announce(installation: Installation, url: str, key: str, *, as_json: bool) -> None:
@@ -133,10 +88,19 @@ def _services(installation: Installation, listener: socket.socket, *, device: st
     one_thread = {"OMP_NUM_THREADS": "1", **environment}
     descriptor = listener.fileno()
     api = python_module("api", "--fd", str(descriptor))
+    worker = python_module("workers", "--device", device)
+    sweeper = python_module("workers.sweeper")
+    logs = installation.data_dir / "logs"
     return [
-        Service("api", api, environment, (descriptor,)),
-        Service("worker", python_module("workers", "--device", device), one_thread),
-        Service("sweeper", python_module("workers.sweeper"), environment),
+        Service(
+            name="api",
+            command=api,
+            environment=environment,
+            log=logs / "api.log",
+            descriptors=(descriptor,),
+        ),
+        Service(name="worker", command=worker, environment=one_thread, log=logs / "worker.log"),
+        Service(name="sweeper", command=sweeper, environment=environment, log=logs / "sweeper.log"),
     ]
 
 
@@ -257,6 +221,15 @@ def _end_of(log: Path | None) -> str:
 
 app = typer.Typer()
 DEFAULT_PORT = 8765
+Port = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port to listen on; 0 takes a free one.",
+        show_default=f"{DEFAULT_PORT}; with --json, which tells it, a free one",
+    ),
+]
 # A worker finishes its batch, flushes and gives its lease back within 30 s of SIGTERM.
 _WORKER_GRACE_SECONDS = 35.0
 _CUDA = re.compile(r"cuda:(\d+(?:,\d+)*)")
@@ -266,15 +239,7 @@ _CUDA = re.compile(r"cuda:(\d+(?:,\d+)*)")
 def up(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Port to listen on; 0 takes a free one.",
-            show_default=f"{DEFAULT_PORT}; with --json, which tells it, a free one",
-        ),
-    ] = None,
+    port: Port = None,
     data_dir: DataDir = None,
     sources_dir: SourcesDir = None,
     device: Annotated[
@@ -300,15 +265,32 @@ def up(
     if port is None:
         # A bookmark needs the same address every time; a program reads the one printed.
         port = 0 if as_json else DEFAULT_PORT
-    _serve(
-        installation,
-        host=host,
-        port=port,
-        device=device,
-        person=person or _this_person(),
-        as_json=as_json,
-        open_browser=open_browser,
-    )
+    folder = installation.data_dir
+    make_private_folder(folder)
+    with (
+        stop_signals() as stopping,
+        _private_files(folder),
+        _only_one(folder),
+        _listening(host, port) as listener,
+    ):
+        installation.migrate()
+        installation = installation.with_signing_key()
+        key = _first_key(installation, person or _this_person())
+        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+        named = f"[{reachable}]" if ":" in reachable else reachable
+        url = f"http://{named}:{listener.getsockname()[1]}"
+        services = _services(installation, listener, device=device)
+        with running(services, grace_seconds=_GRACE_SECONDS):
+            _wait_until_ready(url, services[0], stopping)
+            if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
+                _refuse_key(folder)
+            _announce(installation, url, key, as_json=as_json)
+            if open_browser:
+                open_pages(url)
+            while not stopping.wait(_TEND_SECONDS):
+                for remark in filter(None, [one.tend() for one in services]):
+                    say(remark)
+            say("stopping")
 
 
 @app.command()
@@ -327,22 +309,22 @@ def worker(
         command = python_module("workers", "--device", devices[0])
         os.execve(command[0], command, environment)
     services = [
-        Service(f"worker {one}", python_module("workers", "--device", one), environment)
+        Service(
+            name=f"worker {one}",
+            command=python_module("workers", "--device", one),
+            environment=environment,
+            log=None,
+        )
         for one in devices
     ]
-    supervisor = Supervisor(services, log_folder=None, report=say)
-    with stop_signals() as stopping:
-        try:
-            supervisor.start()
-            while not stopping.wait(_TEND_SECONDS):
-                # The supervisor of this process starts all devices again, rather than each its own.
-                for one in services:
-                    if one.exit_code is not None:
-                        raise CommandError(
-                            f"the {one.name} ended with exit code {one.exit_code}; the others stop"
-                        )
-        finally:
-            supervisor.stop(grace_seconds=_WORKER_GRACE_SECONDS)
+    with stop_signals() as stopping, running(services, grace_seconds=_WORKER_GRACE_SECONDS):
+        while not stopping.wait(_TEND_SECONDS):
+            # The supervisor of this process starts all devices again, rather than each its own.
+            for one in services:
+                if one.exit_code is not None:
+                    raise CommandError(
+                        f"the {one.name} ended with exit code {one.exit_code}; the others stop"
+                    )
 
 
 @app.command()

@@ -23,7 +23,6 @@ digits, and the correlations in one.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple, assert_never
 
@@ -50,13 +49,11 @@ _FIRST, _SECOND = np.eye(2)
 _UNDEFINED = "a group compared lacks the figure"
 
 
-@dataclass(frozen=True)
-class Interval:
-    """One interval, or the reason why there is none. A reason beside bounds qualifies them."""
+class Interval(NamedTuple):
+    """One interval; where there is none, functions return the reason."""
 
-    low: float | None
-    high: float | None
-    reason: str | None
+    low: float
+    high: float
 
 
 class Limits(NamedTuple):
@@ -126,16 +123,16 @@ class Clustered:
 
 def rate_intervals(
     client_counts: Ints, disclosure: Disclosure, *, level: float, published: Ints | None = None
-) -> dict[str, Interval]:
-    """The interval of each of METRICS, from counts per client [clients, groups, 4]. `level`:
-    coverage, such as 0.95. `published` [groups, 4]: the counts that gaps are computed from, where
-    these are not the clients' sums. Raises ValueError where the disclosure was not decided from the
-    rows of these counts."""
+) -> dict[str, Interval | str]:
+    """The interval of each of METRICS, or why there is none, from counts per client [clients,
+    groups, 4]. `level`: coverage, such as 0.95. `published` [groups, 4]: the counts that gaps are
+    computed from, where these are not the clients' sums. Raises ValueError where the disclosure was
+    not decided from the rows of these counts."""
     if not disclosure.rule.has_favourable_outcome:
-        return dict.fromkeys(METRICS, Interval(None, None, NO_OUTCOME))
+        return dict.fromkeys(METRICS, NO_OUTCOME)
     clustered, totals = _shown_counts(client_counts, disclosure, published)
     pairs = compared_pairs(disclosure.shown, disclosure.reference)
-    found, kept = {}, {}
+    found, kept = dict[str, Interval | str](), {}
     for name, metric in METRICS.items():
         rates = metric.family.rates
         share = _share_of_each(pairs, level, len(rates))
@@ -185,7 +182,7 @@ def score_intervals(
     root_mean: bool,
     level: float,
     published: tuple[Ints, Ints] | None = None,
-) -> dict[str, Interval]:
+) -> dict[str, Interval | str]:
     """The interval of each of SCORE_METRICS, as `rate_intervals`. `published`: right and scored
     rows [groups] that accuracies are computed from, where these are not the clients' sums."""
     disclosure.check(scores.rows.sum(axis=0))
@@ -196,7 +193,7 @@ def score_intervals(
     if root_mean:
         value, low, high = map(np.sqrt, limits[:3])
         limits = Limits(value, low, high, limits.correlations)
-    accuracy = Interval(None, None, _UNDEFINED)
+    accuracy: Interval | str = _UNDEFINED
     if scores.correct is not None:
         clustered = Clustered(np.stack([scores.correct, scores.rows], axis=-1)[:, disclosure.shown])
         totals = clustered.totals
@@ -271,7 +268,7 @@ def mean_limits(clustered: Clustered, part: Floats, whole: Floats, *, share: flo
     return Limits(value, value / factor, value * factor, clustered.correlations(part, whole))
 
 
-def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> list[Interval]:
+def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> list[Interval | str]:
     """Intervals of what each group's rows gained, from `clustered` with the kinds gain and rows, by
     Student's t. `are_shares`: whether a row gains 1, 0 or -1. Two are then added, of which one
     gains and one loses (Bonett and Price 2012), so that rows which were never decided differently
@@ -300,9 +297,7 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
     up = gained > 0
     low, high = (np.where(way, *(one[end] for one in ends)) for end, way in enumerate((up, ~up)))
     return [
-        Interval(*found, None)
-        if math.isfinite(found[0])
-        else Interval(None, None, "of too few clients to say how it varies")
+        Interval(*found) if math.isfinite(found[0]) else "of too few clients to say how it varies"
         for found in zip(low.tolist(), high.tolist(), strict=True)
     ]
 
@@ -374,19 +369,19 @@ def _share_of_each(pairs: Bools, level: float, rates: int) -> float:
 
 def gap_interval(
     rates: Sequence[Limits], pairs: Bools, kind: Kind, *, otherwise: str = _UNDEFINED
-) -> Interval:
+) -> Interval | str:
     """The range of the widest gap that the pairs' intervals allow; `otherwise`: why there is none.
     `pairs` [groups, groups]: the pairs compared, in both directions."""
     found = np.concatenate([_LOWER_ENDS[kind](one)[pairs] for one in rates])
     if not len(found) or not np.isfinite(found).all():
-        return Interval(None, None, otherwise)
+        return otherwise
     least, most = float(found.min()), float(found.max())
     match kind:
         case "difference":
             # The upper end of a pair is the lower one the other way round.
-            return Interval(max(0.0, most), -least, None)
+            return Interval(max(0.0, most), -least)
         case "ratio":
-            return Interval(least, min(1.0, 1 / most if most else 1.0), None)
+            return Interval(least, min(1.0, 1 / most if most else 1.0))
         case _:
             assert_never(kind)
 

@@ -220,14 +220,13 @@ Bounds = tuple[Floats, Floats]
 
 def noised_intervals(
     counts: Ints, noised: NoisedCounts, shown: Bools, *, reference: int | None, level: float
-) -> dict[str, Interval]:
+) -> dict[str, Interval | str]:
     """The interval of each of METRICS, from counts with noise [groups, 4] as they were drawn.
     `shown` [groups]: the groups compared. `level`: coverage of the population's gap, at least."""
     pairs = compared_pairs(shown, reference)
     if not pairs.any():
-        none = Interval(None, None, "fewer than two groups are left to compare")
-        return dict.fromkeys(METRICS, none)
-    found = {}
+        return dict.fromkeys(METRICS, "fewer than two groups are left to compare")
+    found = dict[str, Interval | str]()
     for name, metric in METRICS.items():
         rates = metric.family.rates
         # Of all groups: noise took part in deciding which of them are shown.
@@ -295,11 +294,11 @@ def _gap(bounds: Sequence[Bounds], pairs: Bools, kind: Kind) -> Interval:
         case "difference":
             lows = [float((low[one] - high[other]).max()) for low, high in bounds]
             highs = [float((high[one] - low[other]).max()) for low, high in bounds]
-            return Interval(max(0.0, *lows), max(highs), None)
+            return Interval(max(0.0, *lows), max(highs))
         case "ratio":
             lows = [float(_over(low[one], high[other], 0.0).min()) for low, high in bounds]
             highs = [float(_over(high[one], low[other], 1.0).min()) for low, high in bounds]
-            return Interval(min(lows), min(highs), None)
+            return Interval(min(lows), min(highs))
         case _:
             assert_never(kind)
 

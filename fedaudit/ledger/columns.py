@@ -151,7 +151,7 @@ class EntryColumns:
 
     def each(self) -> Iterator["EntryColumns"]:
         """The entries one by one; their columns are views of these."""
-        for place, own in enumerate(self._own_columns()):
+        for place, span in enumerate(self.spans):
             one = slice(place, place + 1)
             yield EntryColumns(
                 inputs=self.inputs,
@@ -159,7 +159,7 @@ class EntryColumns:
                 keys=self.keys[one],
                 interrupted=self.interrupted[one],
                 sizes=self.sizes[one],
-                **own,
+                **self.part(span),
             )
 
     def rows(
@@ -169,9 +169,10 @@ class EntryColumns:
         `declaration`: of the declared round whose entries they are."""
         inputs, places = self.inputs.as_dict(), zip(self.keys, self.interrupted, strict=True)
         hashes = zip(digests, links, strict=True)
-        for (key, interrupted), own, (digest, link) in zip(
-            places, self._own_columns(), hashes, strict=True
+        for (key, interrupted), span, (digest, link) in zip(
+            places, self.spans, hashes, strict=True
         ):
+            own = self.part(span)
             own["radii"] = own["radii"].ravel()
             yield LedgerRow(
                 **key._asdict(),
@@ -183,11 +184,10 @@ class EntryColumns:
                 declaration=declaration,
             )
 
-    def _own_columns(self) -> Iterator[dict[str, Any]]:
-        """The part of the columns that each entry has."""
-        for span in self.spans:
-            own = {name: getattr(self, name)[span] for name in _COLUMNS}
-            yield {**own, "epsilons": None if self.epsilons is None else self.epsilons[span]}
+    def part(self, charged: slice | Bools) -> dict[str, Any]:
+        """The columns of some of the charged, by name."""
+        own = {name: getattr(self, name)[charged] for name in _COLUMNS}
+        return {**own, "epsilons": None if self.epsilons is None else self.epsilons[charged]}
 
 
 def batches(rows: Iterable[_AnyRow]) -> Iterator[list[_AnyRow]]:
@@ -320,11 +320,8 @@ def ledger_columns(
 def _of_subject(entries: EntryColumns, subject: int) -> EntryColumns:
     """The entries with one subject alone; that one is none of the report's."""
     chosen = (entries.subjects == subject) & (not entries.charge_report)
-    own = {name: getattr(entries, name)[chosen] for name in _COLUMNS}
-    if entries.epsilons is not None:
-        own["epsilons"] = entries.epsilons[chosen]
     sizes = np.bincount(entries.places[chosen], minlength=len(entries))
-    return replace(entries, sizes=sizes, **own)
+    return replace(entries, sizes=sizes, **entries.part(chosen))
 
 
 def _columns(entries: EntryColumns, names: NDArray[np.object_]) -> dict[str, NDArray[Any]]:

@@ -6,14 +6,13 @@ others (`fedaudit.privacy.planning.plan`).
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import ArrayLike
 from pydantic import TypeAdapter
 
 from fedaudit.arrays import Floats, Ints32
-from fedaudit.ledger.rows import report_inputs
 from fedaudit.privacy.accounting.epsilon_tables import (
     EpsilonCurve,
     EpsilonTerms,
@@ -26,11 +25,9 @@ from fedaudit.privacy.accounting.privacy_events import (
     Observer,
     event_from_dict,
 )
-from fedaudit.privacy.count_release import CountRelease, count_release
-from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_facts, mechanism_of
+from fedaudit.privacy.count_release import CountRelease
+from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_facts
 from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, SubjectKind
-from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.metrics import COUNTS
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,43 +59,6 @@ class LedgerContext:
         if self.plan is None:
             return None
         return self.plan.epsilons(observer, subjects=subjects, compositions=releases)
-
-    def largest(self, releases: Sequence[int]) -> float | None:
-        """The largest epsilon of any subject against any observer; None without an epsilon.
-
-        `releases`: of the subject that released most, against each observer.
-        """
-        if self.plan is None:
-            return None
-        counted = zip(self.observers, releases, strict=True)
-        return max(self.plan.largest(observer, count) for observer, count in counted)
-
-
-def build_ledger_context(
-    spec: ExperimentSpec,
-    *,
-    layers: Sequence[int],
-    client_names: Sequence[str],
-    plan: SpendingPlan | None,
-    groups: int = 0,
-) -> LedgerContext:
-    """The ledger context of a new run; `plan`: of its spec and data, if any.
-
-    `layers`: parameters of each layer of its network; `groups`: of all attributes by which fairness
-    is measured. Raises ValueError for a spec that needs a plan, and InvalidInputError where no
-    noise keeps the epsilon of the fairness counts.
-    """
-    inputs = mechanism_of(spec).inputs(n=sum(layers), plan=plan, layers=layers)
-    if plan is None:
-        context = build_metric_context(inputs, client_names)
-    else:
-        context = LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
-    release = count_release(spec)
-    if release is None:
-        return context
-    counts = len(COUNTS) * groups
-    charged = report_inputs(release, counts=counts, noise=spec.privacy.noise)
-    return replace(context, held_out=HeldOutContext(release, charged))
 
 
 def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:

@@ -3,19 +3,17 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError
+from fedaudit.publishing.publication import Publication, PublishingError
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.gates.gate_results import condition
 from fedaudit.reports.report import report_hash
 
-T = TypeVar("T")
-DEFAULT_EXPERIMENT = "fedaudit"
 MOST_METRICS, MOST_PARAMETERS, MOST_TAGS = 1000, 12, 9
 """Per request of at most 1,000,000 bytes, at the greatest lengths with every letter escaped.
 Source: mlflow 3.17, `mlflow/utils/validation.py`."""
@@ -57,7 +55,7 @@ def publish_to_mlflow(
     publication: Publication,
     *,
     tracking_uri: str,
-    experiment: str = DEFAULT_EXPERIMENT,
+    experiment: str,
     registration: Registration | None = None,
 ) -> MlflowRun:
     """Write a publication into the run that has its id as a tag, made if missing.
@@ -74,7 +72,7 @@ def publish_to_mlflow(
         files = _write_files(client, run, publication)
         metrics = _write_entities(mlflow, client, run, publication)
         version = None
-        if registration is not None and publication.model is not None:
+        if registration is not None and publication.model_reason is None:
             version = _version(client, registration, run_id, publication)
         if run.info.status != "FINISHED":
             client.set_terminated(run_id, end_time=_milliseconds(publication.times[1]))
@@ -128,12 +126,15 @@ def _write_entities(mlflow: Any, client: Any, run: Any, publication: Publication
         if (allowed_name(name), step) not in there
     ]
     parameters = allowed(spec_parameters(publication.settings), LONGEST_PARAMETER)
-    for some in batched(allowed(_tags(publication), LONGEST_TAG).items(), MOST_TAGS):
-        client.log_batch(run_id, tags=[entities.RunTag(*one) for one in some])
-    for some in batched(parameters.items(), MOST_PARAMETERS):
-        client.log_batch(run_id, params=[entities.Param(*one) for one in some])
-    for some_metrics in batched(metrics, MOST_METRICS):
-        client.log_batch(run_id, metrics=some_metrics)
+    tags = allowed(_tags(publication), LONGEST_TAG)
+    written = {
+        "tags": ([entities.RunTag(*one) for one in tags.items()], MOST_TAGS),
+        "params": ([entities.Param(*one) for one in parameters.items()], MOST_PARAMETERS),
+        "metrics": (metrics, MOST_METRICS),
+    }
+    for kind, (whole, most) in written.items():
+        for start in range(0, len(whole), most):
+            client.log_batch(run_id, **{kind: whole[start : start + most]})
     return len(metrics)
 
 
@@ -159,10 +160,8 @@ def _write_files(client: Any, run: Any, publication: Publication) -> int:
         for found in client.list_artifacts(run_id, path)
     }
     written = 0
-    files = [(path, path.relative_to(folder)) for path in publication.files]
-    if publication.model is not None:
-        files.append((publication.model, Path("model") / MODEL_FILE))
-    for path, name in files:
+    for path in publication.files:
+        name = path.relative_to(folder)
         if name.as_posix() not in there or not is_same:
             within = None if name.parent == Path() else name.parent.as_posix()
             client.log_artifact(run_id, str(path), within)
@@ -195,12 +194,6 @@ def _version(client: Any, asked: Registration, run_id: str, publication: Publica
 
 def _milliseconds(stated: str | None) -> int | None:
     return None if stated is None else int(datetime.fromisoformat(stated).timestamp() * 1000)
-
-
-def batched(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """The items, at most so many at a time."""
-    found = list(items)
-    yield from (found[start : start + most] for start in range(0, len(found), most))
 
 
 def allowed_name(name: str) -> str:

@@ -145,9 +145,8 @@ class Publication:
     """None from a report file."""
     files: list[Path]
     """Whole files, in the order in which they are published."""
-    model: Path | None = None
-    """The trained hypotheses, if they may leave."""
     model_reason: str | None = None
+    """Why the trained hypotheses are not among them; None where they are."""
     origin: str
     """The service's address, or `file`."""
     url: str | None = None
@@ -292,7 +291,7 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
                     file.writelines(client.export(id, "ledger"))
             found.files.append(ledger)
         if not declared:
-            _add_run(client, found, folder / MODEL_FILE)
+            _add_run(client, found, folder / "model" / MODEL_FILE)
         yield found
 
 
@@ -304,14 +303,14 @@ def _add_run(client: Client, found: Publication, path: Path) -> None:
         rounds=client.rows(found.id, "rounds"),
         gaps=client.rows(found.id, "fairness"),
     )
+    path.parent.mkdir()
     try:
         with path.open("wb") as file:
             client.download_model(found.id, file)
     except ConflictError as error:
-        path.unlink()
         found.model_reason = error.detail
     else:
-        found.model = path
+        found.files.append(path)
 
 
 @contextmanager

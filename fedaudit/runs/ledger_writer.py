@@ -179,7 +179,10 @@ class LedgerWriter:
         Every round counts against every observer: how often the busiest client really took part
         would disclose, round by round, when it was drawn.
         """
-        return self.ledger_context.largest([most] * len(self.spendings))
+        plan = self.ledger_context.plan
+        if plan is None:
+            return None
+        return max(plan.largest(observer, most) for observer in self.ledger_context.observers)
 
     def largest_charges(self, rounds: Sequence[PlannedRound]) -> list[int]:
         """The releases of the subject that has most, against each observer, after more rounds.

@@ -23,7 +23,6 @@ from fedaudit.reports.sections.guarantee import guarantee_of
 from fedaudit.reports.sections.material import (
     FederationFacts,
     FinalFigures,
-    HypothesesFacts,
     ModelFile,
     Progressed,
     ReportMaterial,
@@ -265,9 +264,8 @@ def report_material(
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,
         compositions=ledger.compositions,
-        hypotheses=HypothesesFacts(
-            hypotheses=result.hypotheses, radii=_radii(run, rows_of_round, result.best_round)
-        ),
+        hypotheses=result.hypotheses,
+        radii=_radii(run, rows_of_round, result.best_round),
     )
     model = trained_model(run, result, material)
     return replace(material, model=model, clients=_clients(run, result, material))
@@ -314,25 +312,16 @@ def checked_report(
             report = assemble(material)
             return cross_checked(report, result.predicted, counts=result.fairness)
         case Rounder() | NoisedCounts():
-            _check_unpublished(material, result)
+            sections = exact_sections(material)
+            exact = {"fairness": [one.model_dump(mode="json") for one in sections]}
+            try:
+                cross_checked(exact, result.predicted, counts=result.fairness)
+            except FiguresDisagreeError:
+                # Without the figures: the reason why a run failed is published.
+                raise FiguresDisagreeError(
+                    "a fairness figure differs from what Fairlearn computes from the rows; which "
+                    "one is not stated, since figures of the held-out people are protected"
+                ) from None
             return assemble(material)
         case _:
             assert_never(material.published)
-
-
-def _check_unpublished(material: ReportMaterial, result: FinalResult) -> None:
-    """That exact figures follow from the rows, where other figures are published.
-
-    Raises FiguresDisagreeError without the figures: the reason why a run failed is published.
-    """
-    from fedaudit.reports.sections.cross_check import cross_checked
-
-    sections = exact_sections(material)
-    exact = {"fairness": [one.model_dump(mode="json") for one in sections]}
-    try:
-        cross_checked(exact, result.predicted, counts=result.fairness)
-    except FiguresDisagreeError:
-        raise FiguresDisagreeError(
-            "a fairness figure differs from what Fairlearn computes from the rows; which one is "
-            "not stated, since figures of the held-out people are protected"
-        ) from None

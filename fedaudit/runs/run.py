@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
@@ -16,11 +16,15 @@ from fedaudit.fairness.noised_counts import Rounder
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.ledger.encoding import new_salt
-from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
+from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext, build_metric_context
+from fedaudit.ledger.rows import report_inputs
 from fedaudit.networks.shape import layer_sizes
+from fedaudit.privacy.count_release import count_release
 from fedaudit.privacy.leakage import ClusterCounts
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.metrics import COUNTS
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import spending_of
 from fedaudit.training.base.rounds import PlannedRound
@@ -155,15 +159,22 @@ def new_run(cell: Cell, *, experiment_id: str, started_at: datetime) -> Run:
 def cell_ledger_context(cell: Cell) -> LedgerContext:
     """Who is charged for a spec over its data, by which mechanism and against whom.
 
-    Raises InvalidInputError where no noise is enough for its records' budgets.
+    Raises InvalidInputError where no noise is enough for its records' budgets, or keeps the epsilon
+    of the fairness counts.
     """
-    return build_ledger_context(
-        cell.spec,
-        layers=layer_sizes(cell.shape),
-        client_names=cell.federation.client_names,
-        plan=spending_of(cell.spec, cell.federation),
-        groups=sum(len(attribute.values) for attribute in cell.federation.attributes),
-    )
+    spec, federation = cell.spec, cell.federation
+    layers, plan = layer_sizes(cell.shape), spending_of(spec, federation)
+    inputs = mechanism_of(spec).inputs(n=cell.shape.n, plan=plan, layers=layers)
+    if plan is None:
+        context = build_metric_context(inputs, federation.client_names)
+    else:
+        context = LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
+    release = count_release(spec)
+    if release is None:
+        return context
+    counts = len(COUNTS) * sum(len(attribute.values) for attribute in federation.attributes)
+    charged = report_inputs(release, counts=counts, noise=spec.privacy.noise)
+    return replace(context, held_out=HeldOutContext(release, charged))
 
 
 def training_subjects(cell: Cell, ledger_context: LedgerContext) -> Ints32:

@@ -12,12 +12,12 @@ from pydantic import Discriminator, Field, Tag
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import (
-    Faults,
     FieldError,
     InvalidInputError,
     Refusals,
     error_at,
     pointer,
+    raise_errors,
     refuse,
     refuse_at,
     validated,
@@ -172,16 +172,15 @@ def parse_cells(
     Raises InvalidInputError with every fault once: at the field of `grid` or `zip` that it follows
     from, or in the base.
     """
-    parsed, faults = [], Faults()
+    parsed, faults = [], dict[FieldError, None]()  # each once, in their order
     for cell in expand(sweep):
         try:
             parsed.append((cell, parse(cell.document)))
         except InvalidInputError as error:
-            faults.found += [placed(sweep, cell, one) for one in error.errors]
-            if len(set(faults.found)) >= _SHOWN_FAULTS:
+            faults |= dict.fromkeys(placed(sweep, cell, one) for one in error.errors)
+            if len(faults) >= _SHOWN_FAULTS:
                 break
-    if faults.found:
-        raise faults.error(_SHOWN_FAULTS)
+    raise_errors([*faults][:_SHOWN_FAULTS])
     return parsed
 
 

@@ -88,10 +88,12 @@ def sweep_costs(
             reasons[name] = _OTHER_TERMS
         elif not _covers(costs, runs):
             reasons[name] = uncovered[name]
-        elif _has_other_clients(costs):
+        elif any(len({one.unit_key for one in mine}) > 1 for mine in _by_people(costs)):
+            # As by seed: a person's rows may then be in a client of each division.
             reasons[name] = _OTHER_CLIENTS
         else:
-            sums[name] = _largest_sum(costs)
+            amounts = ([one.amount for one in mine] for mine in _by_people(costs))
+            sums[name] = max(map(sum, amounts), default=0.0)
     return {
         "leakage": sums["leakage"],
         "log_ratio_max": sums["log_ratio_max"],
@@ -117,25 +119,12 @@ def _reasons(facts: Mapping[str, Any]) -> dict[str, str]:
     return {"epsilon": _NO_EPSILON}
 
 
-def _has_other_clients(reserved: Iterable[ReservedCost]) -> bool:
-    """Whether runs on the same data divide it into clients differently, as by seed: a person's rows
-    may then be in a client of each, and no theorem adds these up."""
-    keys: dict[str, set[str]] = {}
+def _by_people(reserved: Iterable[ReservedCost]) -> list[list[ReservedCost]]:
+    """The costs that the same people may bear, together."""
+    found: dict[str, list[ReservedCost]] = {}
     for one in reserved:
-        keys.setdefault(_people(one), set()).add(one.unit_key)
-    return any(len(of_data) > 1 for of_data in keys.values())
-
-
-def _people(one: ReservedCost) -> str:
-    """Equal for costs that the same people may bear."""
-    return one.federation_id if one.unit_key == MADE_UP else ""
-
-
-def _largest_sum(reserved: Iterable[ReservedCost]) -> float:
-    sums: dict[str, float] = {}
-    for one in reserved:
-        sums[_people(one)] = sums.get(_people(one), 0.0) + one.amount
-    return max(sums.values(), default=0.0)
+        found.setdefault(one.federation_id if one.unit_key == MADE_UP else "", []).append(one)
+    return list(found.values())
 
 
 def _epsilons(
@@ -162,14 +151,12 @@ def _entry(costs: Sequence[ReservedCost]) -> SweepEpsilon:
     """Of those who pay most, at the smallest delta of all cells, which makes the strongest
     statement and holds for all of them."""
     delta = min(one.delta for one in costs)
-    people = {_people(one) for one in costs}
-    of_each = [[one for one in costs if _people(one) == whose] for whose in people]
     return {
         "observer": costs[0].observer,
         "delta": delta,
         "adjacency": costs[0].adjacency,
         "unit": costs[0].unit or "client",
-        "value": max(_together(mine, delta) for mine in of_each),
+        "value": max(_together(mine, delta) for mine in _by_people(costs)),
         "cell_max": max(map(_alone, costs)),
     }
 

@@ -219,25 +219,19 @@ class Stack:
             return [self._records.cohort(block, step) for step in steps]
         # Rounds beyond an early stop take from this copy only.
         uses = self._state.budget_uses[self._running] if self._bounded else None
-        return [
-            Cohort(
-                rounds=block.rounds[step],
-                clients=block.cohort[step],
-                allowed=self._allowed(block, step, uses),
-                noise=None if block.noise is None else block.noise[step],
-                count_noise=None if block.count_noise is None else block.count_noise[step],
-            )
-            for step in steps
-        ]
-
-    def _allowed(self, block: Block, step: int, uses: Ints32 | None) -> Bools:
-        clients = block.cohort[step]
-        if self._together and block.drawn is not None:
-            drawn: Bools = block.drawn[step]
-            return drawn
-        if self._together or uses is None:
-            return np.ones(clients.shape, np.bool_)
-        return self._admit(uses, clients)
+        cohorts = []
+        for step in steps:
+            clients = block.cohort[step]
+            if self._together and block.drawn is not None:
+                allowed = block.drawn[step]
+            elif self._together or uses is None:
+                allowed = np.ones(clients.shape, np.bool_)
+            else:
+                allowed = self._admit(uses, clients)
+            noise = None if block.noise is None else block.noise[step]
+            counts = None if block.count_noise is None else block.count_noise[step]
+            cohorts.append(Cohort(block.rounds[step], clients, allowed, noise, counts))
+        return cohorts
 
     def _charged(self, block: Block, step: int, uses: Ints32) -> list[Ints32]:
         """Return for each cell the ledger's subjects that a round is charged to."""

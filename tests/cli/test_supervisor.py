@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import psutil
 import pytest
 
 from fedaudit.cli import up
-from fedaudit.cli.installation import Service, Supervisor
+from fedaudit.cli.installation import Service, running
 from fedaudit.cli.output import CommandError
 from fedaudit.cli.up import _devices
 from tests.waiting import wait_until
@@ -23,74 +23,54 @@ STUBBORN = (
 )
 SUPERVISOR = """
 import os, sys, time
-from fedaudit.cli.installation import Service, Supervisor
-service = Service("child", (sys.executable, "-c", "import time; time.sleep(600)"), os.environ)
-supervisor = Supervisor([service], log_folder=None, report=print)
-supervisor.start()
-print("started", flush=True)
-time.sleep(600)
+from fedaudit.cli.installation import Service, running
+command = (sys.executable, "-c", "import time; time.sleep(600)")
+service = Service(name="child", command=command, environment=os.environ, log=None)
+with running([service], grace_seconds=0):
+    print("started", flush=True)
+    time.sleep(600)
 """
 
 
-def service(code: str, *arguments: object) -> Service:
-    return Service("child", (sys.executable, "-c", code, *map(str, arguments)), dict(os.environ))
-
-
-def children() -> list[psutil.Process]:
-    return psutil.Process().children()
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "logs" / "child.log"
 
 
 @pytest.fixture
-def started(tmp_path):
-    """Starts services; whatever a test leaves is stopped."""
-    supervisors = []
+def child(log):
+    def made(code: str, *arguments: object) -> Service:
+        command = (sys.executable, "-c", code, *map(str, arguments))
+        return Service(name="child", command=command, environment=dict(os.environ), log=log)
 
-    def start(*services: Service, report=lambda _: None) -> Supervisor:
-        supervisor = Supervisor(services, log_folder=tmp_path / "logs", report=report)
-        supervisors.append(supervisor)
-        supervisor.start()
-        return supervisor
-
-    yield start
-    for supervisor in supervisors:
-        supervisor.stop(grace_seconds=0)
+    return made
 
 
-def test_a_service_that_dies_is_started_again_later_each_time(started, tmp_path):
+def test_a_service_that_dies_is_started_again_later_each_time(child, log, tmp_path):
     stated: list[str] = []
     counter = tmp_path / "starts"
-    supervisor = started(
-        service("import sys; open(sys.argv[1], 'a').write('x'); raise SystemExit(5)", counter),
-        report=stated.append,
-    )
+    dies = child("import sys; open(sys.argv[1], 'a').write('x'); raise SystemExit(5)", counter)
+
+    def tend():
+        stated.extend(filter(None, [dies.tend()]))
+
     before = monotonic()
-    wait_until(lambda: supervisor.tend() or (counter.exists() and len(counter.read_text()) == 2))
-    assert monotonic() - before >= 1.0  # the first pause
-    wait_until(lambda: supervisor.tend() or len(stated) == 2)
+    with running([dies], grace_seconds=0):
+        wait_until(lambda: tend() or (counter.exists() and len(counter.read_text()) == 2))
+        assert monotonic() - before >= 1.0  # the first pause
+        wait_until(lambda: tend() or len(stated) == 2)
     assert "the child process ended with exit code 5; it is started again in 1 s" in stated[0]
     assert "in 2 s" in stated[1]
-    assert str(tmp_path / "logs" / "child.log") in stated[0]
+    assert str(log) in stated[0]
 
 
-def test_stop_kills_what_does_not_end_by_itself(started, tmp_path):
+def test_the_end_kills_what_does_not_end_by_itself(child, tmp_path):
     ready = tmp_path / "ready"
-    stubborn, willing = service(STUBBORN, ready), service(FOREVER)
-    supervisor = started(stubborn, willing)
-    wait_until(ready.exists)
-    supervisor.stop(grace_seconds=0.5)
+    stubborn, willing = child(STUBBORN, ready), child(FOREVER)
+    with running([stubborn, willing], grace_seconds=0.5):
+        wait_until(ready.exists)
     assert stubborn.exit_code == -signal.SIGKILL
     assert willing.exit_code == -signal.SIGTERM
-
-
-def test_nothing_is_started_again_after_the_stop(started):
-    others = children()  # the servers of other tests, in the same process
-    supervisor = started(ended := service(""))
-    wait_until(lambda: ended.exit_code == 0)
-    supervisor.tend()
-    supervisor.stop(grace_seconds=1)
-    sleep(1.2)  # longer than the pause that was due
-    supervisor.tend()
-    assert [child for child in children() if child not in others] == []
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a tie that only Linux has")
@@ -103,18 +83,17 @@ def test_no_process_outlives_a_killed_supervisor():
         assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_large_log_is_put_aside_at_the_next_start(started, tmp_path):
-    log = tmp_path / "logs" / "child.log"
+def test_a_large_log_is_put_aside_at_the_next_start(child, log):
     log.parent.mkdir()
     with log.open("wb") as file:
         file.truncate(10 * 1024 * 1024 + 1)
-    started(ended := service("print('new')"))
-    wait_until(lambda: ended.exit_code == 0)
+    with running([ended := child("print('new')")], grace_seconds=0):
+        wait_until(lambda: ended.exit_code == 0)
     assert log.read_text() == "new\n"
     assert Path(f"{log}.1").stat().st_size > 10 * 1024 * 1024
 
 
-def test_a_log_stays_small_while_its_process_writes(started, tmp_path, monkeypatch):
+def test_a_log_stays_small_while_its_process_writes(child, log, monkeypatch):
     monkeypatch.setattr("fedaudit.cli.installation._MAX_LOG_BYTES", 100_000)
     flood = (
         "import sys, time\n"
@@ -124,25 +103,24 @@ def test_a_log_stays_small_while_its_process_writes(started, tmp_path, monkeypat
         # Again and again: lines of the moment in which a log is cut are lost.
         "while True: print('the last line', flush=True); time.sleep(0.1)\n"
     )
-    running = started(service(flood))
-    log = tmp_path / "logs" / "child.log"
-    largest = 0
+    writing, largest = child(flood), 0
 
     def ended():
         nonlocal largest
-        running.tend()
+        writing.tend()
         largest = max(largest, log.stat().st_size)
         return "the last line" in log.read_text()
 
-    wait_until(ended)
     aside = log.with_suffix(".log.1")
-    # 800 kB were written.
-    assert aside.stat().st_size == 100_000
-    assert aside.stat().st_mode & 0o777 == 0o600
-    running.tend()
-    assert log.stat().st_size <= 100_000
-    # No hole: what is written after the cut stands at the start.
-    assert b"\0" not in log.read_bytes()
+    with running([writing], grace_seconds=0):
+        wait_until(ended)
+        # 800 kB were written.
+        assert aside.stat().st_size == 100_000
+        assert aside.stat().st_mode & 0o777 == 0o600
+        writing.tend()
+        assert log.stat().st_size <= 100_000
+        # No hole: what is written after the cut stands at the start.
+        assert b"\0" not in log.read_bytes()
     assert largest < 800_000
 
 

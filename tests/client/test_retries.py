@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit_client import Client, ProblemError, Retries, UnreachableError
-from fedaudit_client.experiments import Event, EventReader
+from fedaudit_client.experiments import Event, events_in
 
 
 @pytest.fixture
@@ -104,8 +104,7 @@ EVENTS = [
 def test_events_do_not_depend_on_where_the_stream_is_cut(cuts: list[int]) -> None:
     ends = [0, *sorted(cuts), len(STREAM)]
     chunks = [STREAM[begin:end] for begin, end in itertools.pairwise(ends)]
-    reader = EventReader()
-    assert [event for chunk in chunks for event in reader.read(chunk)] == EVENTS
+    assert list(events_in(chunks)) == EVENTS
 
 
 def test_only_an_ended_status_is_the_last() -> None:
@@ -121,10 +120,10 @@ def test_data_comes_through_whatever_it_holds(data: dict) -> None:
         stream = f"data: {text}\nid: 7\n\n".encode()
     except UnicodeEncodeError:
         return
-    assert EventReader().read(stream) == [Event(7, "message", data)]
+    assert list(events_in([stream])) == [Event(7, "message", data)]
 
 
 @pytest.mark.parametrize("text", ["data: 1\n\n", "data: {\n\n", "data: {}\nid: x\n\n"])
 def test_what_is_no_event_of_the_service_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON object|Expecting|base 10"):
-        EventReader().read(text.encode())
+        list(events_in([text.encode()]))

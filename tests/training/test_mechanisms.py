@@ -97,6 +97,20 @@ def test_records_are_not_protected_update_by_update() -> None:
         build_protection([one], CPU)
 
 
+@pytest.mark.parametrize("narrow", ["start", "noise"])
+def test_no_kernel_is_given_fewer_numbers_than_it_reads(narrow: str) -> None:
+    protection = build_protection([CELLS["laplace-l2"]], CPU)
+    assert isinstance(protection, ClientProtection)
+    wide, one = torch.zeros(1, 3, CELLS["laplace-l2"].shape.n), slice(0, 1)
+    start, noise = wide, wide.double().numpy()
+    with pytest.raises(ValueError, match="same shape"):
+        protection.protect(
+            start[:, one] if narrow == "start" else start,
+            wide,
+            noise[:, one] if narrow == "noise" else noise,
+        )
+
+
 @pytest.mark.parametrize("first", ["none", "record-personalised"])
 def test_mechanisms_of_different_trainers_are_not_mixed(first: str) -> None:
     (second,) = {"none", "record-personalised"} - {first}

@@ -1,15 +1,13 @@
 """The service's HTTP interface as Python calls."""
 
 from collections.abc import Generator
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
-
-import httpx
 
 from fedaudit_client.experiments import ExperimentCalls
 from fedaudit_client.projects import ProjectCalls
 from fedaudit_client.reports import ReportCalls
-from fedaudit_client.wire import Items, Request, Retries, Wire, json_value, path_of
+from fedaudit_client.wire import Request, json_value, path_of
 from fedaudit_client.wire import content as bytes_of
 
 
@@ -20,35 +18,6 @@ class Client(ExperimentCalls, ReportCalls, ProjectCalls):
     UnreachableError if there is no answer, and ProblemError if the service refuses. Answers are
     the service's JSON. Threads may share a client.
     """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        api_key: str | None = None,
-        *,
-        project: str | None = None,
-        timeout: float = 30.0,
-        retries: Retries | None = None,
-        http_transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        """`api_key`: or a token of the service's identity provider, with `project` where that opens
-        several. `timeout`: seconds for each step of a request. Raises NotConfiguredError for a
-        missing address or key, and UnreachableError for an invalid address."""
-        super().__init__(
-            Wire(
-                url,
-                api_key,
-                project=project,
-                timeout=timeout,
-                retries=retries,
-                transport=http_transport,
-            )
-        )
-
-    @property
-    def url(self) -> str:
-        """The service's address; its pages are below it."""
-        return self._wire.url
 
     def call(
         self, method: str, path: str, *, json: Any = None, content: bytes | None = None
@@ -68,32 +37,15 @@ class Client(ExperimentCalls, ReportCalls, ProjectCalls):
             method, where, bytes_of, parse_qs(query), headers, {} if method == "GET" else body
         )
         if method == "GET":
-            yield from self._wire.read(request)
+            yield from self._read(request)
             return
-        with self._wire.opened(request) as chunks:
+        with self._opened(request) as chunks:
             yield from chunks
 
     def ask(self, method: str, path: str, *, json: Any = None) -> Any:
         """The same, for an answer in JSON; None where it is empty."""
         answer = b"".join(self.call(method, path, json=json)) or b"null"
         return json_value(answer, f"{self.url}/v1/{path.lstrip('/')}")
-
-    def items(self, path: str, *, limit: int | None = None, **filters: Any) -> Items:
-        """The items of any list, page after page: `items("reports", attribute="sex")`.
-
-        The filters are the service's query parameters; `limit` is the size of a page.
-        """
-        return self._wire.pages(path, limit=limit, **filters)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._wire.close()
 
 
 def experiment_page(url: str, experiment_id: str) -> str:

@@ -1,7 +1,7 @@
 """Calls on experiments, their events, and sweeps."""
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +15,11 @@ from fedaudit_client.wire import (
     Json,
     Patience,
     Request,
-    Wire,
     call,
     got,
     nothing,
     once,
     path_of,
-    polled,
     posted,
     with_status,
 )
@@ -49,46 +47,32 @@ class Event:
         return self.type == "status.changed" and self.data.get("status") in ENDED
 
 
-class LineReader:
+def whole_lines(chunks: Iterable[bytes]) -> Iterator[str]:
     """The complete lines of a UTF-8 stream, however it is cut; an unfinished one is left out.
 
     Only line feeds end a line: JSON text may contain other line breaks of Unicode.
     """
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def read(self, chunk: bytes) -> list[str]:
-        """The lines that end in this part of the stream."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [line.removesuffix(b"\r").decode("utf-8") for line in lines]
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line.removesuffix(b"\r").decode("utf-8") for line in lines)
 
 
-class EventReader:
+def events_in(chunks: Iterable[bytes]) -> Iterator[Event]:
     """The server-sent events of a stream (WHATWG HTML, section 9.2); comments are ignored.
 
-    An unfinished event is left out: the service sends it again after reconnecting.
+    An unfinished event is left out: the service sends it again after reconnecting. Raises
+    ValueError for an id that is not a number, or data that is not a JSON object.
     """
-
-    def __init__(self) -> None:
-        self._lines = LineReader()
-        self._fields: dict[str, list[str]] = {}
-
-    def read(self, chunk: bytes) -> list[Event]:
-        """The events that end in this part of the stream.
-
-        Raises ValueError for an id that is not a number, or data that is not a JSON object.
-        """
-        found = []
-        for line in self._lines.read(chunk):
-            if line:
-                name, _, value = line.partition(":")
-                self._fields.setdefault(name, []).append(value.removeprefix(" "))
-                continue
-            if "data" in self._fields:
-                found.append(_event(self._fields))
-            self._fields = {}
-        return found
+    fields: dict[str, list[str]] = {}
+    for line in whole_lines(chunks):
+        if line:
+            name, _, value = line.partition(":")
+            fields.setdefault(name, []).append(value.removeprefix(" "))
+            continue
+        if "data" in fields:
+            yield _event(fields)
+        fields = {}
 
 
 def _event(fields: Mapping[str, list[str]]) -> Event:
@@ -96,54 +80,6 @@ def _event(fields: Mapping[str, list[str]]) -> Event:
     if not isinstance(data, dict):
         raise ValueError(f"an event's data must be a JSON object; it is {data!r:.100}")
     return Event(int(fields.get("id", ["0"])[-1]), fields.get("event", ["message"])[-1], data)
-
-
-def _events(
-    wire: Wire, experiment_id: str, after: int, patience_seconds: float
-) -> Generator[Event, None, None]:
-    patience, ended = Patience(patience_seconds), False
-    while True:
-        first = after
-        failure: ClientError | None = None
-        try:
-            with closing(_one_stream(wire, experiment_id, after)) as events:
-                for event in events:
-                    after = event.id
-                    patience.answered(news=True)
-                    yield event
-                    if event.is_last:
-                        return
-            if ended and after == first:
-                return
-            # The stream ended without a last event: either that one is not above `after`, or the
-            # service is stopping, and another stream has the rest.
-            path = path_of("experiments/{}", experiment_id)
-            ended = wire.send(Request("GET", path, with_status))["status"] in ENDED
-            patience.answered()
-            if ended:
-                continue
-        except (UnreachableError, ProblemError) as error:
-            failure = error
-        patience.pause(failure)
-
-
-def _one_stream(wire: Wire, experiment_id: str, after: int) -> Generator[Event, None, None]:
-    path = path_of("experiments/{}/events", experiment_id)
-    headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-    # The service sends a comment every 15 seconds if nothing happens.
-    silence = httpx.Timeout(10.0, read=45.0)
-    request = Request("GET", path, nothing, headers=headers, timeout=silence)
-    reader = EventReader()
-    with wire.opened(request) as chunks:
-        for chunk in chunks:
-            try:
-                events = reader.read(chunk)
-            except ValueError as error:
-                where = f"{wire.url}/v1/{path}"
-                raise UnreachableError(
-                    f"{where} sends no events of this service: {error}", is_temporary=False
-                ) from None
-            yield from events
 
 
 # The service plans and reserves every cell before it answers.
@@ -178,7 +114,7 @@ class ExperimentCalls(Calls):
 
         The filters are the service's query parameters; bounds as `**{"leakage_max[lte]": 40}`.
         """
-        return self._wire.pages("experiments", limit=limit, **filters)
+        return self.items("experiments", limit=limit, **filters)
 
     @call
     def cancel(self, experiment_id: str) -> Request[Json]:
@@ -199,13 +135,51 @@ class ExperimentCalls(Calls):
         asks for is over. Raises UnreachableError after `patience_seconds` without the service, and
         ProblemError if the service asks for a longer pause.
         """
-        return _events(self._wire, experiment_id, after, patience_seconds)
+        patience, ended = Patience(patience_seconds), False
+        while True:
+            first = after
+            failure: ClientError | None = None
+            try:
+                with closing(self._one_stream(experiment_id, after)) as events:
+                    for event in events:
+                        after = event.id
+                        patience.answered(news=True)
+                        yield event
+                        if event.is_last:
+                            return
+                if ended and after == first:
+                    return
+                # The stream ended without a last event: either that one is not above `after`, or
+                # the service is stopping, and another stream has the rest.
+                path = path_of("experiments/{}", experiment_id)
+                ended = self._send(Request("GET", path, with_status))["status"] in ENDED
+                patience.answered()
+                if ended:
+                    continue
+            except (UnreachableError, ProblemError) as error:
+                failure = error
+            patience.pause(failure)
+
+    def _one_stream(self, experiment_id: str, after: int) -> Generator[Event, None, None]:
+        path = path_of("experiments/{}/events", experiment_id)
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        # The service sends a comment every 15 seconds if nothing happens.
+        silence = httpx.Timeout(10.0, read=45.0)
+        request = Request("GET", path, nothing, headers=headers, timeout=silence)
+        with self._opened(request) as chunks:
+            try:
+                yield from events_in(chunks)
+            except ValueError as error:
+                where = f"{self.url}/v1/{path}"
+                raise UnreachableError(
+                    f"{where} sends no events of this service: {error}", is_temporary=False
+                ) from None
 
     def wait(self, experiment_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The experiment, once it has ended; `patience_seconds` as for `watch`."""
-        for _ in _events(self._wire, experiment_id, 0, patience_seconds):
+        for _ in self.watch(experiment_id, patience_seconds=patience_seconds):
             pass
-        return self._wire.send(got("experiments/{}", experiment_id))
+        return self._send(got("experiments/{}", experiment_id))
 
     @call
     def submit_sweep(
@@ -238,7 +212,7 @@ class ExperimentCalls(Calls):
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         request = got("sweeps/{}", sweep_id)
-        return polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
+        return self._polled(request, until=ENDED, patience_seconds=patience_seconds)
 
     def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The sweep, once all cells have ended; `patience_seconds` as for `watch_sweep`."""

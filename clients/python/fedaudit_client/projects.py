@@ -139,7 +139,7 @@ class ProjectCalls(Calls):
 
     def download_ledger_bundle(self, ledger_id: str, file: IO[bytes]) -> None:
         """Write the bundle for offline verification, a zip, into a file."""
-        self._wire.save(path_of("ledgers/{}/bundle", ledger_id), file)
+        self._save(path_of("ledgers/{}/bundle", ledger_id), file)
 
     @call
     def sign_off(
@@ -167,7 +167,7 @@ class ProjectCalls(Calls):
 
         Raises ConflictError if no guarantee in force covers them.
         """
-        self._wire.save(path_of("experiments/{}/model", experiment_id), file)
+        self._save(path_of("experiments/{}/model", experiment_id), file)
 
     @call
     def model_layout(self, experiment_id: str) -> Request[Json]:

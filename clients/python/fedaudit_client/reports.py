@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import httpx
 
 from fedaudit_client.errors import GatesNotPassedError
-from fedaudit_client.experiments import ENDED, LineReader
+from fedaudit_client.experiments import ENDED, whole_lines
 from fedaudit_client.wire import (
     Calls,
     Json,
@@ -116,11 +116,11 @@ class ReportCalls(Calls):
 
     def download_bundle(self, experiment_id: str, file: IO[bytes]) -> None:
         """Write the bundle for offline verification, a zip, into a file."""
-        self._wire.save(path_of("experiments/{}/bundle", experiment_id), file)
+        self._save(path_of("experiments/{}/bundle", experiment_id), file)
 
     def download_dossier(self, experiment_id: str, file: IO[bytes]) -> None:
         """Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file."""
-        self._wire.save(path_of("experiments/{}/dossier", experiment_id), file)
+        self._save(path_of("experiments/{}/dossier", experiment_id), file)
 
     def export(
         self,
@@ -130,17 +130,16 @@ class ReportCalls(Calls):
         form: Literal["csv", "ndjson", "parquet"] = "ndjson",
     ) -> Generator[bytes, None, None]:
         """A whole table as the bytes of a file, as they arrive."""
-        return self._wire.read(Request("GET", _table(experiment_id, table, form), content))
+        return self._read(Request("GET", _table(experiment_id, table, form), content))
 
     def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
-        reader = LineReader()
         request = Request("GET", _table(experiment_id, table, "ndjson"), content)
-        address = f"{self._wire.url}/v1/{request.path}"
-        with closing(self._wire.read(request)) as chunks:
+        address = f"{self.url}/v1/{request.path}"
+        with closing(self._read(request)) as chunks:
             # An unfinished line counts, or a page of HTML would be a table without rows.
-            for chunk in chain(chunks, [b"\n"]):
-                yield from (json_value(line, address) for line in reader.read(chunk) if line)
+            for line in filter(None, whole_lines(chain(chunks, [b"\n"]))):
+                yield json_value(line, address)
 
     @call
     def privacy_ledger(self, /, experiment_id: str, **filters: Any) -> Request[ExportedTable]:
@@ -214,7 +213,7 @@ class ReportCalls(Calls):
 
     def download_audit_bundle(self, audit_id: str, file: IO[bytes]) -> None:
         """Write the bundle for offline verification, a zip, into a file."""
-        self._wire.save(path_of("audits/{}/bundle", audit_id), file)
+        self._save(path_of("audits/{}/bundle", audit_id), file)
 
     @call
     def attack(

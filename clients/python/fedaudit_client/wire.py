@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from json import loads
 from time import monotonic, sleep
-from typing import IO, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -26,6 +26,7 @@ from fedaudit_client.errors import (
 from fedaudit_client.version import __version__
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Json = dict[str, Any]
 Items = Generator[Json, None, None]
 
@@ -255,119 +256,6 @@ def _host(url: str) -> str:
     return host
 
 
-class Wire:
-    """A service, to which requests are sent with the key. Raises UnreachableError and
-    ProblemError."""
-
-    def __init__(
-        self,
-        url: str | None,
-        api_key: str | None,
-        *,
-        project: str | None,
-        timeout: float,
-        retries: Retries | None,
-        transport: httpx.BaseTransport | None,
-    ) -> None:
-        """FEDAUDIT_URL, FEDAUDIT_API_KEY and FEDAUDIT_PROJECT are the defaults. `timeout`: seconds
-        to connect, to send, and to wait for the next byte.
-
-        Raises UnreachableError for an invalid address, and NotConfiguredError for an invalid key,
-        or a password in the address.
-        """
-        self.url = _given("FEDAUDIT_URL", url).rstrip("/")
-        key, host = _given("FEDAUDIT_API_KEY", api_key), _host(self.url)
-        # The one of the caller's projects that is meant; empty where there is only one.
-        named = (os.environ.get("FEDAUDIT_PROJECT", "") if project is None else project).strip()
-        if not (key.isascii() and key.isprintable()):
-            raise NotConfiguredError("the API key has characters that no key has; copy it anew")
-        if not named.isprintable():
-            raise NotConfiguredError("FEDAUDIT_PROJECT: a project's name has no such characters")
-        headers: dict[str, Any] = {
-            "Authorization": f"Bearer {key}",
-            "Accept": "application/json",
-            "User-Agent": f"fedaudit-client/{__version__} httpx/{httpx.__version__}",
-        }
-        if named:
-            # The service reads names as UTF-8.
-            headers["Fedaudit-Project"] = named.encode()
-        self._retries = Retries() if retries is None else retries
-        self._http = httpx.Client(
-            base_url=f"{self.url}/v1/",
-            headers=headers,
-            timeout=timeout,
-            # A proxy cannot reach a service on this machine.
-            trust_env=host not in _LOOPBACK,
-            transport=transport,
-        )
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Failures of the network as UnreachableErrors."""
-        try:
-            yield
-        except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-            raise UnreachableError(f"the service at {self.url} does not answer: {reason}") from None
-        except httpx.InvalidURL as error:
-            message = f"{self.url} is not an address: {error}"
-            raise UnreachableError(message, is_temporary=False) from None
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
-
-    def send(self, request: Request[T]) -> T:
-        """The value of the answer; the request is repeated if it may be and that may help."""
-
-        def attempt() -> T:
-            with self._translated():
-                response = self._http.request(request.method, request.path, **request.options)
-            check(response)
-            return request.parse(response)
-
-        repeatable = request.repeatable
-        if request.method in _REPEATABLE if repeatable is None else repeatable:
-            return self._retries.of(attempt)
-        return attempt()
-
-    @contextmanager
-    def opened(self, request: Request[Any]) -> Iterator[Iterator[bytes]]:
-        """The bytes of an answer, read while the block runs. Nothing is repeated."""
-        with (
-            self._translated(),
-            self._http.stream(request.method, request.path, **request.options) as response,
-        ):
-            if response.status_code >= 400:
-                response.read()
-            check(response)
-            yield response.iter_bytes()
-
-    def read(self, request: Request[Any]) -> Generator[bytes, None, None]:
-        """The bytes of an answer as they arrive; only the start is retried.
-
-        Raises UnreachableError if the connection breaks after that.
-        """
-        with ExitStack() as stack:
-            yield from self._retries.of(lambda: stack.enter_context(self.opened(request)))
-
-    def save(self, path: str, file: IO[bytes]) -> None:
-        """Write what is at a path into a file, as it arrives."""
-        file.writelines(self.read(Request("GET", path, content)))
-
-    def pages(self, path: str, **asked: Any) -> Items:
-        """The items of a list, page after page; `limit`: the size of a page."""
-        while True:
-            page = self.send(Request("GET", path, _page, params=asked))
-            yield from page["items"]
-            if page["next_cursor"] is None:
-                return
-            asked["cursor"] = page["next_cursor"]
-
-
-# -- waiting ---------------------------------------------------------------------------------------
-
-
 class Patience:
     """Pauses between attempts, up to five seconds or as long as the service asks for."""
 
@@ -394,41 +282,147 @@ class Patience:
         self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)
 
 
-def polled(
-    wire: Wire, request: Request[Json], *, until: Collection[str], patience_seconds: float = 0.0
-) -> Generator[Json, None, None]:
-    """Every answer, until one has such a status.
-
-    Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
-    """
-    patience, request = Patience(patience_seconds), replace(request, parse=with_status)
-    while True:
-        try:
-            found = wire.send(request)
-        except (UnreachableError, ProblemError) as error:
-            patience.pause(error)
-            continue
-        yield found
-        if found["status"] in until:
-            return
-        patience.answered()
-        patience.pause()
-
-
-P = ParamSpec("P")
-
-
 class Calls:
-    """Calls to one service over one wire."""
+    """Sends requests to one service with one key. Raises UnreachableError and ProblemError."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        project: str | None = None,
+        timeout: float = 30.0,
+        retries: Retries | None = None,
+        http_transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`api_key`: or a token of the service's identity provider, with `project` where that opens
+        several. `timeout`: seconds to connect, to send, and to wait for the next byte. Raises
+        NotConfiguredError for a missing address or key, and UnreachableError for an invalid
+        address."""
+        self.url = _given("FEDAUDIT_URL", url).rstrip("/")
+        """The service's address; its pages are below it."""
+        key, host = _given("FEDAUDIT_API_KEY", api_key), _host(self.url)
+        # The one of the caller's projects that is meant; empty where there is only one.
+        named = (os.environ.get("FEDAUDIT_PROJECT", "") if project is None else project).strip()
+        if not (key.isascii() and key.isprintable()):
+            raise NotConfiguredError("the API key has characters that no key has; copy it anew")
+        if not named.isprintable():
+            raise NotConfiguredError("FEDAUDIT_PROJECT: a project's name has no such characters")
+        headers: dict[str, Any] = {
+            "Authorization": f"Bearer {key}",
+            "Accept": "application/json",
+            "User-Agent": f"fedaudit-client/{__version__} httpx/{httpx.__version__}",
+        }
+        if named:
+            # The service reads names as UTF-8.
+            headers["Fedaudit-Project"] = named.encode()
+        self._retries = Retries() if retries is None else retries
+        self._http = httpx.Client(
+            base_url=f"{self.url}/v1/",
+            headers=headers,
+            timeout=timeout,
+            # A proxy cannot reach a service on this machine.
+            trust_env=host not in _LOOPBACK,
+            transport=http_transport,
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Failures of the network as UnreachableErrors."""
+        try:
+            yield
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise UnreachableError(f"the service at {self.url} does not answer: {reason}") from None
+        except httpx.InvalidURL as error:
+            message = f"{self.url} is not an address: {error}"
+            raise UnreachableError(message, is_temporary=False) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _send(self, request: Request[T]) -> T:
+        """The value of the answer; the request is repeated if it may be and that may help."""
+
+        def attempt() -> T:
+            with self._translated():
+                response = self._http.request(request.method, request.path, **request.options)
+            check(response)
+            return request.parse(response)
+
+        repeatable = request.repeatable
+        if request.method in _REPEATABLE if repeatable is None else repeatable:
+            return self._retries.of(attempt)
+        return attempt()
+
+    @contextmanager
+    def _opened(self, request: Request[Any]) -> Iterator[Iterator[bytes]]:
+        """The bytes of an answer, read while the block runs. Nothing is repeated."""
+        with (
+            self._translated(),
+            self._http.stream(request.method, request.path, **request.options) as response,
+        ):
+            if response.status_code >= 400:
+                response.read()
+            check(response)
+            yield response.iter_bytes()
+
+    def _read(self, request: Request[Any]) -> Generator[bytes, None, None]:
+        """The bytes of an answer as they arrive; only the start is retried.
+
+        Raises UnreachableError if the connection breaks after that.
+        """
+        with ExitStack() as stack:
+            yield from self._retries.of(lambda: stack.enter_context(self._opened(request)))
+
+    def _save(self, path: str, file: IO[bytes]) -> None:
+        """Write what is at a path into a file, as it arrives."""
+        file.writelines(self._read(Request("GET", path, content)))
+
+    def items(self, path: str, *, limit: int | None = None, **filters: Any) -> Items:
+        """The items of any list, page after page: `items("reports", attribute="sex")`.
+
+        The filters are the service's query parameters; `limit` is the size of a page.
+        """
+        while True:
+            page = self._send(Request("GET", path, _page, params={"limit": limit, **filters}))
+            yield from page["items"]
+            if page["next_cursor"] is None:
+                return
+            filters["cursor"] = page["next_cursor"]
+
+    def _polled(
+        self, request: Request[Json], *, until: Collection[str], patience_seconds: float = 0.0
+    ) -> Items:
+        """Every answer, until one has such a status.
+
+        Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
+        """
+        patience, request = Patience(patience_seconds), replace(request, parse=with_status)
+        while True:
+            try:
+                found = self._send(request)
+            except (UnreachableError, ProblemError) as error:
+                patience.pause(error)
+                continue
+            yield found
+            if found["status"] in until:
+                return
+            patience.answered()
+            patience.pause()
 
     def _awaited(
         self, request: Request[Json], *, until: Collection[str], patience_seconds: float = 0.0
     ) -> Json:
-        """The last answer of `polled`."""
-        found = polled(self._wire, request, until=until, patience_seconds=patience_seconds)
+        """The last answer of `_polled`."""
+        found = self._polled(request, until=until, patience_seconds=patience_seconds)
         return deque(found, maxlen=1).pop()
 
 
@@ -437,7 +431,7 @@ def call(make: Callable[Concatenate[Any, P], Request[T]]) -> Callable[Concatenat
 
     @wraps(make)
     def send(self: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
-        answer: T = self._wire.send(make(self, *arguments, **named))
+        answer: T = self._send(make(self, *arguments, **named))
         return answer
 
     return send

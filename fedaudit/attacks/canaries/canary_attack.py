@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,14 +53,7 @@ _NO_THEOREM = (
     "different sizes: n/nu is a convention, and no theorem that a bound could refute"
 )
 _ASSUMPTION = "the inputs' noise does not depend on which of them was sent, and coins are fair"
-_NO_EPSILON: Mapping[str, Any] = {
-    "claim": None,
-    "claim_reason": "metric privacy claims a leakage within a radius, and no epsilon with a delta",
-    "delta": None,
-    "adjacency": None,
-    "compositions": None,
-    "bounds": [],
-}
+_NO_EPSILON = "metric privacy claims a leakage within a radius, and no epsilon with a delta"
 
 
 def audit_metric(
@@ -113,7 +106,7 @@ def audit_metric(
         scores=nearness,
         guesses=guesses.astype(np.int8),
         fields={
-            **_NO_EPSILON,
+            "claim_reason": _NO_EPSILON,
             "correlation": 0.0,
             "metric": audit.model_copy(update=measured),
             **weighed,
@@ -129,9 +122,8 @@ def _not_tried(companion: Companion, audit: MetricAudit) -> CanariesSection:
         status="not-done",
         reason=audit.reason,
         included=None,
-        correlation=None,
+        claim_reason=_NO_EPSILON,
         metric=audit,
-        **_NO_EPSILON,
     )
 
 
@@ -288,7 +280,6 @@ class CanaryAudit:
             fields={
                 **weighed,
                 "claim": epsilon,
-                "claim_reason": None,
                 "delta": claim.delta,
                 "adjacency": claim.law.adjacency,
                 "compositions": releases,

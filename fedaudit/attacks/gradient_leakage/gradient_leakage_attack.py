@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 import torch
@@ -294,11 +295,15 @@ def _section(
     results = [_result(one, images, known) for one in found if one.finite.any()]
     done = bool(results)
     by_noise = sorted(results, key=lambda result: result.noise_multiplier)
-    nu, nu_reason, nu_interval = _protecting(by_noise) if done else (None, _ALL_WITHHELD, None)
+    protecting = _protecting(by_noise) if done else _ALL_WITHHELD
+    why = protecting if isinstance(protecting, str) else None
+    nu, nu_interval = (None, None) if isinstance(protecting, str) else protecting
     least = by_noise[0].recovered_share if done else None
-    of_images = [values for one in known for values in (one.mse, one.ssim)]
-    medians: list[float | None] = [float(np.median(values)) for values in of_images]
-    mean_mse, mean_ssim, other_mse, other_ssim = medians or [None] * 4
+    medians = {
+        f"{of}_{name}": float(np.median(getattr(one, name)))
+        for of, one in zip(("mean_image", "nearest_other"), known, strict=False)
+        for name in ("mse", "ssim")
+    }
     return GradientLeakageSection(
         status="done" if done else "not-done",
         reason=None if done else _ALL_WITHHELD,
@@ -311,18 +316,12 @@ def _section(
         iterations=spec.searched_for,
         restarts=spec.restarts,
         recovered_below=RECOVERED_BELOW,
-        baseline=LeakageBaseline(
-            mean_image_mse=mean_mse,
-            nearest_other_mse=other_mse,
-            mean_image_ssim=mean_ssim,
-            nearest_other_ssim=other_ssim,
-            reason=None if known else _ONE_IMAGE,
-        ),
+        baseline=LeakageBaseline(reason=None if known else _ONE_IMAGE, **medians),
         results=results,
         recovered_share=least,
-        recovered_share_reason=None if least is not None else nu_reason,
+        recovered_share_reason=None if least is not None else why,
         nu_protecting=nu,
-        nu_protecting_reason=nu_reason,
+        nu_protecting_reason=why,
         nu_protecting_interval=nu_interval,
     )
 
@@ -332,10 +331,13 @@ def _result(one: Reconstructed, images: AttackedImages, known: Sequence[Quality]
     measured = quality(one.images[one.finite], images.pixels[one.finite])
     error = float(np.median(measured.mse))
     ratio = peak_signal_to_noise(error)
-    recovered = better = None
+    shares = dict[str, Any]()
     if known:
         least = np.min([baseline.mse for baseline in known], axis=0)[one.finite]
         recovered, better = measured.mse <= RECOVERED_BELOW * least, measured.mse < least
+        for name, hits in (("recovered", recovered), ("better", better)):
+            shares |= {f"{name}_share": float(hits.mean())}
+            shares |= {f"{name}_interval": share_interval(hits)}
     guessed, true = one.labels[one.finite], images.labels[one.finite]
     return LeakageResult(
         noise_multiplier=one.noise_multiplier,
@@ -343,34 +345,28 @@ def _result(one: Reconstructed, images: AttackedImages, known: Sequence[Quality]
         psnr=ratio,
         psnr_reason=_NO_ERROR if ratio is None else None,
         ssim=float(np.median(measured.ssim)),
-        recovered_share=None if recovered is None else float(recovered.mean()),
-        recovered_interval=None if recovered is None else share_interval(recovered),
-        better_share=None if better is None else float(better.mean()),
-        better_interval=None if better is None else share_interval(better),
+        **shares,
         label_share=None if (guessed < 0).any() else float((guessed == true).mean()),
         withheld=int((~one.finite).sum()),
     )
 
 
-def _protecting(
-    by_noise: Sequence[LeakageResult],
-) -> tuple[float | None, str | None, ShareInterval | None]:
-    """The smallest multiplier from which on nothing was better than its baselines, or a reason."""
+def _protecting(by_noise: Sequence[LeakageResult]) -> tuple[float, ShareInterval | None] | str:
+    """The smallest multiplier from which on nothing was better than its baselines, with the share's
+    interval, or why there is none."""
     if by_noise[0].better_share is None:
-        return None, _ONE_IMAGE, None
+        return _ONE_IMAGE
     safe = list(
         takewhile(lambda one: one.better_share == 0 and not one.withheld, reversed(by_noise))
     )
     if safe:
-        return safe[-1].noise_multiplier, None, safe[-1].better_interval
+        return safe[-1].noise_multiplier, safe[-1].better_interval
     largest = by_noise[-1]
     if largest.withheld:
-        return None, f"at {largest.noise_multiplier:g} {_SOME_WITHHELD}", None
+        return f"at {largest.noise_multiplier:g} {_SOME_WITHHELD}"
     return (
-        None,
         f"at {largest.noise_multiplier:g}, the largest tried, {largest.better_share:.0%} of "
-        "the reconstructions were better than their baselines",
-        None,
+        "the reconstructions were better than their baselines"
     )
 
 

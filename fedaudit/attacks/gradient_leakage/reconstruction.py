@@ -71,8 +71,8 @@ class Reconstruction:
         """
         match self.spec.method:
             case "first-layer":
-                images, none = _invert_first_layer(self.shape, targets), len(targets)
-                return Guess(images.clamp(0, 1), torch.full((none,), -1), torch.zeros(none))
+                images, count = _invert_first_layer(self.shape, targets), len(targets)
+                return Guess(images.clamp(0, 1), torch.full((count,), -1), torch.zeros(count))
             case "features":
                 start = self._start(numbers, 0, source).to(targets)
                 return self._search_features(theta, targets, start, progress=progress)

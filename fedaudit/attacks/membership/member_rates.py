@@ -135,13 +135,12 @@ def found_members(scores: Floats, rows: AttackedRows) -> list[FoundMembers]:
                 f"{others} non-members were attacked, and a false positive rate of {rate:.1%} "
                 f"needs {needed} or more"
             )
-            nothing = RateAtFpr(fpr=rate, tpr=None, interval=None, reason=why)
-            found.append(FoundMembers(nothing, None))
+            found.append(FoundMembers(RateAtFpr(fpr=rate, reason=why), None))
             continue
         last = int(np.searchsorted(false, rate + 1e-12, side="right")) - 1
         hits = scores[member] >= thresholds[last]
         interval = clustered_interval(hits, rows.client[member], confidence=CONFIDENCE)
-        at_rate = RateAtFpr(fpr=rate, tpr=float(true[last]), interval=interval, reason=None)
+        at_rate = RateAtFpr(fpr=rate, tpr=float(true[last]), interval=interval)
         found.append(FoundMembers(at_rate, float(thresholds[last])))
     return found
 
@@ -162,7 +161,7 @@ def group_exposure(
         for place, value in enumerate(attribute.values):
             if rounded or not shown[attribute.name][place]:
                 why = _ROUNDED if rounded else _SUPPRESSED
-                groups.append(_without(value, why, suppressed=True))
+                groups.append(GroupMembership(value=value, suppressed=True, reason=why))
             else:
                 groups.append(_group(value, rows, scores, codes == place, overall))
         found.append(AttributeMembership(attribute=attribute.name, groups=groups))
@@ -185,25 +184,20 @@ def shown_groups_of(run: Run, rows: AttackedRows) -> Mapping[str, Bools]:
     return shown
 
 
-def _without(value: str, reason: str, *, suppressed: bool = False) -> GroupMembership:
-    return GroupMembership(
-        value=value, suppressed=suppressed, auc=None, tpr_at_fpr=[], reason=reason
-    )
-
-
 def _group(
     value: str, rows: AttackedRows, scores: Floats, own: Bools, overall: list[FoundMembers]
 ) -> GroupMembership:
     members, others = own & rows.member, own & ~rows.member
     if not (members.any() and others.any()):
-        return _without(value, "no member, or no non-member, of the group was attacked")
+        why = "no member, or no non-member, of the group was attacked"
+        return GroupMembership(value=value, reason=why)
     rates = []
     for beyond in (scores >= one.threshold for one in overall if one.threshold is not None):
         interval = clustered_interval(beyond[members], rows.client[members], confidence=CONFIDENCE)
         fpr, tpr = float(beyond[others].mean()), float(beyond[members].mean())
-        rates.append(RateAtFpr(fpr=fpr, tpr=tpr, interval=interval, reason=None))
+        rates.append(RateAtFpr(fpr=fpr, tpr=tpr, interval=interval))
     auc = area_under_curve(scores[own], rows.member[own])
-    return GroupMembership(value=value, suppressed=False, auc=auc, tpr_at_fpr=rates, reason=None)
+    return GroupMembership(value=value, auc=auc, tpr_at_fpr=rates)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ from fedaudit.reports.sections.attacks import (
     MembershipSection,
     RateAtFpr,
 )
+from fedaudit.reports.sections.part import with_reasons
 from fedaudit.reproducible import one_thread, prepared_device
 from fedaudit.spec.attacks import MembershipSpec
 from fedaudit.spec.experiment import ExperimentSpec
@@ -254,11 +255,12 @@ def finite_scores(scores: Floats) -> Floats:
 
 
 def beside_claim(
-    claim: Claim | str, attacked: AttackedRun, scores: Floats, rows: AttackedRows
+    claim: Claim | str, attacked: AttackedRun, scores: Floats, rows: AttackedRows, **figures: Any
 ) -> dict[str, Any]:
-    """Fields of a section: the claim, what scores [rows] weigh against it, and the alarm."""
+    """Fields of a section: the claim, what scores [rows] weigh against it, and the alarm, with
+    `figures`, or why they are missing."""
     if isinstance(claim, str):
-        return {"alarm": None, "claim": None}
+        return {"alarm": None, **with_reasons({**figures, "claim": claim})}
     weighed = attacked.weigh(**contradiction_of(claim, scores, rows))
     one = claim.claimed
     section = ClaimSection(
@@ -272,7 +274,7 @@ def beside_claim(
         steps=claim.steps,
         rates=[ClaimedRate(fpr=rate, tpr_max=claim.tpr_max(rate)) for rate in FALSE_POSITIVE_RATES],
     )
-    return {"claim": section, **weighed}
+    return {**with_reasons({**figures, "claim": section}), **weighed}
 
 
 def _section(
@@ -283,32 +285,30 @@ def _section(
     found: list[FoundMembers],
 ) -> MembershipSection:
     auc, claim = area_under_curve(scores, rows.member), claim_of(attacked)
-    beside = beside_claim(claim, attacked, scores, rows)
-    alarmed = beside["alarm"] is not None
     rates = [one.rate for one in found]
     at_1pct = next(one for one in rates if one.fpr == 0.01)
-    reasons = {
-        "shadows": "a threshold on the loss needs no shadow runs" if spec.shadows is None else None,
-        "membership_tpr_at_1pct": at_1pct.reason,
-        "claim": claim if isinstance(claim, str) else None,
-    }
+    beside = beside_claim(
+        claim,
+        attacked,
+        scores,
+        rows,
+        shadows=spec.shadows or "a threshold on the loss needs no shadow runs",
+        membership_tpr_at_1pct=at_1pct.reason or at_1pct.tpr,
+    )
+    alarmed = beside["alarm"] is not None
     return MembershipSection(
-        kind="membership",
         status="done",
         reason=None,
         statement=_statement(spec, attacked.run.spec, auc, rates, claim, alarmed=alarmed),
         capabilities=_capabilities(spec, attacked.run.spec),
         **beside,
         method=spec.method,
-        shadows=spec.shadows,
         members=int(rows.member.sum()),
         non_members=int((~rows.member).sum()),
         auc=auc,
         tpr_at_fpr=rates,
-        membership_tpr_at_1pct=at_1pct.tpr,
         confidence=CONFIDENCE,
         groups=group_exposure(attacked.run, rows, scores, found),
-        reasons={name: why for name, why in reasons.items() if why is not None},
     )
 
 

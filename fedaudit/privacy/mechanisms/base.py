@@ -120,7 +120,7 @@ class MechanismFacts:
     applied_by: AppliedBy
     """Where it is applied, which decides how a run is computed and which subjects are charged."""
     noise_law: NoiseLaw
-    unit: PrivacyUnit = "client"
+    unit: PrivacyUnit
     subject_kind: SubjectKind
     """The kind of subjects of its ledger."""
     observers: tuple[Observer, ...]
@@ -466,6 +466,7 @@ class NoPrivacyMechanism(PrivacyMechanism):
         description="Updates leave as they are: nothing is protected.",
         applied_by="clients",
         noise_law="none",
+        unit="client",
         subject_kind="client",
         observers=("server",),
         cost_kinds=("unbounded",),

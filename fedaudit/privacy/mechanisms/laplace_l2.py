@@ -90,6 +90,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         description="Clients add Laplace noise to their updates. Counted as leakage.",
         applied_by="clients",
         noise_law="laplace",
+        unit="client",
         subject_kind="client",
         observers=("server",),
         cost_kinds=("leakage",),

@@ -30,7 +30,7 @@ from fedaudit.reports.declared.ledger_material import (
 )
 from fedaudit.reports.sections.epsilon import EpsilonSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
-from fedaudit.reports.sections.part import Part, Reasons, Section, no_limits
+from fedaudit.reports.sections.part import Part, Reasons, Section, no_limits, or_why, with_reasons
 from fedaudit.reports.sections.provenance import integrity_checks, unsigned
 from fedaudit.spec.declared_ledgers import DeclaredMechanism, LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
@@ -141,14 +141,12 @@ LEDGER = Section[DeclaredMaterial, DeclaredEvidence](
 
 def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
     terms = material.terms
-    reasons = {}
-    if not terms.counts_epsilon:
-        reasons = dict.fromkeys(("adjacency", "delta"), _no_epsilon(terms))
+    missing = () if terms.counts_epsilon else ("adjacency", "delta")
     return GuaranteeSection(
         **_by_terms(terms),
         conditions=conditions(terms, material.histories),
         statement=_statement(terms),
-        reasons=reasons,
+        reasons=dict.fromkeys(missing, _no_epsilon(terms)),
     )
 
 
@@ -324,34 +322,26 @@ _NO_MECHANISM = "no mechanism was declared, so nothing bounds what the rounds re
 
 def declared_privacy(terms: LedgerTerms, histories: Histories) -> DeclaredPrivacy:
     """The largest cost of any subject after all rounds so far."""
-    reasons: dict[str, str] = {}
-    values: dict[str, float | None] = dict.fromkeys(
-        ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
-    )
     largest = largest_epsilon(histories, terms)
-    if largest is not None:
-        values["epsilon_max"] = largest.value
-        if largest.reason is not None:
-            reasons["accountant"] = largest.reason
-    if not terms.counts_epsilon:
-        reasons["epsilon_max"] = _no_epsilon(terms)
+    why = _NO_MECHANISM if terms.mechanism == "none" else _NO_LEAKAGE
+    found: dict[str, Any] = {
+        "epsilon_max": _no_epsilon(terms) if largest is None else largest.value,
+        **dict.fromkeys(("leakage_max", "leakage_median", "log_ratio_max"), why),
+    }
     if terms.mechanism == "laplace-l2":
         places = np.arange(1, len(histories.names))
         own = leakages(histories.of(places), histories.charges)
-        values["leakage_max"] = float(own.max(initial=0.0))
-        values["leakage_median"] = float(np.median(_population(own, terms)))
-        values["log_ratio_max"] = largest_log_ratio(histories)
-        if values["log_ratio_max"] is None:
-            reasons["log_ratio_max"] = _NO_THEOREM
-    else:
-        why = _NO_MECHANISM if terms.mechanism == "none" else _NO_LEAKAGE
-        reasons |= dict.fromkeys(("leakage_max", "leakage_median", "log_ratio_max"), why)
-    for name, value in values.items():
-        if value is not None and not np.isfinite(value):
-            values[name] = None
-            reasons[name] = UNBOUNDED if has_unprotected(histories) else _OVERFLOW
+        found["leakage_max"] = float(own.max(initial=0.0))
+        found["leakage_median"] = float(np.median(_population(own, terms)))
+        found |= or_why({"log_ratio_max": largest_log_ratio(histories)}, _NO_THEOREM)
+    for name, value in found.items():
+        if not isinstance(value, str) and not np.isfinite(value):
+            found[name] = UNBOUNDED if has_unprotected(histories) else _OVERFLOW
+    fields = with_reasons(found)
+    if largest and largest.reason is not None:
+        fields["reasons"]["accountant"] = largest.reason
     epsilon = []
-    if largest and values["epsilon_max"] is not None and terms.delta and terms.adjacency:
+    if largest and fields["epsilon_max"] is not None and terms.delta and terms.adjacency:
         epsilon.append(
             EpsilonSection(
                 observer=terms.observer,
@@ -362,12 +352,11 @@ def declared_privacy(terms: LedgerTerms, histories: Histories) -> DeclaredPrivac
             )
         )
     return DeclaredPrivacy(
-        **values,
+        **fields,
         epsilon=epsilon,
         participations_max=int(histories.distinct().sum(axis=1).max(initial=0)),
         budget=None if terms.budget is None else terms.budget.model_dump(),
         over_budget=clients_over(terms, histories),
-        reasons=reasons,
     )
 
 
@@ -434,22 +423,18 @@ class DeclaredUtility(Part):
 
 def _utility(material: DeclaredMaterial) -> DeclaredUtility:
     found = decides_nothing(material.groups)
-    reasons: dict[str, str] = {
+    reasons = {
         name: "a declared ledger has no such figure"
         for name, row in PLAIN_FIGURES.items()
         if row.section == "utility"
     }
-    if found is None:
-        reasons["degenerate"] = (
-            "no counts of groups were declared, so nothing shows what the model decides"
-        )
-    elif found:
-        reasons["degenerate"] = (
-            "by the declared counts the model is no better than one answer for everybody"
-        )
+    if found is not False:
+        reasons["degenerate"] = _CONSTANT if found else _NO_COUNTS
     return DeclaredUtility(degenerate=found, reasons=reasons)
 
 
+_NO_COUNTS = "no counts of groups were declared, so nothing shows what the model decides"
+_CONSTANT = "by the declared counts the model is no better than one answer for everybody"
 _NOT_IN_ENTRIES = (
     "entries hold no counts of groups: the service compares them with what the chain holds"
 )

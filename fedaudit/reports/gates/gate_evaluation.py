@@ -119,7 +119,7 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
         return metric["value"], metric["reason"]
     if figure.section == "attacks":
         found = attack_evidence(cast(AttackFigure, gate.figure), report)
-        return found.value, found.reason
+        return (None, found) if isinstance(found, str) else (found.value, None)
     section = report.get(figure.section)
     if section is None:
         return None, report.get(f"{figure.section}_reason") or NOT_IN_REPORT

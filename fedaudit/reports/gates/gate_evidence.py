@@ -330,29 +330,28 @@ _KINDS: Mapping[AttackFigure, AttackKind] = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """A figure of one attack; a value of None has its reason."""
+    """A figure of one attack; where there is none, functions return the reason."""
 
-    value: float | None
-    reason: str | None = None
+    value: float
     weakness: str | None = None
     """Why the value is no evidence that an attacker gets no further."""
     upper: float | None = None
     """The upper end of its interval; None if it has none."""
 
 
-def attack_evidence(figure: AttackFigure, report: Report) -> Evidence:
-    """The worst of a figure over the report's attacks of its kind."""
+def attack_evidence(figure: AttackFigure, report: Report) -> Evidence | str:
+    """The worst of a figure over the report's attacks of its kind, or why there is none."""
     kind = _KINDS[figure]
     attacks = [one for one in report.get("attacks") or [] if one["kind"] == kind]
     if not attacks:
-        return Evidence(None, f"the report has no attack of the kind {kind}")
+        return f"the report has no attack of the kind {kind}"
     found = [_evidence(figure, one, report) for one in attacks]
-    known = [one for one in found if one.value is not None]
+    known = [one for one in found if not isinstance(one, str)]
     if not known:
         return found[0]
-    doubts = [one.reason if one.value is None else one.weakness for one in found]
+    doubts = [one if isinstance(one, str) else one.weakness for one in found]
     return Evidence(
-        max(cast(float, one.value) for one in known),
+        max(one.value for one in known),
         weakness=next((one for one in doubts if one is not None), None),
         upper=max((one.upper for one in known if one.upper is not None), default=None),
     )
@@ -367,7 +366,7 @@ def _attack_doubt(gate: Gate, report: Report) -> str | None:
     if figure is None or figure.section != "attacks":
         return None
     found = attack_evidence(cast(AttackFigure, gate.figure), report)
-    if found.value is None or (gate.op == "le" and not is_met(found.value, gate)):
+    if isinstance(found, str) or (gate.op == "le" and not is_met(found.value, gate)):
         return None
     if found.weakness is not None:
         return found.weakness
@@ -379,17 +378,15 @@ def _attack_doubt(gate: Gate, report: Report) -> str | None:
     return None
 
 
-def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence:
+def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence | str:
     if attack["status"] != "done":
-        return Evidence(None, attack["reason"] or "an attack was not done")
+        return str(attack["reason"] or "an attack was not done")
     match figure:
         case "epsilon_lower_bound":
             bounds = attack.get("bounds") or []
             values = _numbers(bounds, "epsilon_lower_bound")
             if not values:
-                return Evidence(
-                    None, attack.get("claim_reason") or "the audit by canaries has no bound"
-                )
+                return str(attack.get("claim_reason") or "the audit by canaries has no bound")
             power = max(_numbers(bounds, "power"), default=None)
             weakness = None
             if power is None or power < LEAST_POWER:
@@ -409,17 +406,16 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
             assert_never(figure)
 
 
-def _members_found(attack: Section) -> Evidence:
+def _members_found(attack: Section) -> Evidence | str:
     """Evidence of the scoring method that finds most, among those that the attack tried."""
     own, *others = (
         [one for one in tried.get("tpr_at_fpr") or [] if one["fpr"] == _FALSE_POSITIVES]
         for tried in (attack, *(attack.get("others") or []))
     )
     if not own:
-        return Evidence(None, "the attack states no true positive rate at 1 % of false positives")
+        return "the attack states no true positive rate at 1 % of false positives"
     if own[0]["tpr"] is None:
-        why = own[0]["reason"] or "the true positive rate at 1 % is not known"
-        return Evidence(None, why)
+        return str(own[0]["reason"] or "the true positive rate at 1 % is not known")
     known = [one for found in (own, *others) for one in found if one["tpr"] is not None]
     limits = [_interval(one.get("interval"), level=attack.get("confidence")) for one in known]
     weakness = next((why for why, _ in limits if why is not None), None)
@@ -435,27 +431,25 @@ def _members_found(attack: Section) -> Evidence:
     )
 
 
-def _recovered(attack: Section, report: Report) -> Evidence:
+def _recovered(attack: Section, report: Report) -> Evidence | str:
     """At the run's own noise, or the nearest smaller one that was tried."""
     own = report["privacy"].get("noise_multiplier") or 0.0
     results = sorted(attack.get("results") or [], key=lambda one: float(one["noise_multiplier"]))
     tried = [one for one in results if one["noise_multiplier"] <= own]
     if not tried:
-        why = f"no noise multiplier was tried that is at most the run's own, {own:g}"
-        return Evidence(None, why)
+        return f"no noise multiplier was tried that is at most the run's own, {own:g}"
     [*values] = _numbers(tried[-1:], "recovered_share")
     if not values:
-        return Evidence(None, "without baselines it is unknown which images were recovered")
+        return "without baselines it is unknown which images were recovered"
     weakness, upper = _interval(tried[-1].get("recovered_interval"))
     weakness = _other_than_the_run(attack, report) or _without_noise(results) or weakness
     return Evidence(values[0], weakness=weakness, upper=upper)
 
 
-def _protecting(attack: Section, report: Report) -> Evidence:
+def _protecting(attack: Section, report: Report) -> Evidence | str:
     values = _numbers([attack], "nu_protecting")
     if not values:
-        why = attack.get("nu_protecting_reason") or "no noise multiplier is known to protect"
-        return Evidence(None, str(why))
+        return str(attack.get("nu_protecting_reason") or "no noise multiplier is known to protect")
     weakness, upper = _interval(attack.get("nu_protecting_interval"))
     if weakness is None and upper is not None and upper > LARGEST_SHARE:
         weakness = (

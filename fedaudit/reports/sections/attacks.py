@@ -122,21 +122,21 @@ class CanariesSection(AttackSection):
     kind: Literal["canaries"] = "canaries"
     unit: CanaryUnit
     count: int
-    included: int | None
+    included: int | None = None
     """How many the coins let in; None where nothing was trained."""
-    claim: float | None
+    claim: float | None = None
     """The epsilon promised to the canaries' unit over as many releases as the companion made; None
     where no epsilon is claimed."""
-    claim_reason: str | None
-    delta: float | None
-    adjacency: Adjacency | None
+    claim_reason: str | None = None
+    delta: float | None = None
+    adjacency: Adjacency | None = None
     observer: Observer | None
-    compositions: int | None
+    compositions: int | None = None
     """Releases that the claim counts."""
-    correlation: float | None
+    correlation: float | None = None
     """The largest cosine between the directions of two canaries of one release: 0 where they are
     orthogonal or share no release; None where nothing was trained."""
-    bounds: list[CanaryBound]
+    bounds: list[CanaryBound] = Field(default_factory=list)
     stopped_in: int | None = None
     """With `stop`: the companion's round in which the evidence was enough to end the run; None
     where it never was, or no one asked."""
@@ -146,10 +146,10 @@ class CanariesSection(AttackSection):
 class NamedShare(Part):
     """The share of clients whose hypothesis the server names, by one rule."""
 
-    value: Share | None
-    interval: ConfidenceLimits | None
+    value: Share | None = None
+    interval: ConfidenceLimits | None = None
     """Clopper and Pearson's, at the section's `confidence`; the unit is the client."""
-    reason: str | None
+    reason: str | None = None
 
 
 class ClusterMembershipResult(Part):
@@ -174,8 +174,8 @@ class ClusterMembershipResult(Part):
 class ClusterMembershipSection(AttackSection):
     """How often the server names the hypothesis that a client chose, beside mere chance."""
 
-    kind: Literal["cluster-membership"]
-    unit: Literal["client"]
+    kind: Literal["cluster-membership"] = "cluster-membership"
+    unit: Literal["client"] = "client"
     clients: int
     """Training clients, each of which makes one upload at each noise multiplier."""
     hypotheses: int
@@ -201,13 +201,13 @@ class LeakageBaseline(Part):
     """How near other images of the set come to an unknown one: medians over attacked images. Both
     baselines know more of the set than an attacker without an update does."""
 
-    mean_image_mse: float | None
+    mean_image_mse: float | None = None
     """Error of the mean of the other attacked images; null where there is no other."""
-    nearest_other_mse: float | None
+    nearest_other_mse: float | None = None
     """Error of the nearest other attacked image."""
-    mean_image_ssim: float | None
-    nearest_other_ssim: float | None
-    reason: str | None
+    mean_image_ssim: float | None = None
+    nearest_other_ssim: float | None = None
+    reason: str | None = None
 
 
 class LeakageResult(Part):
@@ -221,13 +221,13 @@ class LeakageResult(Part):
     psnr_reason: str | None
     ssim: float
     """Structural similarity (Wang et al. 2004): the median over images."""
-    recovered_share: float | None
+    recovered_share: float | None = None
     """Share of images whose reconstruction has at most `recovered_below` times the error of either
     baseline; null where there are no baselines."""
-    recovered_interval: ShareInterval | None
-    better_share: float | None
+    recovered_interval: ShareInterval | None = None
+    better_share: float | None = None
     """Share of images whose reconstruction has a smaller error than both baselines."""
-    better_interval: ShareInterval | None
+    better_interval: ShareInterval | None = None
     label_share: float | None
     """Share of images whose label the attacker has right; null where it needs none."""
     withheld: int
@@ -267,11 +267,11 @@ class RateAtFpr(Part):
 
     fpr: Share
     """The share of non-members, at most, that may be taken for members."""
-    tpr: Share | None
-    interval: ConfidenceLimits | None
+    tpr: Share | None = None
+    interval: ConfidenceLimits | None = None
     """Interval of `tpr` at the section's `confidence`: Clopper and Pearson's, for as many
     independent rows as the rows of these clients are worth (Korn and Graubard 1998)."""
-    reason: str | None
+    reason: str | None = None
 
 
 class ClaimedRate(Part):
@@ -304,11 +304,11 @@ class GroupMembership(Part):
     """The same of one group, at the thresholds of all rows; a suppressed group shows nothing."""
 
     value: str
-    suppressed: bool
-    auc: Share | None
-    tpr_at_fpr: list[RateAtFpr]
+    suppressed: bool = False
+    auc: Share | None = None
+    tpr_at_fpr: list[RateAtFpr] = Field(default_factory=list)
     """`fpr` is the group's own share of non-members beyond the common threshold."""
-    reason: str | None
+    reason: str | None = None
 
 
 class AttributeMembership(Part):
@@ -321,7 +321,7 @@ class AttributeMembership(Part):
 class MembershipSection(AttackSection):
     """How well the trained hypotheses show which rows they were trained on."""
 
-    kind: Literal["membership"]
+    kind: Literal["membership"] = "membership"
     method: MembershipMethod
     shadows: int | None
     """Shadow runs; None for `threshold`."""
@@ -352,8 +352,8 @@ class Advantage(Part):
 class ClientInferenceSection(AttackSection):
     """How well a client infers which others took part, beside clients that did not."""
 
-    kind: Literal["client-inference"]
-    unit: Literal["client"]
+    kind: Literal["client-inference"] = "client-inference"
+    unit: Literal["client"] = "client"
     shadow_share: Share
     shadows: int | None
     """Shadow runs; None where the loss was compared with that of all clients."""

@@ -19,7 +19,7 @@ from fedaudit.privacy.leakage import (
 from fedaudit.reports.checks import Check, check, same, value_at
 from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.part import Part, or_why, with_reasons
 from fedaudit.spec.experiment import ExperimentSpec
 
 
@@ -94,17 +94,17 @@ class Rates:
 
 def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
     """The section of a run under metric privacy, or the reason why there is none."""
-    facts = material.hypotheses
+    hypotheses = material.hypotheses
     why = why_no_pairs(material.spec)
     if why is not None:
         return why
-    if facts is None:
+    if hypotheses is None:
         return _UNKNOWN
-    if not np.isfinite(facts.hypotheses).all():
+    if not np.isfinite(hypotheses).all():
         return _NOT_FINITE
     inputs, missing = material.inputs, _NO_ROUND if material.result.best_round == 0 else _FEW
-    rates = rates_of(inputs, radii=facts.radii)
-    by_part = part_distances(facts.hypotheses, parts=inputs.noised_sizes)
+    rates = rates_of(inputs, radii=material.radii)
+    by_part = part_distances(hypotheses, parts=inputs.noised_sizes)
     distances = np.linalg.norm(by_part, axis=-1)
     pairs = [
         _pair(inputs, rates, pair, by_part[pair], missing=missing)
@@ -167,23 +167,19 @@ def _pair(
     *,
     missing: str,
 ) -> HypothesisPair:
-    figures = pair_figures(by_part, rates, clip=inputs.clip)
-    reasons = dict.fromkeys((name for name, value in figures.items() if value is None), missing)
-    if inputs.radius is None:
-        reasons["worst_case"] = _SECRET_RATE
-    elif inputs.clip is None:
-        reasons["worst_case"] = _NO_CLIP
+    figures = or_why(pair_figures(by_part, rates, clip=inputs.clip), missing)
+    if inputs.radius is None or inputs.clip is None:
+        figures["worst_case"] = _SECRET_RATE if inputs.radius is None else _NO_CLIP
     if rates is not None and len(by_part) > 1:
-        reasons |= dict.fromkeys(_OF_ONE_NOISE, _BY_LAYER)
+        figures |= dict.fromkeys(_OF_ONE_NOISE, _BY_LAYER)
     elif inputs.radius is None:
-        reasons["epsilon"] = _SECRET_RATE
+        figures["epsilon"] = _SECRET_RATE
     return HypothesisPair(
         first=pair[0],
         second=pair[1],
         distance=float(np.linalg.norm(by_part)),
         guarantee=inputs.guarantee,
-        reasons=reasons,
-        **figures,
+        **with_reasons(figures),
     )
 
 

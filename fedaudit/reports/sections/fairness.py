@@ -32,6 +32,7 @@ from fedaudit.reports.sections.part import (
 )
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES
+from fedaudit.utility import NO_INTERVALS
 
 
 class MetricSection(Part):
@@ -268,24 +269,26 @@ def no_scores(material: ScoredMaterial) -> str:
     return _MANY_CLASSES if isinstance(material, ReportMaterial) else _NO_SCORES
 
 
-def interval_section(found: Interval, *, level: float, method: str) -> IntervalSection | None:
-    """The interval, None where there is none."""
-    if found.low is None or found.high is None:
-        return None
-    return IntervalSection(low=found.low, high=found.high, level=level, method=method)
+def interval_section(
+    found: Interval | str, asked: Intervals | None, *, method: str
+) -> IntervalSection | str:
+    """The interval, or why there is none."""
+    if isinstance(found, str):
+        return found
+    if asked is None:
+        return NO_INTERVALS
+    return IntervalSection(low=found.low, high=found.high, level=asked.level, method=method)
 
 
 def metric_section(
-    figure: Figure, found: Interval | None, asked: Intervals | None, *, method: str
+    figure: Figure, found: Interval | str, asked: Intervals | None, *, method: str
 ) -> MetricSection:
     """A gap with its interval, or the reason why it has none."""
-    interval: IntervalSection | None = None
-    reason: str | None = "the spec asks for no intervals"
-    if figure.value is None:
-        reason = "there is no value to be sure of"
-    elif asked is not None and found is not None:
-        interval = interval_section(found, level=asked.level, method=method)
-        reason = found.reason
+    interval: IntervalSection | str = "there is no value to be sure of"
+    if figure.value is not None:
+        interval = interval_section(found, asked, method=method)
+    known = None if isinstance(interval, str) else interval
+    why = interval if isinstance(interval, str) else None
     return MetricSection(
-        value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
+        value=figure.value, reason=figure.reason, interval=known, interval_reason=why
     )

@@ -53,16 +53,6 @@ class FinalFigures(ScoredFigures):
 
 
 @dataclass(frozen=True)
-class HypothesesFacts:
-    """The final hypotheses of a run, and how much noise hid which of them a client chose."""
-
-    hypotheses: Floats32
-    """[k, n], the best hypotheses."""
-    radii: Floats | None = None
-    """[releases, parts] of the best round, for an adaptive radius; None without one."""
-
-
-@dataclass(frozen=True)
 class ModelFile:
     """The file with the trained hypotheses."""
 
@@ -115,7 +105,10 @@ class ReportMaterial(ScoredMaterial):
     compositions: Mapping[Observer, ArrayLike] = field(default_factory=dict)
     """The compositions against each observer of the plan: one number for all of the ledger's
     subjects, or one each, [subjects]."""
-    hypotheses: HypothesesFacts | None = None
+    hypotheses: Floats32 | None = None
+    """[k, n], the best hypotheses."""
+    radii: Floats | None = None
+    """[releases, parts] of the best round, for an adaptive radius; None without one."""
     model: ModelFile | str = "the run's model was not handed over"
     """Or the reason why it may not leave."""
     refused: Ints32 | None = None

@@ -29,7 +29,7 @@ from fedaudit.reports.sections.fairness import (
 )
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.spec.metrics import COUNTS, RATES, SCORE_METRICS
-from fedaudit.utility import Gained, Judgement, judge_model
+from fedaudit.utility import NO_INTERVALS, Gained, Judgement, judge_model
 
 WITHHELD = (
     "fairness.noise protects the held-out people, and this would be computed from their data "
@@ -54,7 +54,7 @@ def noised_section(
     counts, shown, figures = noised_gaps(noised.counts[attribute], rule)
     combined = material.spec.fairness.combinations.get(attribute)
     asked = material.spec.fairness.intervals
-    intervals = {}
+    intervals = dict[str, Interval | str]()
     groups = _groups(values, counts, shown, too_few=rule.few("rows by the noised counts"))
     if asked is not None:
         ends = {
@@ -72,7 +72,7 @@ def noised_section(
         groups=groups,
         metrics={
             one.metric: metric_section(
-                one, _with_value(one, intervals.get(one.metric)), asked, method=METHOD
+                one, _with_value(one, intervals.get(one.metric, NO_INTERVALS)), asked, method=METHOD
             )
             for one in (*figures, *(Figure(name, None, WITHHELD) for name in SCORE_METRICS))
         },
@@ -112,11 +112,10 @@ def _groups(
     ]
 
 
-def _with_value(figure: Figure, found: Interval | None) -> Interval | None:
-    if found is None or found.low is None or found.high is None or figure.value is None:
+def _with_value(figure: Figure, found: Interval | str) -> Interval | str:
+    if isinstance(found, str) or figure.value is None:
         return found
-    low, high = _around(figure.value, found.low, found.high)
-    return replace(found, low=without_dust(low), high=without_dust(high))
+    return Interval(*map(without_dust, _around(figure.value, *found)))
 
 
 NOISED_OUTCOMES = (

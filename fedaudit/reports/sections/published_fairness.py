@@ -44,6 +44,7 @@ from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import Section
 from fedaudit.reports.sections.provenance import comparison_limits, disclosure_limits
 from fedaudit.spec.metrics import KINDS, METRICS, SCORE_METRICS
+from fedaudit.utility import NO_INTERVALS
 
 _NO_ROWS = "the rows were not handed over, so nothing was computed twice"
 _LACKS = "a group lacks the figure once counts are rounded"
@@ -144,7 +145,9 @@ class AttributeFigures:
         intervals = self._intervals()
         [of_rates] = gaps(self._own.sum(axis=0), self._disclosure, published=self._counts)
         found = {
-            one.metric: metric_section(one, intervals.get(one.metric), self._asked, method=METHOD)
+            one.metric: metric_section(
+                one, intervals.get(one.metric, NO_INTERVALS), self._asked, method=METHOD
+            )
             for one in (*of_rates, *self._score_gaps(groups))
         }
         if self._rounder is None:
@@ -170,7 +173,7 @@ class AttributeFigures:
             return exact._replace(value=None, reason=_LACKS)
         return exact._replace(value=without_dust(value))
 
-    def _intervals(self) -> dict[str, Interval]:
+    def _intervals(self) -> dict[str, Interval | str]:
         if self._asked is None:
             return {}
         disclosure, level = self._disclosure, self._asked.level

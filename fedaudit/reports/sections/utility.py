@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, assert_never, get_args
 
 from fedaudit.arrays import Floats, Ints, finite
 from fedaudit.fairness.gaps import NO_ACCURACY
-from fedaudit.fairness.intervals import GAIN_METHOD
+from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.fairness.noised_counts import (
     METHOD,
     ExactCounts,
@@ -373,13 +373,12 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison | str) -> dict
         (compared.saved, compared.weights),
     )
     for name, (gained, of) in zip(_GAINS, gains, strict=True):
-        interval: IntervalSection | str | None = NO_INTERVALS
+        own: Interval | str = NO_INTERVALS
         if gained is None:
-            interval = NO_ACCURACY
+            own = NO_ACCURACY
         elif asked is not None:
             own = gain_interval(gained, of, level=asked.level, are_shares="loss" not in name)
-            interval = interval_section(own, level=asked.level, method=GAIN_METHOD) or own.reason
-        found[f"{name}_interval"] = interval
+        found[f"{name}_interval"] = interval_section(own, asked, method=GAIN_METHOD)
     return found
 
 

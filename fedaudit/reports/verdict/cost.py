@@ -61,11 +61,11 @@ def cost_part(report: Mapping[str, Any]) -> str:
 
 def _attacked(report: Mapping[str, Any]) -> list[str]:
     """What attacks on this model found, as far as a figure says it."""
-    values = {figure: attack_evidence(figure, report).value for figure in _FOUND}
+    evidence = {figure: attack_evidence(figure, report) for figure in _FOUND}
     found = [
-        _FOUND[figure].format(f"{value:.3g}")
-        for figure, value in values.items()
-        if value is not None
+        _FOUND[figure].format(f"{one.value:.3g}")
+        for figure, one in evidence.items()
+        if not isinstance(one, str)
     ]
     return [f"It was attacked: {'; '.join(found)}."] if found else []
 

@@ -226,10 +226,6 @@ class PlantedGradients:
         number[place, planted.rows[held]] = held
         return cls(planted, silos, number)
 
-    def without(self, taken: Bools) -> Bools:
-        """The coins [..., silos, rows] less those of planted records."""
-        return taken & (self.number < 0)
-
     def added(self, total: Tensor, taken: Bools, *, clip: float) -> Tensor:
         """The sums [silos, n] of all others with the planted gradients that `taken` [silos, rows]
         drew, each clipped as every record's is."""
@@ -384,5 +380,5 @@ class RecordSteps:
                     source, n=self.gradients.n, round_=numbers, counters=records.silos
                 )
                 noise = torch.from_numpy(unit).to(records.features.device)
-            own = taken if records.planted is None else records.planted.without(taken)
+            own = taken if records.planted is None else taken & (records.planted.number < 0)
             yield from zip(records.batches(own), noise, taken, strict=True)

@@ -53,9 +53,11 @@ class LaplaceUploads(ClientProtection):
         return UnitNoise(unit_layers(source, sizes=sizes, round_=each, counters=clients))
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
-        found = self.sanitise.compiled(start, updated, drawn(noise))
+        unit = drawn(noise)
+        if not start.shape == updated.shape == unit.shape:  # A kernel would read past the shorter.
+            raise ValueError("start, updates and noise need the same shape")
+        found = self.sanitise.compiled(start, updated, unit)
         if found is not None:
             return ProtectedUploads(*found)
-        unit = torch.from_numpy(drawn(noise)).to(start.device)
-        uploads, radii = self.sanitise(start, updated, unit)
+        uploads, radii = self.sanitise(start, updated, torch.from_numpy(unit).to(start.device))
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))

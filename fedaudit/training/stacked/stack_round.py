@@ -257,8 +257,16 @@ class Engine(ABC):
             case ClientProtection() as clients:
                 sent = self._received(clients, cohort, learned)
                 if planted is not None:
-                    start = own_hypotheses(theta, sent.chosen)
-                    _show_uploads(planted, cohort.clients, start, sent)
+                    start, numbers = own_hypotheses(theta, sent.chosen), cohort.clients[0]
+                    released = sent.present[0].cpu().numpy()
+                    own = np.flatnonzero(np.isin(numbers, planted.clients) & released)
+                    planted.see_uploads(
+                        SentUploads(
+                            clients=numbers[own],
+                            start=start[0].cpu().numpy()[own],
+                            uploads=sent.uploads[0].cpu().numpy()[own],
+                        )
+                    )
                 clusters = self._server(theta, sent.uploads, sent.present, sent.chosen)
                 return RoundResult(
                     theta,
@@ -319,19 +327,6 @@ def _with_planted(
     start[0, own] = theta[0, 0]
     updated[0, own] = theta[0, 0] + updates
     return Learned(chosen, start, updated, learned.places)
-
-
-def _show_uploads(planted: PlantedUpdates, clients: Ints, start: Tensor, sent: Sent) -> None:
-    """Shows what planted clients sent in a round of one cell, of `clients` [1, clients] that
-    started from `start` [1, clients, n]."""
-    own = np.flatnonzero(np.isin(clients[0], planted.clients) & sent.present[0].cpu().numpy())
-    planted.see_uploads(
-        SentUploads(
-            clients=clients[0][own],
-            start=start[0].cpu().numpy()[own],
-            uploads=sent.uploads[0].cpu().numpy()[own],
-        )
-    )
 
 
 def _add_up(

@@ -126,7 +126,19 @@ def evaluate_personal(
     `largest` as in `evaluate`. The selection loss is the validation loss: both are of the scored
     rows alone. Raises ValueError for lanes all of whose rows are scored.
     """
-    tuning, scored = tuning_lanes(lanes)
+    scored = lanes.scored
+    if scored is None:
+        raise ValueError("a personal model needs rows that are not scored")
+    tunes = (lanes.mask > 0) & ~scored
+    mask = tunes.to(lanes.mask.dtype)
+    tuning = replace(
+        lanes,
+        features=torch.where(tunes, lanes.features, 0.0),
+        target=torch.where(tunes, lanes.target, 0.0),
+        mask=mask,
+        count=mask.sum(0).clamp_min(1),
+        scored=None,
+    )
     chosen = choose_hypotheses(network, theta, tuning, loss)
     chosen = torch.where(lanes.count == 1, largest[:, None], chosen)
     common = own_hypotheses(theta, chosen).permute(2, 0, 1).contiguous()
@@ -147,26 +159,6 @@ def evaluate_personal(
         values.expand(k, -1, -1, -1),
         loss.answers(outputs[:, 0]),
     )
-
-
-def tuning_lanes(lanes: Lanes) -> tuple[Lanes, Tensor]:
-    """The rows that clients tune on, all others blanked, and a mask of those that are scored.
-
-    Raises ValueError where every row is scored.
-    """
-    if lanes.scored is None:
-        raise ValueError("a personal model needs rows that are not scored")
-    tunes = (lanes.mask > 0) & ~lanes.scored
-    mask = tunes.to(lanes.mask.dtype)
-    tuning = replace(
-        lanes,
-        features=torch.where(tunes, lanes.features, 0.0),
-        target=torch.where(tunes, lanes.target, 0.0),
-        mask=mask,
-        count=mask.sum(0).clamp_min(1),
-        scored=None,
-    )
-    return tuning, lanes.scored
 
 
 @dataclass(frozen=True)

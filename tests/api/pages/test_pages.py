@@ -124,6 +124,7 @@ def test_text_between_backticks_is_code(text: str, shown: str) -> None:
 FOREIGN = [
     {"Origin": "https://evil.example"},
     {"Origin": "null"},
+    {"Origin": "null", "Host": ""},
     {"Origin": "http://[broken"},
     {"Origin": "http://testserver:8080"},
     {"Sec-Fetch-Site": "cross-site"},

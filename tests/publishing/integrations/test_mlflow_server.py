@@ -159,7 +159,7 @@ def test_what_an_interruption_left_out_is_added(there, server, tracking_uri):
         found.files = files
         whole = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="half")
         assert whole.run_id == half.run_id
-        assert (whole.metrics, whole.files) == (len(rest), len(files) - 1)
+        assert (whole.metrics_written, whole.files_written) == (len(rest), len(files) - 1)
 
 
 def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, tracking_uri, tmp_path):
@@ -167,7 +167,7 @@ def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, trackin
 
     def published(outcome):
         with from_service(there.client, there.released) as found:
-            found.gate_outcome = outcome
+            found.document = {**found.document, "gate_outcome": outcome}
             registration = Registration("wards", "champion")
             options = {"tracking_uri": tracking_uri, "experiment": "registry"}
             return publish_to_mlflow(found, **options, registration=registration).version

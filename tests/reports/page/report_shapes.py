@@ -9,7 +9,7 @@ import numpy as np
 
 from fedaudit.reports.charts.report_charts import Series, series_of
 from fedaudit.reports.report import assemble
-from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial
 from tests.fairness.disclosures import with_disclosures
 from tests.reports.charts.test_charts_page import Gaps, Round, made
 from tests.reports.conftest import SPEC
@@ -82,8 +82,8 @@ def _of_hypotheses(material: Material) -> Iterator[Shape]:
     training = {"hypotheses": 8, "cohort": {"clients": 9}}
     found = with_hypotheses(material, privacy=FIXED, training=training, hypotheses=eight)
     yield "eight hypotheses", found, made(41)
-    facts = HypothesesFacts(hypotheses=eight[:2], radii=np.full((5, 1), 0.5))
-    yield "adaptive radius", assemble(material(hypotheses=facts)), made(9)
+    found = material(hypotheses=eight[:2], radii=np.full((5, 1), 0.5))
+    yield "adaptive radius", assemble(found), made(9)
 
 
 def _of_rounds(material: Material) -> Iterator[Shape]:

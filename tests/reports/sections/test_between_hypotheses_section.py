@@ -13,7 +13,6 @@ from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.between_hypotheses import between_checks
-from fedaudit.reports.sections.material import HypothesesFacts
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
 
@@ -27,8 +26,7 @@ def made(material, *, privacy=None, training=None, hypotheses=HYPOTHESES, radii=
     changed = {} if privacy is None else {"privacy": privacy}
     if training is not None:
         changed["training"] = {**SPEC["training"], **training}
-    facts = HypothesesFacts(hypotheses=hypotheses, radii=radii)
-    found = material(spec=changed, hypotheses=facts)
+    found = material(spec=changed, hypotheses=hypotheses, radii=radii)
     if len(parts) > 1:
         layered = replace(found.inputs, n=sum(parts), components=layer_components(parts))
         found = replace(found, inputs=layered)
