@@ -14,7 +14,7 @@ _OF_THE_MACHINE = (OSError, ImportError, MemoryError)
 _QUIET = ("celery", "kombu", "amqp", "alembic", "asyncio")
 
 
-def configure_logs(log_format: Literal["text", "json"] = "text") -> None:
+def configure_logs(log_format: Literal["text", "json"]) -> None:
     """Send every log line, ours and the libraries', through structlog to standard error."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -4,7 +4,7 @@ addresses only. A name is resolved once, for the connection, and each of its add
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import httpx
@@ -96,9 +96,6 @@ def _written_out(host: str) -> list[str]:
     return [str(sockaddr[0]) for *_, sockaddr in found]
 
 
-Resolve = Callable[[str, int], Sequence[str]]
-"""Maps a host and a port to addresses. Raises OSError."""
-
 _MAX_ANSWER_BYTES = 1024
 _MAX_ADDRESSES = 8
 _CONNECT_SECONDS = 5.0
@@ -109,20 +106,14 @@ class UnansweredError(Exception):
 
 
 def post(
-    url: str,
-    *,
-    headers: dict[str, str],
-    body: bytes,
-    seconds: float,
-    allow_private: bool,
-    resolve: Resolve | None = None,
+    url: str, *, headers: dict[str, str], body: bytes, seconds: float, allow_private: bool
 ) -> int:
     """Send a POST request once, without redirects or proxy; returns the answer's status. `seconds`
     bounds everything after the name look-up. Raises UnansweredError, AddressRefusedError."""
     parsed = check_url(url, allow_private=allow_private)
     host, port = parsed.raw_host.decode("ascii"), parsed.port or _PORTS[parsed.scheme]
     try:
-        addresses = list((resolve or _resolve)(host, port))[:_MAX_ADDRESSES]
+        addresses = _resolve(host, port)[:_MAX_ADDRESSES]
     except (OSError, UnicodeError) as error:
         raise UnansweredError(f"the name {host} was not resolved: {error}") from None
     for address in addresses:

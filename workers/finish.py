@@ -30,7 +30,6 @@ from fedaudit.sweeps.report_section import (
     sweep_section,
     with_repeats,
 )
-from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.training.base.rounds import FinalResult
 from infrastructure.storage import Storage
 from models.database import Database
@@ -258,9 +257,8 @@ def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | 
     place = sweeps.place_of(experiment.id)
     if place is None:
         return None
-    reserved, tries = sweeps.reserved_costs(place.sweep_id), sweeps.tries(place.sweep_id)
-    costs = sweep_costs(reserved, runs=tries, facts=place.facts)
-    return sweep_section(place, costs, tries=len(tries))
+    reserved = sweeps.reserved_costs(place.sweep_id)
+    return sweep_section(place, reserved, tries=sweeps.tries(place.sweep_id))
 
 
 def is_as_stated(
@@ -288,9 +286,9 @@ def repeats_of(
         return None
     own = SeedFigures(experiment.run.spec.seed, experiment.id, shown_figures(document))
     others = [
-        cell.experiment
-        for cell in sweeps.cells(place.sweep_id)
-        if cell.experiment.id != experiment.id and cell.experiment.status == "succeeded"
+        run
+        for _, run in sweeps.cells(place.sweep_id)
+        if run.id != experiment.id and run.status == "succeeded"
     ]
     figures = ReportListRepository(session, experiment.project_id).figures(
         [one.id for one in others]

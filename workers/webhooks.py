@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 
 from fedaudit import __version__
 from infrastructure.key_files import KeyFileError
-from infrastructure.outbound import AddressRefusedError, Resolve, UnansweredError, post
+from infrastructure.outbound import AddressRefusedError, UnansweredError, post
 from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
 from models.database import Database
@@ -47,15 +47,12 @@ _MAX_ERROR_CHARACTERS = 500
 
 
 class WebhookDispatcher:
-    """Sends what is due until it is stopped; `resolve` gives the addresses of a name."""
+    """Sends what is due until it is stopped."""
 
-    def __init__(
-        self, settings: Settings, database: Database, *, resolve: Resolve | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, database: Database) -> None:
         """Raises KeyFileError where secrets cannot be decrypted."""
         self._database = database
         self._allow_private = settings.webhooks_allow_private
-        self._resolve = resolve
         self._secrets = SecretBox(settings)
         self._stopping = threading.Event()
         self._changed = threading.Event()
@@ -112,7 +109,19 @@ class WebhookDispatcher:
 
     def _deliver(self, claimed: ClaimedDelivery) -> None:
         try:
-            self._record_result(claimed, self._attempt(claimed))
+            attempted = self._attempt(claimed)
+            gone = attempted.status_code == _GONE
+            with self._database.write() as session:
+                WebhookQueueRepository(session).note(
+                    claimed,
+                    attempted,
+                    retry_in=None if gone else retry_delay(claimed.row.retries),
+                    disable="the receiver answered 410 Gone" if gone else None,
+                    disable_after=_DISABLE_AFTER,
+                )
+            if attempted.error is not None:
+                status = attempted.status_code
+                log.info("webhook not delivered", delivery=claimed.row.id, status=status)
         except SQLAlchemyError as error:
             # It is sent again when its lease has run out.
             log.warning("delivery not noted", delivery=claimed.row.id, error=type(error).__name__)
@@ -135,7 +144,6 @@ class WebhookDispatcher:
                 body=body,
                 seconds=_SEND_SECONDS,
                 allow_private=self._allow_private,
-                resolve=self._resolve,
             )
             error = None if 200 <= status < 300 else f"the receiver answered {status}"
         except (UnansweredError, KeyFileError) as failure:
@@ -143,20 +151,6 @@ class WebhookDispatcher:
         except AddressRefusedError as refused:
             error = f"not sent: {refused}"
         return Attempted(status, monotonic() - begun, error and error[:_MAX_ERROR_CHARACTERS])
-
-    def _record_result(self, claimed: ClaimedDelivery, attempted: Attempted) -> None:
-        gone = attempted.status_code == _GONE
-        with self._database.write() as session:
-            WebhookQueueRepository(session).note(
-                claimed,
-                attempted,
-                retry_in=None if gone else retry_delay(claimed.row.retries),
-                disable="the receiver answered 410 Gone" if gone else None,
-                disable_after=_DISABLE_AFTER,
-            )
-        if attempted.error is not None:
-            status = attempted.status_code
-            log.info("webhook not delivered", delivery=claimed.row.id, status=status)
 
 
 def retry_delay(attempt: int) -> float | None:

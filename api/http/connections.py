@@ -29,7 +29,7 @@ def max_connections(wanted: int) -> int:
     return max(1, min(wanted, soft - _SPARE_DESCRIPTORS))
 
 
-def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> type[H11Protocol]:
+def bounded_protocol(most: int) -> type[H11Protocol]:
     """uvicorn's protocol with bounds; beyond them a connection is answered 503 and closed, unless
     it asks for /health/ and has a place of those that are kept for it. uvicorn bounds requests in
     progress and connections between requests, and neither counts a connection that sends half a
@@ -66,7 +66,7 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
             if self._answering():
                 self._unwatch()
             elif self._watch is None:
-                self._watch = self.loop.call_later(header_seconds, self._give_up)
+                self._watch = self.loop.call_later(HEADER_SECONDS, self._give_up)
 
         def _give_up(self) -> None:
             self._watch = None

@@ -226,7 +226,14 @@ def experiments_list(visit: AnyVisit) -> Response:
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""
     asked = visit.asked()
-    found = list_reports(visit, _report_parameters(asked))
+    # A day as an upper bound includes the whole of it.
+    upper = {
+        name: f"{value}T23:59:59.999999Z"
+        for name, value in asked.items()
+        if name.endswith("_before") and _DAY.fullmatch(value)
+    }
+    parameters = validated(ReportParameters, {"limit": _ON_A_PAGE, **asked, **upper})
+    found = list_reports(visit, parameters)
     names = visit.federation_names()
     with visit.reading() as session:
         reports = ReportListRepository(session, visit.project_id)
@@ -243,16 +250,6 @@ def reports_list(visit: ReportsVisit) -> HTMLResponse:
         people=[("", "any person"), *((name, name) for name in people)],
         federations=[("", "any"), *((id_, names.get(id_, id_)) for id_ in federations)],
     )
-
-
-def _report_parameters(asked: Mapping[str, str]) -> ReportParameters:
-    """A day as an upper bound includes the whole of it."""
-    upper = {
-        name: f"{value}T23:59:59.999999Z"
-        for name, value in asked.items()
-        if name.endswith("_before") and _DAY.fullmatch(value)
-    }
-    return validated(ReportParameters, {"limit": _ON_A_PAGE, **asked, **upper})
 
 
 def _filters(asked: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Sweeps: admitted in one transaction, shown with their costs, and compared in a table."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, cast
 
@@ -38,7 +37,7 @@ from api.services.dispatch import (
     Queued,
 )
 from api.services.lookups import finder, list_page, note
-from api.services.submission import RETRIED, admitting_for, dry_run
+from api.services.submission import RETRIED, admitting, dry_run
 from api.shared.security import (
     Call,
     Caller,
@@ -150,11 +149,11 @@ def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     with call.writing() as session:
         sweep = find_sweep(session, call.caller, sweep_id)
         cells = SweepRepository(session, call.project_id).cells(sweep.id)
-        going_on = [one for one in cells if one.experiment.status not in ENDED]
+        going_on = [run.id for _, run in cells if run.status not in ENDED]
         if not going_on:
             raise conflict("every cell of the sweep has ended")
         ExperimentRepository(session, call.project_id).request_cancel(
-            *(one.experiment.id for one in going_on), cancelled_by=call.caller.actor
+            *going_on, cancelled_by=call.caller.actor
         )
         note(session, call.caller, "sweep.cancelled", sweep.id, cells=len(going_on))
     return get_sweep(sweep_id, call)
@@ -203,8 +202,7 @@ def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
             values=cell.values,
             progress={"round": run.rounds_done, "rounds": run.rounds_total},
         )
-        for cell in sweeps.cells(sweep.id)
-        for run in (cell.experiment,)
+        for cell, run in sweeps.cells(sweep.id)
     ]
     return SweepBody(
         **listed_bodies(session, caller, [sweep])[0].model_dump(),
@@ -268,8 +266,7 @@ def with_costs_of_now(
     if section is None or place is None:
         return document
     reserved, tries = sweeps.reserved_costs(place.sweep_id), sweeps.tries(place.sweep_id)
-    costs = sweep_costs(reserved, runs=tries, facts=place.facts)
-    now = sweep_section(place, costs, tries=len(tries), when="by now").model_dump()
+    now = sweep_section(place, reserved, tries=tries, when="by now").model_dump()
     more = larger_sums(now, section)
     changed = {
         **section,
@@ -286,21 +283,21 @@ def table_of(sweep_id: str, call: Call) -> SweepTable:
         sweep = find_sweep(session, call.caller, sweep_id)
         sweeps = SweepRepository(session, call.project_id)
         cells = sweeps.cells(sweep.id)
-        ids = [cell.experiment.id for cell in cells]
+        ids = [run.id for _, run in cells]
         figures = ReportListRepository(session, call.project_id).figures(ids)
         degenerate = sweeps.degenerate(ids)
         terms = _cost_terms(sweeps.reserved_costs(sweep.id))
     return sweep_table(
         [
             CellFigures(
-                experiment_id=(id_ := cell.experiment.id),
+                experiment_id=run.id,
                 values=cell.values,
-                succeeded=cell.experiment.status == "succeeded",
-                degenerate=id_ in degenerate,
-                figures=named_figures(figures[id_]),
-                cost_terms=_meanings(cell.experiment, terms.get(id_, {})),
+                succeeded=run.status == "succeeded",
+                degenerate=run.id in degenerate,
+                figures=named_figures(figures[run.id]),
+                cost_terms=_meanings(run, terms.get(run.id, {})),
             )
-            for cell in cells
+            for cell, run in cells
         ]
     )
 
@@ -324,19 +321,10 @@ def _cost_terms(reserved: Sequence[ReservedCost]) -> dict[str, dict[str, set[str
     return found
 
 
-@dataclass(frozen=True)
-class _PlannedSweep:
-    """A sweep that can be run, and what it would cost."""
-
-    spec: SweepSpec
-    cells: Sequence[tuple[SweepCell, ExperimentPlan]]
-
-    @property
-    def facts(self) -> SweepFacts:
-        return sweep_facts([(one.spec, one.ledger_context) for _, one in self.cells])
+_PlannedCells = Sequence[tuple[SweepCell, ExperimentPlan]]
 
 
-def _plan_sweep(call: Call, value: Any) -> _PlannedSweep:
+def _plan_sweep(call: Call, value: Any) -> tuple[SweepSpec, _PlannedCells]:
     """Every cell over its data; no transaction. Raises InvalidInputError, with the faults of cells
     at the fields they follow from."""
     sweep = parse_sweep(value)
@@ -346,21 +334,25 @@ def _plan_sweep(call: Call, value: Any) -> _PlannedSweep:
             planned.append((cell, plan(call, spec)))
         except InvalidInputError as error:
             raise InvalidInputError([placed(sweep, cell, one) for one in error.errors]) from None
-    return _PlannedSweep(sweep, planned)
+    return sweep, planned
+
+
+def _facts(cells: _PlannedCells) -> SweepFacts:
+    return sweep_facts([(one.spec, one.ledger_context) for _, one in cells])
 
 
 def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Sweep]:
     """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
     if (earlier := idempotency.before(call, find_sweep)) is not None:
         return earlier
-    planned = _plan_sweep(call, value)
+    spec, cells = _plan_sweep(call, value)
     sweep_id = new_id()
     with call.writing() as session:
         known = idempotency.claimed_before(session, call.caller, sweep_id)
         if known is not None:
             return Queued(find_sweep(session, call.caller, known))
-        submitted = _store(session, call, sweep_id, planned)
-    log.info("sweep queued", sweep_id=sweep_id, cells=len(planned.cells))
+        submitted = _store(session, call, sweep_id, spec, cells)
+    log.info("sweep queued", sweep_id=sweep_id, cells=len(cells))
     return submitted
 
 
@@ -368,42 +360,42 @@ def _tried(call: Call, value: Any) -> SweepValidationBody:
     """What a submission would meet at present: the reservation itself, rolled back. Raises
     InvalidInputError, or ProblemError where it would be refused for another reason than a
     budget."""
-    planned = _plan_sweep(call, value)
+    spec, cells = _plan_sweep(call, value)
     costs, warnings, refusals = None, list[str](), list[str]()
     with dry_run(call, refusals) as session:
-        submitted = _store(session, call, new_id(), planned)
-        costs = _costs_of(session, call.caller, submitted.row.id, planned.facts)
+        submitted = _store(session, call, new_id(), spec, cells)
+        costs = _costs_of(session, call.caller, submitted.row.id, submitted.row.facts)
         warnings = submitted.warnings
     return SweepValidationBody(
-        cells=len(planned.cells),
+        cells=len(cells),
         costs=costs,
-        facts=planned.facts,
+        facts=_facts(cells),
         has_room=not refusals,
         detail=refusals[0] if refusals else None,
         warnings=warnings,
     )
 
 
-def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) -> Queued[Sweep]:
-    units, admitted = [], list[tuple[ExperimentPlan, Experiment]]()
-    with admitting_for(session, call) as admitting:
-        admitting.hold(one for _, one in planned.cells)
-        for position, (_, one) in enumerate(planned.cells):
-            units.append(admitting.queue(one))
+def _store(
+    session: Session, call: Call, sweep_id: str, spec: SweepSpec, cells: _PlannedCells
+) -> Queued[Sweep]:
+    units, admitted, stored = [], list[tuple[ExperimentPlan, Experiment]](), []
+    with admitting(session, call) as admission:
+        admission.hold(one for _, one in cells)
+        for position, (cell, one) in enumerate(cells):
+            units.append(admission.queue(one))
             try:
-                run = admitting.admit(
-                    one, units[-1], experiment_id=new_id(), created_by=call.caller.actor
-                )
+                run = admission.admit(one, units[-1], experiment_id=new_id())
             except ProblemError as error:
-                raise _refused(error, position, len(planned.cells)) from None
+                raise _refused(error, position, len(cells)) from None
             admitted.append((one, run))
-    cells = zip(admitted, planned.cells, strict=True)
+            stored.append((run.id, cell.values))
     sweep = SweepRepository(session, call.project_id).add(
         sweep_id,
-        name=planned.spec.name,
-        asked=planned.spec.model_dump(mode="json"),
-        facts=planned.facts,
-        cells=[(run.id, cell.values) for (_, run), (cell, _) in cells],
+        name=spec.name,
+        asked=spec.model_dump(mode="json"),
+        facts=_facts(cells),
+        cells=stored,
         by=call.caller.actor,
     )
     note(session, call.caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(units))
@@ -450,11 +442,11 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
         if idempotency.earlier(session, call.caller) is not None:
             return Queued(sweep)
         cells = SweepRepository(session, call.project_id).cells(sweep.id)
-        again = [cell for cell in cells if cell.experiment.status in RETRIED]
+        again = [(cell, run) for cell, run in cells if run.status in RETRIED]
         _refuse_after_a_pass(session, call.caller, sweep)
     if not again:
         raise conflict("no cell of the sweep has failed or was cancelled")
-    plans = [plan(call, parse_spec(cell.experiment.spec)) for cell in again]
+    plans = [plan(call, parse_spec(former.spec)) for _, former in again]
     with call.writing() as session:
         if not idempotency.claim(session, call.caller, sweep.id):
             return Queued(sweep)
@@ -463,20 +455,16 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
         sweeps.hold(sweep.id)
         # Once more: a report may have been signed while the cells were planned.
         _refuse_after_a_pass(session, call.caller, sweep)
-        left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
+        left = sweeps.leave(sweep.id, [former.id for _, former in again])
         if not left:
             raise conflict("another request has tried the cells again just now")
-        with admitting_for(session, call) as admitting:
-            admitting.hold(plans)
-            for cell, planned in zip(again, plans, strict=True):
-                if (former := cell.experiment.id) in left:
-                    units.append(admitting.queue(planned))
-                    run = admitting.admit(
-                        planned,
-                        units[-1],
-                        experiment_id=new_id(),
-                        retry_of=former,
-                        created_by=call.caller.actor,
+        with admitting(session, call) as admission:
+            admission.hold(plans)
+            for (cell, former), planned in zip(again, plans, strict=True):
+                if former.id in left:
+                    units.append(admission.queue(planned))
+                    run = admission.admit(
+                        planned, units[-1], experiment_id=new_id(), retry_of=former.id
                     )
                     admitted.append((planned, run))
                     sweeps.enter(sweep.id, cell, again=run.id)
@@ -491,10 +479,10 @@ def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None
     def on_sweep(gate: Mapping[str, Any]) -> bool:
         return str(gate["figure"]).startswith("sweep_")
 
-    for cell in SweepRepository(session, caller.project_id).cells(sweep.id):
-        if not any(map(on_sweep, cell.experiment.spec.get("gates", ()))):
+    for cell, run in SweepRepository(session, caller.project_id).cells(sweep.id):
+        if not any(map(on_sweep, run.spec.get("gates", ()))):
             continue
-        report = ReportRepository(session, caller.project_id).get(cell.experiment.id)
+        report = ReportRepository(session, caller.project_id).get(run.id)
         gates = [] if report is None else report.document["gates"]
         if any(on_sweep(one) and one["outcome"] == "pass" for one in gates):
             raise conflict(

@@ -1,7 +1,7 @@
 """Submit, retry and cancel experiments; a repeated request submits nothing twice."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +62,7 @@ class Admitting:
 
     budgets: Budgets
     max_attempts: int
+    by: Actor
     _notices: ExitStack
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -98,7 +99,6 @@ class Admitting:
         experiment_id: str,
         unit_position: int = 0,
         retry_of: str | None = None,
-        created_by: Actor | None = None,
     ) -> Experiment:
         """Reserve the worst case and queue the experiment in the unit. `unit_position`: its place
         among those of the unit. Raises ProblemError, to be followed by a roll-back, where a budget
@@ -125,23 +125,19 @@ class Admitting:
             unit_id=unit.id,
             unit_position=unit_position,
             retry_of=retry_of,
-            created_by=None if created_by is None else created_by.as_dict(),
+            created_by=self.by.as_dict(),
             disclosure=stored_policy(policy),
             ledger_salt=new_salt(planned.spec.privacy.noise),
         )
 
 
 @contextmanager
-def admitting(budgets: Budgets, *, max_attempts: int) -> Iterator[Admitting]:
+def admitting(session: Session, call: Call) -> Iterator[Admitting]:
     """Admits in a write transaction; what was admitted is stored when the block ends. Budgets may
     not be set meanwhile: they would be read without what is not stored yet."""
-    with gathered_writes(budgets.session), ExitStack() as notices:
-        yield Admitting(budgets, max_attempts, notices)
-
-
-def admitting_for(session: Session, call: Call) -> AbstractContextManager[Admitting]:
-    """The same by the service's settings, for a caller's project."""
-    return admitting(call.budgets(session), max_attempts=call.resources.settings.max_attempts)
+    attempts = call.resources.settings.max_attempts
+    with gathered_writes(session), ExitStack() as notices:
+        yield Admitting(call.budgets(session), attempts, call.caller.actor, notices)
 
 
 def plan_seeds(call: Call, spec: ExperimentSpec) -> list[ExperimentPlan]:
@@ -262,8 +258,8 @@ def try_admission(call: Call, plans: Sequence[ExperimentPlan]) -> Trial:
         is_bounded = any(
             one.book == noise and one.total is not None for one in budgets.budgets(federation_id)
         )
-        with admitting_for(session, call) as admitting:
-            _admit(admitting, plans, new_id(), by=call.caller.actor)
+        with admitting(session, call) as admission:
+            _admit(admission, plans, new_id())
     spec, clients = planned.spec, planned.training_clients
     if (
         isinstance(spec.privacy, GaussianCentral)
@@ -286,8 +282,8 @@ def _queue(
     with call.writing() as session:
         if (known := idempotency.claimed_before(session, caller, id_)) is not None:
             return _submitted_before(call, session, find_experiment(session, caller, known))
-        with admitting_for(session, call) as admitting:
-            experiment, unit = _admit(admitting, plans, id_, by=caller.actor, retry_of=retry_of)
+        with admitting(session, call) as admission:
+            experiment, unit = _admit(admission, plans, id_, retry_of=retry_of)
         kind = plans[0].ledger_context.inputs.cost_kind
         warnings = [*plans[0].doubts, *_warnings(call, session, experiment, kind)]
         names = ("federation_id", "noise", "retry_of", "spec_hash")
@@ -300,38 +296,36 @@ def _queue(
 
 
 def _admit(
-    admitting: Admitting,
+    admission: Admitting,
     plans: Sequence[ExperimentPlan],
     experiment_id: str,
     *,
-    by: Actor,
     retry_of: str | None = None,
 ) -> tuple[Experiment, Unit]:
     """Queue an experiment for each seed in one unit; several are cells of a sweep that states their
     joint cost. The first comes last in the unit: its report includes the others."""
     # Several are neither joined nor taken apart: the report of one includes the others.
-    unit = admitting.queue(plans[0], alone=len(plans) > 1)
+    unit = admission.queue(plans[0], alone=len(plans) > 1)
     ids = [experiment_id, *(new_id() for _ in plans[1:])]
     queued = [
-        admitting.admit(
+        admission.admit(
             one,
             unit,
             experiment_id=id_,
             unit_position=(place - 1) % len(plans),
             retry_of=retry_of if place == 0 else None,
-            created_by=by,
         )
         for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
     ]
     if len(plans) > 1:
         spec = plans[0].spec
         base = spec.model_dump(mode="json", exclude={"repeats"})
-        SweepRepository(admitting.budgets.session, admitting.budgets.project_id).add(
+        SweepRepository(admission.budgets.session, admission.budgets.project_id).add(
             new_id(),
             name=spec.name,
             asked={"name": spec.name, "base": base, "repeats": spec.repeats},
             facts=sweep_facts([(one.spec, one.ledger_context) for one in plans]),
             cells=[(id_, {"seed": one.spec.seed}) for id_, one in zip(ids, plans, strict=True)],
-            by=by,
+            by=admission.by,
         )
     return queued[0], unit

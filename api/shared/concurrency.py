@@ -63,11 +63,7 @@ MAX_STREAMS_OF_A_KEY = 20
 class StreamPlaces:
     """Places for event streams; used by the event loop alone."""
 
-    def __init__(
-        self, *, most: int = MAX_STREAMS, most_of_a_key: int = MAX_STREAMS_OF_A_KEY
-    ) -> None:
-        self._most = most
-        self._most_of_a_key = most_of_a_key
+    def __init__(self) -> None:
         self._of_key: Counter[str] = Counter()
 
     @property
@@ -79,11 +75,11 @@ class StreamPlaces:
     async def place(self, key_id: str) -> AsyncIterator[None]:
         """Hold a place while the block runs. Raises ProblemError where there is none. A reader who
         leaves ends the block and is no failure of it."""
-        if self._of_key[key_id] >= self._most_of_a_key:
-            detail = f"this API key has {self._most_of_a_key} event streams open already"
+        if self._of_key[key_id] >= MAX_STREAMS_OF_A_KEY:
+            detail = f"this API key has {MAX_STREAMS_OF_A_KEY} event streams open already"
             raise ProblemError(429, "too-many-streams", detail, retry_seconds=_RETRY_SECONDS)
-        if self.open >= self._most:
-            detail = f"this process serves {self._most} event streams already"
+        if self.open >= MAX_STREAMS:
+            detail = f"this process serves {MAX_STREAMS} event streams already"
             raise ProblemError(503, "too-many-streams", detail, retry_seconds=_RETRY_SECONDS)
         self._of_key[key_id] += 1
         try:

@@ -30,8 +30,7 @@ _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "FONTCON
 class PagePrinter:
     """Safe to share between threads."""
 
-    def __init__(self, *, seconds: int = MAX_SECONDS) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
         self._places = threading.BoundedSemaphore(MAX_WAITING + 1)
         self._turn = threading.Lock()
         self._running: subprocess.Popen[bytes] | None = None
@@ -57,7 +56,7 @@ class PagePrinter:
     def _print(self, page: bytes) -> bytes:
         if self._closed:
             raise _unavailable("the service is stopping")
-        limits = (str(self._seconds), str(_MAX_MEBIBYTES))
+        limits = (str(MAX_SECONDS), str(_MAX_MEBIBYTES))
         with subprocess.Popen(
             (*_COMMAND, *limits),
             stdin=subprocess.PIPE,
@@ -67,10 +66,10 @@ class PagePrinter:
         ) as process:
             self._running = process
             try:
-                pdf, errors = process.communicate(page, timeout=self._seconds)
+                pdf, errors = process.communicate(page, timeout=MAX_SECONDS)
             except subprocess.TimeoutExpired:
                 raise _unavailable(
-                    f"printing takes longer than {self._seconds} s; report.html prints from any "
+                    f"printing takes longer than {MAX_SECONDS} s; report.html prints from any "
                     "browser"
                 ) from None
             finally:

@@ -67,7 +67,7 @@ from fedaudit.sweeps.report_section import (
     sweep_section,
     with_repeats,
 )
-from fedaudit.sweeps.sweep_costs import sweep_costs, sweep_facts
+from fedaudit.sweeps.sweep_costs import sweep_facts
 from fedaudit.training.base.cell import Cell, stacks
 from fedaudit.training.base.rounds import FinalResult, has_diverged
 
@@ -199,19 +199,13 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
         return None
     spec = runs[0].spec
     facts = sweep_facts([(run.spec, run.ledger.ledger_context) for run in runs])
-    costs = sweep_costs(
-        [
-            ReservedCost(
-                experiment_id=run.experiment_id,
-                federation_id=run.federation.fingerprint,
-                **vars(cost),
-            )
-            for run in runs
-            for cost in planned_costs(run.spec, run.ledger.ledger_context)
-        ],
-        runs=[run.experiment_id for run in runs],
-        facts=facts,
-    )
+    reserved = [
+        ReservedCost(
+            experiment_id=run.experiment_id, federation_id=run.federation.fingerprint, **vars(cost)
+        )
+        for run in runs
+        for cost in planned_costs(run.spec, run.ledger.ledger_context)
+    ]
     place = CellPlace(
         sweep_id=runs[0].experiment_id,
         name=spec.name,
@@ -220,7 +214,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
         values={"seed": spec.seed},
         facts=facts,
     )
-    return sweep_section(place, costs, tries=len(runs))
+    return sweep_section(place, reserved, tries=[run.experiment_id for run in runs])
 
 
 def _room() -> DataRoom:

@@ -1,6 +1,6 @@
 """The figures of a report under the names that tables over several runs give them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,8 +11,8 @@ from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepEpsilonSection, SweepSection
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.stored import CellPlace, IndexedFigure
-from fedaudit.sweeps.sweep_costs import SweepCosts
+from fedaudit.stored import CellPlace, IndexedFigure, ReservedCost
+from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.sweeps.sweep_table import spread
 
 _PLACES = {name: place for place, name in enumerate(FIGURES) if name not in COUNTED}
@@ -104,14 +104,19 @@ _AS_CHARGED = (
 
 
 def sweep_section(
-    place: CellPlace, costs: SweepCosts, *, tries: int, when: str = "when this report was made"
+    place: CellPlace,
+    reserved: Sequence[ReservedCost],
+    *,
+    tries: Collection[str],
+    when: str = "when this report was made",
 ) -> SweepSection:
     """The section; a figure's reason says since when it is what it is, which is `when`. `tries`:
-    the runs of all cells, those that were tried again among them."""
+    the runs of all cells, those that were tried again among them; `reserved`: what they cost."""
+    costs = sweep_costs(reserved, runs=tries, facts=place.facts)
     of_training = [one for one in costs["epsilon"] if one["observer"] != REPORT]
     largest = max(of_training, key=lambda one: one["value"], default=None)
     at_delta = "" if largest is None else f" at delta = {largest['delta']:g}"
-    charged = partial(_AS_CHARGED.format, cells=place.cells, tries=tries, when=when)
+    charged = partial(_AS_CHARGED.format, cells=place.cells, tries=len(tries), when=when)
     reasons = {
         "sweep_epsilon_max": costs["reasons"].get("epsilon") or charged(at_delta=at_delta),
         "sweep_log_ratio_max": costs["reasons"].get("log_ratio_max") or charged(at_delta=""),
@@ -122,7 +127,7 @@ def sweep_section(
         name=place.name,
         cells=place.cells,
         position=place.position,
-        tries=tries,
+        tries=len(tries),
         values=dict(place.values),
         sweep_epsilon_max=None if largest is None else largest["value"],
         sweep_log_ratio_max=costs["log_ratio_max"],

@@ -149,16 +149,16 @@ class ExperimentRepository(RowRepository[Experiment]):
         if not ids:
             return
         Budgets(self.session, self.project_id).give_back(ids)
-        reason = "cancelled-by-caller"
-        ended = {"status": "cancelled", "status_reason": reason, "finished_at": utc_now()}
+        status, reason = "cancelled", "cancelled-by-caller"
+        ended = {"status": status, "status_reason": reason, "finished_at": utc_now()}
         self._set(Experiment, Experiment.id.in_(ids), **ended, **by)
-        event = ("status.changed", {"status": "cancelled", "status_reason": reason})
+        event = ("status.changed", {"status": status, "status_reason": reason})
         with gathered_writes(self.session):
             EventRepository(self.session).append_each(
                 self.project_id, {id_: [event] for id_ in ids}
             )
         announcements = AnnouncementRepository(self.session, self.project_id)
-        announcements.experiments_cancelled(ids, reason=reason)
+        announcements.experiments_ended(*ids, status=status, reason=reason, gate_outcome=None)
 
     def conclude(
         self,
@@ -180,13 +180,12 @@ class ExperimentRepository(RowRepository[Experiment]):
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
         changed = self._change(id, OPEN, status=status, **ended, **found)
         if changed:
-            AnnouncementRepository(self.session, self.project_id).experiment_ended(
-                id,
-                status=status,
-                reason=reason,
-                gate_outcome=found.get("gate_outcome"),
-                alarms=found.get("alarms") or 0,
-            )
+            outcome, alarms = found.get("gate_outcome"), found.get("alarms")
+            announced = AnnouncementRepository(self.session, self.project_id)
+            announced.experiments_ended(id, status=status, reason=reason, gate_outcome=outcome)
+            announced.gates_judged(id, gate_outcome=outcome)
+            if alarms:
+                announced.alarm_raised(id, alarms=alarms)
         return changed
 
     def fail(self, id: str, *, reason: str, detail: str | None = None) -> bool:

@@ -26,18 +26,12 @@ class FederationRepository(RowRepository[Federation]):
     _table = Federation
 
     def get_or_create(
-        self,
-        *,
-        fingerprint: str,
-        name: str,
-        source: str,
-        profile: Mapping[str, Any],
-        made_up: bool = False,
+        self, fingerprint: str, *, made_up: bool = False, **columns: Any
     ) -> Federation:
-        """The federation with this data; it keeps its first name and profile. `made_up`: synthetic
-        data, which projects do not share."""
-        named = {"fingerprint": fingerprint, "name": name, "source": source}
-        self._add_absent({**named, "profile": profile, "status": "ready"}, made_up=made_up)
+        """The federation with this data; a new one is ready and has these columns. `made_up`:
+        synthetic data, which projects do not share."""
+        new = {"fingerprint": fingerprint, **columns, "status": "ready"}
+        self._add_absent(new, made_up=made_up)
         return self.session.scalars(self._has(fingerprint)).one()
 
     def find(self, fingerprint: str) -> Federation | None:

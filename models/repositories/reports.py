@@ -37,20 +37,15 @@ class ReportRepository(ExperimentPartRepository):
         experiment_id: str,
         project_id: str,
         *,
-        document: Mapping[str, Any],
         report_hash: str,
         index: ReportIndex | None = None,
-        model_layout: Mapping[str, Any] | None = None,
-        clients: Mapping[str, Any] | None = None,
-        claims: Sequence[Mapping[str, Any]] | None = None,
+        **columns: Any,
     ) -> bool:
-        """Stores the report; False if there is one, which stays. Without an index no figure finds
-        it, and lists show little of it."""
+        """Stores the report with these columns; False if there is one, which stays. Without an
+        index no figure finds it, and lists show little of it."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
         hashed = {**owner, "report_hash": report_hash}
-        beside = {"model_layout": model_layout, "clients": clients, "claims": claims}
-        row = {**hashed, "document": document, **beside, "created_at": utc_now()}
-        if not self._insert_absent(Report, row):
+        if not self._insert_absent(Report, {**hashed, **columns, "created_at": utc_now()}):
             return False
         summary: dict[str, Any] = dict.fromkeys(("guarantee_kind", "in_force", "unit", "summary"))
         if index is not None:
@@ -144,14 +139,14 @@ class ReportListRepository(ScopedRepository):
             found[experiment_id].append(IndexedFigure(**dict(zip(names, values, strict=True))))
         return found
 
-    def people(self, limit: int = 200) -> "Sequence[str]":
+    def people(self) -> "Sequence[str]":
         """The names of those who submitted the experiments with a report, sorted."""
         name = _experiments.created_by["person"].as_string()
-        return self._distinct(name, limit, name.is_not(None))
+        return self._distinct(name, name.is_not(None))
 
-    def federations(self, limit: int = 200) -> "Sequence[str]":
+    def federations(self) -> "Sequence[str]":
         """The ids of the federations that reports are about, the newest last."""
-        return self._distinct(_experiments.federation_id, limit)
+        return self._distinct(_experiments.federation_id)
 
     def attributes(self, figure: str) -> "Sequence[str]":
         """The sensitive attributes for which some report has the figure, sorted."""
@@ -164,22 +159,23 @@ class ReportListRepository(ScopedRepository):
         ).all()
 
     def _distinct(
-        self, column: ColumnElement[str], limit: int, *conditions: ColumnElement[bool]
+        self, column: ColumnElement[str], *conditions: ColumnElement[bool]
     ) -> "Sequence[str]":
-        """The values of a column of the experiments with a report."""
+        """The values of a column of the experiments with a report, as many as a list offers."""
         return self.session.scalars(
             select(column)
             .join_from(ReportSummary, Experiment, _experiments.id == _summaries.experiment_id)
             .where(_summaries.project_id == self.project_id, *conditions)
             .distinct()
             .order_by(column)
-            .limit(limit)
+            .limit(_MOST_OFFERED)
         ).all()
 
 
 SORT_KEYS = ("created_at", "finished_at", "name")
 """What a list may be sorted by besides figures."""
 
+_MOST_OFFERED = 200
 EPSILON = "epsilon_max"
 """The one figure that several observers may have."""
 

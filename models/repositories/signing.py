@@ -63,20 +63,11 @@ class SigningKeyRepository(Repository):
 class LedgerCheckpointRepository(ExperimentPartRepository):
     """Signed checkpoints, which are only ever inserted."""
 
-    def add(
-        self,
-        experiment_id: str,
-        project_id: str,
-        *,
-        entries: int,
-        status: str,
-        envelope: Mapping[str, Any],
-    ) -> bool:
-        """Stores a checkpoint; False where there is one of the same count and status, which stays
-        as it is."""
+    def add(self, experiment_id: str, project_id: str, **columns: Any) -> bool:
+        """Stores a checkpoint with these columns; False where there is one of the same count and
+        status, which stays as it is."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
-        signed = {"envelope": envelope, "created_at": utc_now()}
-        row = {**owner, **signed, "entries": entries, "status": status}
+        row = {**owner, **columns, "created_at": utc_now()}
         return self._insert_absent(LedgerCheckpoint, row)
 
     def envelopes(self, experiment_id: str) -> "Sequence[dict[str, Any]]":

@@ -28,15 +28,6 @@ _COLUMNS = tuple(table_of(Reservation).c[name] for name in (*_SAME, *_OTHERS))
 
 
 @dataclass(frozen=True)
-class CellRow:
-    """A cell and its experiment."""
-
-    position: int
-    values: Mapping[str, Any]
-    experiment: Experiment
-
-
-@dataclass(frozen=True)
 class SweepState:
     """Where the cells of a sweep stand."""
 
@@ -77,8 +68,8 @@ class SweepRepository(RowRepository[Sweep]):
         """Newest first; the cursor is (id,)."""
         return self._page(self._select(Sweep), Sweep.id, cursor, limit)
 
-    def cells(self, sweep_id: str) -> Sequence[CellRow]:
-        """Its cells by position."""
+    def cells(self, sweep_id: str) -> Sequence[tuple[SweepCell, Experiment]]:
+        """Its cells by position, each with its newest try."""
         rows = self.session.execute(
             select(SweepCell, Experiment)
             .join(Experiment, Experiment.id == SweepCell.experiment_id)
@@ -86,7 +77,7 @@ class SweepRepository(RowRepository[Sweep]):
             .order_by(SweepCell.position),
             execution_options={"populate_existing": True},
         )
-        return [CellRow(cell.position, cell.values, experiment) for cell, experiment in rows]
+        return rows.all()
 
     def states(self, sweep_ids: Sequence[str]) -> dict[str, SweepState]:
         """Where several sweeps stand; one query for a whole page."""
@@ -126,7 +117,7 @@ class SweepRepository(RowRepository[Sweep]):
         left = update(SweepCell).where(*self._of(sweep_id), *these).values(newest=False)
         return set(self._returned(left, SweepCell.experiment_id).scalars())
 
-    def enter(self, sweep_id: str, cell: CellRow, *, again: str) -> None:
+    def enter(self, sweep_id: str, cell: SweepCell, *, again: str) -> None:
         """A cell that was left is tried again by another experiment."""
         self._insert(SweepCell, [self._cell(sweep_id, cell.position, again, cell.values)])
 

@@ -3,7 +3,7 @@ One method per event, so that only ids and outcomes leave: receivers read figure
 key."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,26 +28,11 @@ _NOT_PASSED = ("fail", "insufficient_evidence")
 class AnnouncementRepository(ScopedRepository):
     """Events of one project, each for every endpoint of it that is enabled and has subscribed."""
 
-    def experiment_ended(
-        self,
-        experiment_id: str,
-        *,
-        status: str,
-        reason: str | None,
-        gate_outcome: str | None,
-        alarms: int = 0,
+    def experiments_ended(
+        self, *experiment_ids: str, status: str, reason: str | None, gate_outcome: str | None
     ) -> None:
-        """`experiment.finished`, and `gate.failed` and `alarm.raised` if they apply."""
-        payload = {"experiment_id": experiment_id}
+        """`experiment.finished` of each of them."""
         ended = {"status": status, "status_reason": reason, "gate_outcome": gate_outcome}
-        self._enqueue("experiment.finished", {**payload, **ended})
-        self.gates_judged(experiment_id, gate_outcome=gate_outcome)
-        if alarms:
-            self.alarm_raised(experiment_id, alarms=alarms)
-
-    def experiments_cancelled(self, experiment_ids: Iterable[str], *, reason: str) -> None:
-        """`experiment.finished` of each of many that were cancelled."""
-        ended = {"status": "cancelled", "status_reason": reason, "gate_outcome": None}
         events = ({"experiment_id": one, **ended} for one in experiment_ids)
         self._enqueue("experiment.finished", *events)
 

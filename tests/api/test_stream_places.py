@@ -8,15 +8,18 @@ import httpx
 import pytest
 
 from api.http.problems import ProblemError
-from api.shared import resources
+from api.shared import concurrency
 from api.shared.concurrency import StreamPlaces
 from benchmarks.served_api import http
 from tests.api.service import running_api, served, settings_for
 
 
-def test_places_are_counted_and_given_back() -> None:
+def test_places_are_counted_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "MAX_STREAMS", 3)
+    monkeypatch.setattr(concurrency, "MAX_STREAMS_OF_A_KEY", 2)
+
     async def check() -> None:
-        places = StreamPlaces(most=3, most_of_a_key=2)
+        places = StreamPlaces()
         async with places.place("a"), places.place("a"):
             with pytest.raises(ProblemError) as full:
                 async with places.place("a"):
@@ -36,7 +39,7 @@ def test_places_are_counted_and_given_back() -> None:
 
 
 def test_a_key_that_holds_too_many_streams_is_asked_to_wait(sqlite_url, tmp_path, monkeypatch):
-    monkeypatch.setattr(resources, "StreamPlaces", lambda: StreamPlaces(most=50, most_of_a_key=3))
+    monkeypatch.setattr(concurrency, "MAX_STREAMS_OF_A_KEY", 3)
     with (
         running_api(settings_for(sqlite_url, tmp_path)) as api,
         served(api) as url,

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
+from unittest.mock import patch
 
 import httpcore
 import pytest
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from infrastructure import outbound
 from infrastructure.outbound import (
     AddressRefusedError,
     UnansweredError,
@@ -80,14 +82,15 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(mon
         asked.append(host)
         return answers.pop(0)
 
+    monkeypatch.setattr(outbound, "_resolve", resolve)
     options = {"headers": {}, "body": b"{}", "seconds": 5.0, "allow_private": False}
     with pytest.raises(UnansweredError):
-        post("http://changes.example.org/", resolve=resolve, **options)
+        post("http://changes.example.org/", **options)
     assert (asked, connected) == (["changes.example.org"], [PUBLIC])
     # The name's next addresses are refused before anything is connected, one among others too.
     while answers:
         with pytest.raises(AddressRefusedError):
-            post("http://changes.example.org/", resolve=resolve, **options)
+            post("http://changes.example.org/", **options)
     assert connected == [PUBLIC]
 
 
@@ -105,15 +108,10 @@ def test_the_name_is_kept_in_the_request_and_no_proxy_is_asked(monkeypatch):
 
 
 def _post_to(receiver: Receiver, name: str) -> int:
-    return post(
-        receiver.url.replace("127.0.0.1", name),
-        headers={},
-        body=b"{}",
-        seconds=10.0,
-        allow_private=True,
-        # Nothing listens at the first.
-        resolve=lambda *_: ["127.0.0.2", "127.0.0.1"],
-    )
+    url = receiver.url.replace("127.0.0.1", name)
+    # Nothing listens at the first.
+    with patch.object(outbound, "_resolve", return_value=["127.0.0.2", "127.0.0.1"]):
+        return post(url, headers={}, body=b"{}", seconds=10.0, allow_private=True)
 
 
 def test_the_certificate_is_that_of_the_name(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Experiments that are admitted as the API admits them, without HTTP."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from celery.worker import state as celery_state
 
 from api.services.admission import store_federation
-from api.services.submission import admitting
+from api.services.submission import Admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import OpenUpload
 from fedaudit.privacy.accounting.accountant import composed_epsilon
@@ -18,6 +19,7 @@ from fedaudit.spec.parse import parse_spec
 from fedaudit.stored import LeakageTerms, LedgerRow, RoundRow
 from models.database import Database
 from models.identifiers import new_id
+from models.person import Actor
 from models.repositories import (
     Budgets,
     EventRepository,
@@ -27,6 +29,7 @@ from models.repositories import (
     ReportRepository,
     RoundRepository,
     UnitRepository,
+    gathered_writes,
 )
 from models.tables.experiments import Experiment, Unit
 from tests.workers.registering import Registered
@@ -104,10 +107,17 @@ def submit(
             federation_id = store_federation(budgets, planned)
             if budget is not None:
                 _set_budget(budgets, federation_id, planned, total=budget)
-            with admitting(budgets, max_attempts=max_attempts) as one:
+            with admitting(budgets, max_attempts) as one:
                 place = {"experiment_id": ids[position], "unit_position": position}
                 one.admit(planned, unit, **place)
         return Submitted(project_id, unit.id, ids, federation_id)
+
+
+@contextmanager
+def admitting(budgets: Budgets, max_attempts: int) -> Iterator[Admitting]:
+    """Admit as the API does, in the name of a key without a person."""
+    with gathered_writes(budgets.session), ExitStack() as notices:
+        yield Admitting(budgets, max_attempts, Actor("a-key", "tests", None), notices)
 
 
 def ran(

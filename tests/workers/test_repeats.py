@@ -102,7 +102,7 @@ def test_seeds_that_fail_are_missing_with_a_reason(api, monkeypatch):
     with api.database.read() as session:
         place = SweepRepository(session, api.project_id).place_of(made["id"])
         cells = SweepRepository(session, api.project_id).cells(place.sweep_id)
-    assert api.post(f"/v1/experiments/{cells[1].experiment.id}/cancel").status_code == 200
+    assert api.post(f"/v1/experiments/{cells[1][1].id}/cancel").status_code == 200
     work(api, made["id"])
     repeats = document(api, made["id"])["repeats"]
     assert repeats["seeds"] == [7, 9]

@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import func, select
 
 import workers.run_loop
-from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.runs.experiment_plan import plan_experiment
@@ -16,7 +15,7 @@ from models.database import Database
 from models.identifiers import new_id
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository, ProjectRepository
 from models.tables.experiments import Experiment, Unit
-from tests.workers.admission import SPEC, spec_with
+from tests.workers.admission import SPEC, admitting, spec_with
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
@@ -33,7 +32,7 @@ def queued(database: Database, *specs: Mapping[str, Any], max_attempts: int = 3)
         with database.write() as session:
             project_id = ProjectRepository(session).get_or_create("tests").id
             budgets = Budgets(session, project_id, price=composed_epsilon)
-            with admitting(budgets, max_attempts=max_attempts) as one:
+            with admitting(budgets, max_attempts) as one:
                 one.admit(planned, one.queue(planned), experiment_id=ids[-1])
     return ids
 

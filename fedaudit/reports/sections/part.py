@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedaudit.number_text import NO_FIGURE, bound_text, exact_text, figure_text
-from fedaudit.reports.checks import Check
+from fedaudit.reports.checks import MALFORMED, Check, Outcome
 
 WHERE_GIVEN = Field(exclude_if=lambda value: value is None)
 """A name, and no figure: the document leaves it out where there is none."""
@@ -206,12 +206,21 @@ def assembled(
 
 
 def section_checks(
-    sections: Sequence[Section[Any, Evidence]], evidence: Evidence
+    sections: Sequence[Section[Any, Evidence]],
+    evidence: Evidence,
+    *,
+    malformed: Outcome = "fail",
+    why: str = "the section cannot be made anew from this evidence",
 ) -> Iterator[Check]:
-    """The checks of all sections, in the order of the tuple."""
+    """The checks of all sections, in the order of the tuple. `malformed`: the outcome where a
+    value has a form that no check expects, and `why`."""
     for section in sections:
-        if not isinstance(section.checked, str):
+        if isinstance(section.checked, str):
+            continue
+        try:
             yield from section.checked(evidence)
+        except MALFORMED:
+            yield Check(f"report.{section.name}", malformed, why)
 
 
 Rounding = Literal["figure", "bound", "exact"]

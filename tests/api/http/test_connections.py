@@ -13,11 +13,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
 import uvicorn
 
+from api.http import connections
 from api.http.connections import HEALTH_PLACES, bounded_protocol
 from infrastructure.settings import SettingsError, load_settings
 from tests.api.service import Api, finish, running_api, settings_for
@@ -42,10 +44,12 @@ def address() -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def served(header_seconds: float = HEADER_SECONDS) -> Iterator[tuple[str, int]]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        protocol = bounded_protocol(MOST, header_seconds=header_seconds)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        patch.object(connections, "HEADER_SECONDS", header_seconds),
+    ):
         server = uvicorn.Server(
-            uvicorn.Config(hello, http=protocol, lifespan="off", log_config=None)
+            uvicorn.Config(hello, http=bounded_protocol(MOST), lifespan="off", log_config=None)
         )
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()

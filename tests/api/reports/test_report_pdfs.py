@@ -108,7 +108,8 @@ def commanding(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 )
 def test_a_print_that_fails_says_what_to_do(monkeypatch, script, says):
     commanding(monkeypatch, script)
-    assert says in refused(PagePrinter(seconds=1))
+    monkeypatch.setattr(page_printer, "MAX_SECONDS", 1)
+    assert says in refused(PagePrinter())
 
 
 def test_a_print_knows_nothing_of_the_services_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

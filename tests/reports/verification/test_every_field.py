@@ -127,3 +127,20 @@ def test_every_field_is_made_anew_though_the_report_was_signed_again_or_listed(
         if not failed(verify(signed, trusted=[KEY.public])).keys() - _BESIDE:
             unnoticed.add(field)
     assert unnoticed == STATED_ALONE[kind][name] & whole[name].keys()
+
+
+def _counted_in_text(one: Evidence) -> Evidence:
+    return replace(one, report={**one.report, "data": {**one.report["data"], "clients": "8"}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "name"),
+    [
+        ("run", _counted_in_text, "report.data"),
+        ("ledger", lambda one: replace(one, names=[]), "report.privacy"),
+    ],
+)
+def test_a_value_of_a_form_that_no_check_expects_is_altered(evidence, kind, change, name):
+    found = verify(change(evidence[kind]), trusted=[KEY.public])
+    assert found.verdict == "altered"
+    assert name in failed(found)
