@@ -1,6 +1,7 @@
 """What is published of a report: nothing more than it shows, and no evidence that it is not."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from fedaudit.publishing.mlflow_runs import (
     MOST_METRICS,
     MOST_PARAMETERS,
     MOST_TAGS,
+    _write_entities,
     allowed,
     allowed_name,
     spec_parameters,
@@ -207,3 +209,20 @@ def test_the_largest_request_is_within_the_limit():
     tags = [{"key": "n" * LONGEST_NAME, "value": "𝄞" * LONGEST_TAG}]
     for sent, most in ((metrics, MOST_METRICS), (parameters, MOST_PARAMETERS), (tags, MOST_TAGS)):
         assert len(json.dumps({"run_id": "r" * 32, "tags": sent * most})) < 10**6
+
+
+def test_a_request_holds_no_more_and_nothing_is_lost(material, published):
+    found, sent = published(assemble(material())), []
+    found.by_round += [("rounds/x", float(step), step) for step in range(2 * MOST_METRICS)]
+    kinds = dict.fromkeys(("Metric", "Param", "RunTag"), lambda *fields: fields)
+    mlflow = SimpleNamespace(entities=SimpleNamespace(**kinds))
+    client = SimpleNamespace(log_batch=lambda _run_id, **some: sent.append(some))
+    info = SimpleNamespace(run_id="r", start_time=0)
+    run = SimpleNamespace(info=info, data=SimpleNamespace(metrics={}))
+    written = _write_entities(mlflow, client, run, found)
+    metrics = [some["metrics"] for some in sent if "metrics" in some]
+    rest = len(found.figures)
+    assert (written, [*map(len, metrics)]) == (2000 + rest, [1000, 1000, rest])
+    assert len({(one[0], one[3]) for some in metrics for one in some}) == written
+    assert max(len(some.get("tags", ())) for some in sent) == MOST_TAGS
+    assert max(len(some.get("params", ())) for some in sent) == MOST_PARAMETERS
