@@ -360,7 +360,20 @@ class GradientLeakageSpec(AttackPart):
         return _COMPARES_UPDATES[self.method]
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        yield from self._check_itself(pointer)
+        if len(set(self.noise_multipliers)) != len(self.noise_multipliers):
+            yield refuse_at(f"{pointer}/noise_multipliers", "must not name a multiplier twice")
+        if any(0 < nu < 1e-12 for nu in self.noise_multipliers):
+            yield refuse_at(
+                f"{pointer}/noise_multipliers", "must be 0 (no noise) or at least 1e-12"
+            )
+        if self.method == "first-layer" and self.iterations is not None:
+            yield refuse_at(
+                f"{pointer}/iterations", "`first-layer` searches for nothing; leave it out"
+            )
+        if self.restarts > 1 and not self.compares_updates:
+            yield refuse_at(
+                f"{pointer}/restarts", f"`{self.method}` starts once; leave it out, or use 1"
+            )
         if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
             yield refuse_at(
                 f"{pointer}/kind",
@@ -393,22 +406,6 @@ class GradientLeakageSpec(AttackPart):
                 "the attack to runs with `laplace-l2` or `none`",
             )
         yield from self._check_network(attacked, pointer)
-
-    def _check_itself(self, pointer: str) -> Refusals:
-        if len(set(self.noise_multipliers)) != len(self.noise_multipliers):
-            yield refuse_at(f"{pointer}/noise_multipliers", "must not name a multiplier twice")
-        if any(0 < nu < 1e-12 for nu in self.noise_multipliers):
-            yield refuse_at(
-                f"{pointer}/noise_multipliers", "must be 0 (no noise) or at least 1e-12"
-            )
-        if self.method == "first-layer" and self.iterations is not None:
-            yield refuse_at(
-                f"{pointer}/iterations", "`first-layer` searches for nothing; leave it out"
-            )
-        if self.restarts > 1 and not self.compares_updates:
-            yield refuse_at(
-                f"{pointer}/restarts", f"`{self.method}` starts once; leave it out, or use 1"
-            )
 
     def _check_network(self, attacked: AttackedSpec, pointer: str) -> Refusals:
         kinds = _layer_kinds(attacked.model)

@@ -229,8 +229,17 @@ def _costs(terms: LedgerTerms) -> Refusals:
         if terms.mechanism == "gaussian-distance" and getattr(terms, name) is not None:
             why = "belongs to an epsilon, and gaussian-distance has none; leave it out"
             yield refuse_at(f"/{name}", why)
-    if terms.budget is not None:
-        yield from _budgets(terms, terms.budget)
+    match terms.budget:
+        case EpsilonBudget() if not terms.counts_epsilon:
+            why = f"the cost of {terms.mechanism} is no epsilon; give a leakage"
+            yield refuse_at("/budget", why)
+        case LeakageBudget() if terms.mechanism != "laplace-l2":
+            why = f"the cost of {terms.mechanism} is no leakage; give an epsilon"
+            yield refuse_at("/budget", why)
+        case EpsilonBudget() | LeakageBudget() | None:
+            pass
+        case _:
+            assert_never(terms.budget)
     if terms.metric is not None and terms.mechanism != "laplace-l2":
         yield refuse_at(
             "/metric", f"only laplace-l2 has a radius, and not {terms.mechanism}; leave it out"
@@ -265,20 +274,6 @@ def _charged(terms: LedgerTerms) -> Refusals:
                 )
         case _:
             assert_never(terms.mechanism)
-
-
-def _budgets(terms: LedgerTerms, budget: ClientBudget) -> Refusals:
-    match budget:
-        case EpsilonBudget():
-            if not terms.counts_epsilon:
-                why = f"the cost of {terms.mechanism} is no epsilon; give a leakage"
-                yield refuse_at("/budget", why)
-        case LeakageBudget():
-            if terms.mechanism != "laplace-l2":
-                why = f"the cost of {terms.mechanism} is no leakage; give an epsilon"
-                yield refuse_at("/budget", why)
-        case _:
-            assert_never(budget)
 
 
 def _observers(terms: LedgerTerms) -> Refusals:
