@@ -109,7 +109,6 @@ _COUNTS_EPSILON: dict[DeclaredMechanism, bool] = {
     **dict.fromkeys(("gaussian", "gaussian-central", "gaussian-local"), True),
     **dict.fromkeys(("laplace-l2", "gaussian-distance", "none"), False),
 }
-DeclaredUnit = Literal["client", "record"]
 EVERYONE = "everyone"
 """Stands for the whole population, which pays for rounds whose participants are secret."""
 MAX_SUBJECTS = 100_000
@@ -157,7 +156,7 @@ class LedgerTerms(SpecPart):
     observer: Literal["final_model", "server"]
     """Observers that the figures hold against: those who see the models and not who took part, or
     the server as well."""
-    unit: DeclaredUnit
+    unit: Literal["client", "record"]
     """Whom they protect: a client with all its records, or one record."""
     population: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
     """How many units rounds draw from."""
@@ -341,7 +340,6 @@ GroupTallies = Annotated[
 
 MAX_CANARIES = 20_000
 MAX_PASSES = 16
-_NUMBERS = Annotated[int, Field(ge=2, le=10**15)]
 Finite = Annotated[float, Field(ge=-1e30, le=1e30)]
 Squared = Annotated[float, Field(ge=1e-9, le=1e30)]
 
@@ -362,7 +360,7 @@ class CanaryScores(SpecPart):
     """Product of x and x."""
     squares: Squared
     """Product of y and y."""
-    numbers: _NUMBERS
+    numbers: Annotated[int, Field(ge=2, le=10**15)]
     """How many were released."""
     passes: Annotated[int, Field(ge=1, le=MAX_PASSES, exclude_if=lambda value: value == 1)] = 1
     """How many copies of the release each canary went through. `product`, `weight`, `squares` and

@@ -31,7 +31,6 @@ from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.registration import CHOSEN_PARAMETERS, Registration, source_departures
 from fedaudit.spec.sources import LeaveOneOut, Scoring, ValidationFraction, ValidationUnit
 
-_Attributes = Annotated[list[Text], Field(max_length=20)]
 _LATER = Field(exclude_if=lambda value: value is None)
 
 
@@ -60,7 +59,7 @@ class DisclosurePolicy(SpecPart):
     """What every spec and audit leaves out: all of it, so that no two reports differ by it."""
     favourable: Favourable | None = None
     """The rule of every spec with a sensitive attribute."""
-    sensitive: _Attributes | None = None
+    sensitive: Annotated[list[Text], Field(max_length=20)] | None = None
     """No other attribute may be looked at; fewer may."""
     intersections: Combinations | None = None
     """No other combination may be looked at; fewer may."""
