@@ -121,7 +121,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_middleware(middleware)
     app.add_middleware(Observation)
     naming = parts_of(settings.proxy_addresses) if settings.proxy_user_header else []
-    app.add_middleware(ProxyHeaders, trusted=settings.proxies, naming=naming)
+    app.add_middleware(ProxyHeaders, trusted=parts_of(settings.trusted_proxies), naming=naming)
     problems.install(app)
     pages.install(app)
     openapi.install(app)

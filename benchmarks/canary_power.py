@@ -37,7 +37,7 @@ def planned_for(scenario: Scenario) -> PlannedBounds:
     spec = CanariesSpec(unit=scenario.unit, count=scenario.count)
     _, claim = draw_companion(spec, scenario.cell, device="cpu")
     assert claim is not None
-    return plan_bounds(claim, canaries=scenario.count, significance=0.01)
+    return plan_bounds(claim, canaries=scenario.count)
 
 
 def measured(scenario: Scenario, planned: PlannedBounds, seed: int) -> CanariesSection:
@@ -71,15 +71,7 @@ def row(scenario: Scenario, label: str, runs: int) -> list[str]:
     return [
         label,
         str(scenario.count),
-        *(
-            f"{one:.2f}"
-            for one in (
-                planned.known_noise,
-                planned.f_dp.power,
-                planned.one_run.power,
-                planned.summed,
-            )
-        ),
+        *(f"{planned.tests[name].power:.2f}" for name in _BOUNDS),
         *(str(half[name]) for name in ("any", *_BOUNDS)),
         f"{whole['any']} ({whole['summed-releases']})",
     ]
@@ -124,7 +116,7 @@ def sampled(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list[li
                     if kind == "coins"
                     else scenarios.fixed(claim, count, share=0.5, rounds=5)
                 )
-                if planned_for(scenario).known_noise >= _ENOUGH:
+                if planned_for(scenario).tests["known-noise"].power >= _ENOUGH:
                     break
             found.append(row(scenario, f"{kind} {claim:g}", runs))
     return found

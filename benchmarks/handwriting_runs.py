@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from benchmarks.workloads import privacy
+from fedaudit.arrays import Floats
 from fedaudit.federations.load import load_federation
 from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.base.rounds import RoundColumns
 from fedaudit.training.stack import Stack
 
 UNIPEN_FILE = "unipen_handwriting/unipen_alnum62_28x28.npz"
@@ -108,25 +109,26 @@ def run_course(data: Path, noise_multiplier: float | None, rounds: int) -> Repea
     resident = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     stack = Stack([cell])
-    records: list[RoundRecord] = []
+    columns: list[RoundColumns] = []
     seconds: list[float] = []
     while stack.active:
         start = time.process_time()
-        records += stack.advance(1)[0]
+        columns += stack.advance(1)[0].spans
         seconds.append(time.process_time() - start)
     result = stack.result(0)
-    validated = [record for record in records if record.accuracy is not None]
-    costs = list(zip(seconds, records, strict=True))
-    plain = median(cost for cost, record in costs if record.accuracy is None)
-    full = median(cost for cost, record in costs if record.accuracy is not None)
-    late = records[-10:]
-    together = np.concatenate([record.chosen == record.clusters for record in late])
+    validated = {int(one.round[0]): one for one in columns if len(one.validated)}
+    costs = list(zip(seconds, columns, strict=True))
+    plain = median(cost for cost, one in costs if not len(one.validated))
+    full = median(cost for cost, one in costs if len(one.validated))
+    together = np.concatenate([one.chosen[0] == one.clusters[0] for one in columns[-10:]])
     return RepeatedEvent(
         noise_multiplier=noise_multiplier,
         writers=federation.clients,
         images=federation.rows,
-        accuracy={one.round: round(one.accuracy or 0, 4) for one in validated},
-        validation_loss={one.round: round(one.validation_loss or 0, 4) for one in validated},
+        accuracy={round_: _rounded(one.accuracies) for round_, one in validated.items()},
+        validation_loss={
+            round_: _rounded(one.validation_losses) for round_, one in validated.items()
+        },
         best_round=result.best_round,
         collapsed_rounds=result.collapsed_rounds,
         agreement=float(together.mean()),
@@ -138,6 +140,11 @@ def run_course(data: Path, noise_multiplier: float | None, rounds: int) -> Repea
         uploads_mib=round(10 * 4 * stack.n / _MIB, 1),
         images_mib=round(federation.nbytes / _MIB, 1),
     )
+
+
+def _rounded(figures: Floats | None) -> float:
+    """The figure of the only round, which was validated."""
+    return 0.0 if figures is None else round(float(figures[0]), 4)
 
 
 def load_libraries(cell: Cell) -> None:

@@ -96,7 +96,7 @@ class FairnessRow:
     figures: Sequence[Mapping[str, Any]]
     """Objects of metric, value and reason."""
     counts: Any
-    """[groups, 4], as in RoundRecord; [0, 4] where no outcome is favourable. Confidential."""
+    """[groups, 4], as in RoundColumns; [0, 4] where no outcome is favourable. Confidential."""
 
 
 CostFigure = Literal["leakage", "log_ratio", "epsilon"]

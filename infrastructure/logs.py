@@ -10,6 +10,7 @@ from structlog.typing import ExcInfo, Processor
 
 _HEAD = "Traceback (most recent call last):\n"
 _OF_THE_MACHINE = (OSError, ImportError, MemoryError)
+"""Errors whose messages can only be about the machine."""
 # Libraries whose routine messages say nothing to an operator.
 _QUIET = ("celery", "kombu", "amqp", "alembic", "asyncio")
 
@@ -49,12 +50,6 @@ def configure_logs(log_format: Literal["text", "json"]) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def without_message(error: BaseException) -> str:
-    """The kind of an error, and its message where that can only be about the machine."""
-    name = type(error).__name__
-    return f"{name}: {error}" if isinstance(error, _OF_THE_MACHINE) else name
-
-
 def _where(exc_info: ExcInfo) -> str:
     """A traceback of the error and of what led to it, without what they quote."""
     lines: list[str] = []
@@ -63,6 +58,8 @@ def _where(exc_info: ExcInfo) -> str:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         frames = traceback.format_tb(error.__traceback__)
-        lines.insert(0, "".join((_HEAD, *frames, without_message(error))))
+        name = type(error).__name__
+        said = f"{name}: {error}" if isinstance(error, _OF_THE_MACHINE) else name
+        lines.insert(0, "".join((_HEAD, *frames, said)))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return "\n\nand then:\n".join(lines)

@@ -64,7 +64,8 @@ def check_address(text: str, *, allow_private: bool) -> None:
         address = ip_address(text)
     except ValueError:
         raise AddressRefusedError(f"{text!r} is no address") from None
-    if _is_open(address) or (allow_private and _is_private(address)):
+    is_private = address not in _METADATA and any(address in network for network in _PRIVATE)
+    if _is_open(address) or (allow_private and is_private):
         return
     raise AddressRefusedError(
         f"{text} is not on the open internet; FEDAUDIT_WEBHOOKS_ALLOW_PRIVATE=true admits private "
@@ -80,10 +81,6 @@ def _is_open(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv4Address):
         return True
     return address in _GLOBAL_UNICAST and not any(address in network for network in _WRAPPED)
-
-
-def _is_private(address: IPv4Address | IPv6Address) -> bool:
-    return address not in _METADATA and any(address in network for network in _PRIVATE)
 
 
 def _written_out(host: str) -> list[str]:

@@ -56,19 +56,15 @@ def _file_of(settings: Settings) -> Path:
 
 def _read(path: Path) -> list[bytes]:
     content = read_private(path, what="key", risk="secrets can be read with", how=_HOW)
-    keys = [_key(line) for line in content.split()]
-    if not keys or None in keys:
-        raise KeyFileError(f"{path} holds something else than keys, one a line; {_HOW}")
-    return [key for key in keys if key is not None]
-
-
-def _key(line: bytes) -> bytes | None:
-    """A key in the alphabet that Fernet reads; None where the line is none."""
+    lines = content.translate(bytes.maketrans(b"-_", b"+/")).split()
     try:
-        key = base64.b64decode(line.translate(bytes.maketrans(b"-_", b"+/")), validate=True)
+        keys = [base64.b64decode(line, validate=True) for line in lines]
     except ValueError:
-        return None
-    return base64.urlsafe_b64encode(key) if len(key) == _KEY_BYTES else None
+        keys = []
+    if not keys or any(len(key) != _KEY_BYTES for key in keys):
+        raise KeyFileError(f"{path} holds something else than keys, one a line; {_HOW}")
+    # In the alphabet that Fernet reads.
+    return [base64.urlsafe_b64encode(key) for key in keys]
 
 
 def _ensure(path: Path) -> None:

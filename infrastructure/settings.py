@@ -280,11 +280,6 @@ class Settings(BaseSettings):
         """Where large data are laid out while they are used."""
         return self.data_dir / "maps"
 
-    @property
-    def proxies(self) -> list[str]:
-        """The trusted proxies one by one."""
-        return parts_of(self.trusted_proxies)
-
     def oidc_client_secret(self) -> str | None:
         """What the file holds at this moment; None for a public client. Raises SettingsError."""
         return _secret_in(self.oidc_client_secret_file, "FEDAUDIT_OIDC_CLIENT_SECRET_FILE")
@@ -310,12 +305,6 @@ class Settings(BaseSettings):
     def _usable(self) -> Self:
         _ = self.source_rights
         self.metrics_token()
-        self._check_sign_in()
-        check_storage_url(self.storage_url)
-        return self
-
-    def _check_sign_in(self) -> None:
-        """Raises ValueError where a setting of another way to sign in lacks one that it needs."""
         for name, needed in _NEEDED:
             if getattr(self, name) and not getattr(self, needed):
                 raise ValueError(f"FEDAUDIT_{name.upper()} needs FEDAUDIT_{needed.upper()} as well")
@@ -324,6 +313,8 @@ class Settings(BaseSettings):
                 "FEDAUDIT_OIDC_ISSUER must begin with https:// (http:// on this machine alone): "
                 "else the network could sign anyone in"
             )
+        check_storage_url(self.storage_url)
+        return self
 
 
 def _secret_in(path: Path | None, name: str) -> str | None:

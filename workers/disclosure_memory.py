@@ -64,11 +64,6 @@ class Memory:
     """Keys of rows that also find other memories; none for those of one key alone."""
 
     @property
-    def locks(self) -> set[str]:
-        """The keys to be locked before it is added to."""
-        return {self.key, _EVERY_ANCHORED} if self.anchors else {self.key}
-
-    @property
     def numbering(self) -> str:
         """Return the form that is stored."""
         return hashlib.sha256(self.numbered_by.encode()).hexdigest()
@@ -118,7 +113,7 @@ class Disclosed:
         for one, sets in zip(memories, decision.sets, strict=True):
             name = one.key, one.numbering
             self._of(name).add(sets)
-            self._locks |= one.locks
+            self._locks |= {one.key, _EVERY_ANCHORED} if one.anchors else {one.key}
             self._new_anchored |= {(anchor, one.key) for anchor in one.anchors}
             self._new_sets += [
                 StoredSet(*name, *each.key, each.rows.as_bytes(), each.favourable.as_bytes())

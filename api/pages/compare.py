@@ -22,8 +22,15 @@ _MOST = 50
 _COSTS = ("epsilon_max", "log_ratio_max", "leakage_max")
 
 
-def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
-    """What the page shows of a comparison, whose experiments are numbered in its order."""
+def _view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
+    """What the page shows of a comparison, whose experiments are numbered in its order. Raises
+    ProblemError for too few or too many."""
+    chosen = list(dict.fromkeys(asked.experiment_id))
+    if not 2 <= len(chosen) <= _MOST:
+        raise ProblemError(
+            422, "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
+        )
+    comparison = comparison_of(visit, chosen)
     differences = difference_rows(comparison.spec_differences)
     numbers = {one.id: place for place, one in enumerate(comparison.experiments, start=1)}
     tables = [
@@ -106,7 +113,7 @@ def comparison_page(visit: ReportsVisit, asked: Annotated[ComparedAxes, Query()]
             experiments = ExperimentRepository(session, visit.project_id)
             offered = experiments.list({"status": "succeeded"}, limit=_MOST).items
         return visit.page("compare_choice.html", offered=offered, chosen=chosen, most=_MOST)
-    return visit.page("compare.html", view=_asked_view(visit, asked))
+    return visit.page("compare.html", view=_view(visit, asked))
 
 
 @router.get("/compare/picture.{form}")
@@ -114,14 +121,5 @@ def comparison_picture(
     form: PictureForm, visit: ReportsVisit, asked: Annotated[ComparedAxes, Query()]
 ) -> Response:
     """What the page draws, as a file."""
-    picture = _asked_view(visit, asked)["picture"] or {}
+    picture = _view(visit, asked)["picture"] or {}
     return as_picture([picture.get("chart")], CHOSEN, form)
-
-
-def _asked_view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
-    chosen = list(dict.fromkeys(asked.experiment_id))
-    if not 2 <= len(chosen) <= _MOST:
-        raise ProblemError(
-            422, "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
-        )
-    return _view(comparison_of(visit, chosen), asked)

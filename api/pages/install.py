@@ -99,8 +99,10 @@ def _as_page(handler: MaybeSlow, endpoints: frozenset[Any]) -> Handler:
     async def handle(request: Request, error: Any) -> Response:
         found = handler(request, error)
         answer = await found if isawaitable(found) else found
-        if request.scope.get("endpoint") not in endpoints and not _is_lost_browser(request):
-            return answer
+        if request.scope.get("endpoint") not in endpoints:
+            wants_page = "text/html" in request.headers.get("accept", "")
+            if request.url.path.startswith("/v1/") or not wants_page:
+                return answer
         problem = json.loads(bytes(answer.body))
         visitor = getattr(request.state, "visitor", None)
         if visitor is None and answer.status_code == 404:  # no route has identified the visitor
@@ -119,12 +121,6 @@ def _as_page(handler: MaybeSlow, endpoints: frozenset[Any]) -> Handler:
         return shown
 
     return handle
-
-
-def _is_lost_browser(request: Request) -> bool:
-    """Whether a browser asks for an address that is neither a page nor below the API."""
-    wants_page = "text/html" in request.headers.get("accept", "")
-    return wants_page and not request.url.path.startswith("/v1/")
 
 
 async def _to_sign_in(request: Request, error: Any) -> Response:

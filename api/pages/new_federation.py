@@ -112,10 +112,9 @@ async def registration_page(
     if looked.proposal is None:
         federation = {"source": "table", "target": "", **({} if header else {"header": False})}
         document = as_yaml({"name": upload.file_name, "federation": federation})
-        sheet = RegistrationSheet(upload, looked, document, header, refusal=looked.why)
     else:
-        sheet = RegistrationSheet(upload, looked, proposal_yaml(looked.proposal), header)
-    return _shown(visit, sheet)
+        document = proposal_yaml(looked.proposal)
+    return _shown(visit, RegistrationSheet(upload, looked, document, header, refusal=looked.why))
 
 
 @router.post("/{upload_id}")

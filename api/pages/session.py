@@ -7,7 +7,7 @@ from the token, which no other site can know, and is refused without it.
 import hashlib
 import hmac
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Depends, Request, Response
 from starlette.datastructures import FormData
@@ -131,18 +131,24 @@ def check_word(visitor: Visitor, word: str) -> None:
 
 
 def set_cookie(
-    response: Response, request: Request, token: str | None, *, seconds: int = SESSION_SECONDS
+    response: Response,
+    request: Request,
+    token: str | None,
+    *,
+    seconds: int = SESSION_SECONDS,
+    name: str = COOKIE,
+    same_site: Literal["lax", "strict"] = "strict",
 ) -> None:
     """Give the browser its token, out of reach of scripts and of other sites' requests; None
     deletes it."""
     response.set_cookie(
-        COOKIE,
+        name,
         token or "",
         max_age=seconds if token else 0,
         path="/",
         secure=request.url.scheme == "https",
         httponly=True,
-        samesite="strict",
+        samesite=same_site,
     )
 
 

@@ -60,13 +60,19 @@ def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
     key, next_path = fields.get("key"), fields.get("next")
     target = local_path(next_path if isinstance(next_path, str) else None)
     given = key.strip() if isinstance(key, str) else ""
-    token = _begin(resources, given, request.cookies.get(COOKIE))
-    if token is None:
+    with resources.database.read() as session:
+        found = ApiKeyRepository(session).find(given)
+    if found is None:
         # Keys hold 256 random bits: nothing is gained by counting guesses.
         address = request.client.host if request.client else ""
         log.warning("sign-in refused", address=address)
         message = "This key is unknown or revoked. Check that you copied all of it."
         return _form(request, resources, target, message=message, status=401)
+    with resources.database.write() as session:
+        sessions = WebSessionRepository(session)
+        if earlier := request.cookies.get(COOKIE):
+            sessions.end(earlier)
+        token = sessions.begin(found, seconds=SESSION_SECONDS, secret_hash=hash_of_key(given))
     response = RedirectResponse(target, status_code=303, headers=_NO_STORE)
     set_cookie(response, request, token)
     return response
@@ -80,18 +86,6 @@ def sign_out(form: PostedForm) -> Response:
     response = RedirectResponse("/sign-in", status_code=303, headers=_NO_STORE)
     set_cookie(response, form.request, None)
     return response
-
-
-def _begin(resources: Resources, plain: str, earlier: str | None) -> str | None:
-    with resources.database.read() as session:
-        key = ApiKeyRepository(session).find(plain)
-    if key is None:
-        return None
-    with resources.database.write() as session:
-        sessions = WebSessionRepository(session)
-        if earlier:
-            sessions.end(earlier)
-        return sessions.begin(key, seconds=SESSION_SECONDS, secret_hash=hash_of_key(plain))
 
 
 def _form(
@@ -200,11 +194,4 @@ def _cookie(request: Request) -> str:
 
 def _keep(response: Response, request: Request, value: str | None) -> None:
     """Keep the secret of a sign-in, or end it. It is sent when the provider leads back."""
-    response.set_cookie(
-        _cookie(request),
-        value or "",
-        max_age=_SECONDS if value else 0,
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="lax",
-    )
+    set_cookie(response, request, value, seconds=_SECONDS, name=_cookie(request), same_site="lax")

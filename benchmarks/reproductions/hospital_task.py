@@ -87,7 +87,7 @@ def figures_of(run: Run) -> dict[str, float]:
         "honest": result.validation_loss,
         "rounds": result.rounds,
         "collapsed": run.collapsed_share,
-        "alive": sum(size > 1 for size in run.last.cluster_sizes),
+        "alive": sum(size > 1 for size in run.last.cluster_sizes[-1].tolist()),
     }
 
 

@@ -43,7 +43,7 @@ def kept_plane(report: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     run = play(Cell(spec, load_federation(spec, sources_dir=None)), rounds=best)
     (uploads,) = run.passed.uploads[best]
-    clusters = run.records[-1].clusters
+    clusters = run.columns[-1].clusters[0]
     hypotheses = [each.tolist() for each in run.hypotheses]
     return {
         "hypotheses": hypotheses[best],

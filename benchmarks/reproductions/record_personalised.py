@@ -158,13 +158,17 @@ def train(
     spec = spec_of(method, distribution, seed=seed, setting=setting)
     cell = Cell(spec, prepared(spec, data, setting.scaling))
     stack = Stack([cell], checkpoints=[_start(cell, setting.start)])
-    records = list(stack.advance(spec.training.rounds)[0])
+    played = stack.advance(spec.training.rounds)[0]
     use, spent = record_use_of(spec, cell.federation), stack.result(0).records
     assert use is not None
     assert spent is not None
-    last = [record.accuracy for record in records[-_LAST_ROUNDS:]]
+    found = [
+        columns.accuracies[columns.place[columns.validated]]
+        for columns in played.spans
+        if columns.accuracies is not None
+    ]
     return Trained(
-        accuracy=float(np.mean([value for value in last if value is not None])),
+        accuracy=float(np.concatenate(found)[-_LAST_ROUNDS:].mean()),
         overspent=int((spent.spent["final_model"] > spent.budget).sum()),
         plan=use,
     )

@@ -10,7 +10,7 @@ from fedaudit.federations.split import validation_clients
 from fedaudit.privacy.leakage import leakage, leakage_quantiles
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, stack_key
-from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.base.rounds import FinalResult, RoundColumns
 from fedaudit.training.stack import Stack
 
 _ROUNDS_A_CALL = 64
@@ -25,7 +25,8 @@ class Run:
     result: FinalResult
     releases: NDArray[np.int32]
     """[clients] of the federation: how often each took part."""
-    last: RoundRecord
+    last: RoundColumns
+    """The newest rounds."""
 
     @property
     def leakage(self) -> tuple[float, float]:
@@ -64,10 +65,10 @@ def train(cells: Sequence[Cell]) -> list[Run]:
 
 def _train_stack(cells: Sequence[Cell]) -> list[Run]:
     stack = Stack(cells)
-    last: dict[int, RoundRecord] = {}
+    last: dict[int, RoundColumns] = {}
     while stack.active:
-        for position, records in stack.advance(_ROUNDS_A_CALL).items():
-            last[position] = records[-1]
+        for position, played in stack.advance(_ROUNDS_A_CALL).items():
+            last[position] = played.spans[-1]
     return [
         Run(cell, stack.result(position), stack.releases(position), last[position])
         for position, cell in enumerate(cells)

@@ -156,13 +156,13 @@ def show_audit(report: Mapping[str, Any]) -> None:
         console.print(f"[bold]{title}[/bold]\n{escape(text)}")
     ranked = _figures(figure_rows(RankingFigures, report["utility"]), {})
     console.print(sections_table(["predictions"], [{"utility": ranked}]))
-    found = fairness_tables(report_on_page(report)["fairness"])
-    for table in chain.from_iterable(found.by_section):
+    by_section, notes = fairness_tables(report_on_page(report)["fairness"])
+    for table in chain.from_iterable(by_section):
         console.print(f"[bold]{escape(table.caption)}[/bold]")
         columns = zip(table.head, zip(*table.rows, strict=True), strict=True)
         print_columns({head: [*map(escape, cells)] for head, cells in columns})
         console.print(escape(table.remark))
-    for mark, note in found.notes.items():
+    for mark, note in notes.items():
         console.print(f"{mark}: {escape(note)}")
     for gate in report["gates"]:
         outcome = OUTCOME_WORDS[gate["outcome"]]

@@ -216,10 +216,7 @@ class Federation:
 
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name. Raises KeyError."""
-        for attribute in self.attributes:
-            if attribute.name == name:
-                return attribute
-        raise KeyError(name)
+        return {one.name: one for one in self.attributes}[name]
 
 
 def taken(values: NDArray[Number] | None, kept: NDArray[np.int64]) -> NDArray[Number] | None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import BaseModel, FailFast, Field, ValidationError
 
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import read_sensitive
@@ -186,7 +186,6 @@ def _shards(file: SourceFile) -> Iterator[tuple[_Shard, dict[str, "_UserData"]]]
             yield shard, _users(shard, content)
 
 
-_STRICT = ConfigDict(strict=True)
 _Number = Annotated[float, Field(ge=0, le=1)]
 # Without the end at the first fault, a file of other numbers would have as many faults.
 _Image = Annotated[list[_Number], Field(min_length=1, max_length=MAX_ROW_VALUES), FailFast()]
@@ -194,14 +193,12 @@ _Name = Annotated[str, Field(pattern=r"^[^\p{C}\p{Zl}\p{Zp}]{1,200}$")]
 """A user's name: printable characters."""
 
 
-class _UserData(BaseModel):
-    model_config = _STRICT
+class _UserData(BaseModel, strict=True):
     x: Annotated[list[_Image], FailFast()]
     y: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], FailFast()]
 
 
-class _LeafFile(BaseModel):
-    model_config = _STRICT
+class _LeafFile(BaseModel, strict=True):
     users: list[str]
     num_samples: list[int]
     user_data: dict[_Name, _UserData]
@@ -274,7 +271,13 @@ def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int, empty: 
     names = tuple(sorted(user for user, writer in writers.items() if len(writer.labels)))
     counts = np.array([len(writers[name].labels) for name in names], dtype=np.int64)
     check_clients(counts, file.pointer)
-    width = _one_width({name: writers[name] for name in names})
+    width = writers[names[0]].pixels.shape[1]
+    for name in names:
+        if (other := writers[name].pixels.shape[1]) != width:
+            raise writers[name].shard.fault(
+                f"gives user {shown(name)} images of {other} numbers, and {shown(names[0])} has "
+                f"images of {width}; images need one size"
+            )
     exact = all(writer.pixels.dtype == np.uint8 for writer in writers.values())
     labels = np.concatenate([writers[name].labels for name in names])
     first = first_rows(counts)
@@ -311,19 +314,6 @@ def _packed(
         row_numbers=np.arange(1, len(labels) + 1),
         **more,
     )
-
-
-def _one_width(writers: Mapping[str, _Writer]) -> int:
-    """Numbers per image, the same for all users."""
-    (first, one), *_ = writers.items()
-    expected: int = one.pixels.shape[1]
-    for name, writer in writers.items():
-        if (width := writer.pixels.shape[1]) != expected:
-            raise writer.shard.fault(
-                f"gives user {shown(name)} images of {width} numbers, and {shown(first)} has "
-                f"images of {expected}; images need one size"
-            )
-    return expected
 
 
 def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArray[Any]:

@@ -157,8 +157,6 @@ class CanariesSpec(AttackPart):
 
 
 MembershipMethod = Literal["threshold", "likelihood-ratio", "relative"]
-ShadowVariant = Literal["online", "offline"]
-ScoreVariance = Literal["per-record", "global"]
 
 MIN_SHADOWS_EACH = 16
 """Least number of shadow runs with a record, and without it, for a likelihood ratio: the variance
@@ -185,9 +183,9 @@ class MembershipSpec(AttackPart):
     shadows: Annotated[int, Field(ge=1, le=4096)] | None = None
     """Models trained alike on random halves of all clients, that show what a loss means; none for
     `threshold`. Each costs about what the run costs."""
-    variant: ShadowVariant = "online"
+    variant: Literal["online", "offline"] = "online"
     """`online` compares shadow runs with and without the record; `offline` is retired."""
-    variance: ScoreVariance = "per-record"
+    variance: Literal["per-record", "global"] = "per-record"
     """Each record's scores have a separate variance; `global` is retired."""
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
@@ -285,8 +283,6 @@ _COMPARES_UPDATES: dict[LeakageMethod, bool] = {
     **dict.fromkeys(("first-layer", "features"), False),
 }
 LabelKnowledge = Literal["optimised", "inferred", "known"]
-AttackedHypothesis = Literal["initial", "trained"]
-LayerWeights = Literal["even", "by-noise"]
 NoiseMultiplier = Annotated[float, Field(ge=0, le=1e12)]
 
 
@@ -323,13 +319,13 @@ class GradientLeakageSpec(AttackPart):
     layer's update (iDLG); `known` is retired. `first-layer` and `features` need none."""
     per_layer: bool = False
     """Whether each layer has its own noise."""
-    layer_weights: LayerWeights = "even"
+    layer_weights: Literal["even", "by-noise"] = "even"
     """Every parameter counts alike; `by-noise` is retired."""
     restarts: Annotated[int, Field(ge=1, le=100)] = 1
     """Starting points for each image, of which the one whose update fits best counts."""
     iterations: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Steps of the search; null takes those of the papers (`searched_for`)."""
-    hypothesis: AttackedHypothesis = "initial"
+    hypothesis: Literal["initial", "trained"] = "initial"
     """Attacked clients start from the parameters before the first round: of several hypotheses each
     takes the one with the smallest loss on its image. `trained` is retired."""
     images_per_update: Annotated[int, Field(ge=1, le=64)] = 1
@@ -360,7 +356,20 @@ class GradientLeakageSpec(AttackPart):
         return _COMPARES_UPDATES[self.method]
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        yield from self._check_itself(pointer)
+        if len(set(self.noise_multipliers)) != len(self.noise_multipliers):
+            yield refuse_at(f"{pointer}/noise_multipliers", "must not name a multiplier twice")
+        if any(0 < nu < 1e-12 for nu in self.noise_multipliers):
+            yield refuse_at(
+                f"{pointer}/noise_multipliers", "must be 0 (no noise) or at least 1e-12"
+            )
+        if self.method == "first-layer" and self.iterations is not None:
+            yield refuse_at(
+                f"{pointer}/iterations", "`first-layer` searches for nothing; leave it out"
+            )
+        if self.restarts > 1 and not self.compares_updates:
+            yield refuse_at(
+                f"{pointer}/restarts", f"`{self.method}` starts once; leave it out, or use 1"
+            )
         if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
             yield refuse_at(
                 f"{pointer}/kind",
@@ -393,22 +402,6 @@ class GradientLeakageSpec(AttackPart):
                 "the attack to runs with `laplace-l2` or `none`",
             )
         yield from self._check_network(attacked, pointer)
-
-    def _check_itself(self, pointer: str) -> Refusals:
-        if len(set(self.noise_multipliers)) != len(self.noise_multipliers):
-            yield refuse_at(f"{pointer}/noise_multipliers", "must not name a multiplier twice")
-        if any(0 < nu < 1e-12 for nu in self.noise_multipliers):
-            yield refuse_at(
-                f"{pointer}/noise_multipliers", "must be 0 (no noise) or at least 1e-12"
-            )
-        if self.method == "first-layer" and self.iterations is not None:
-            yield refuse_at(
-                f"{pointer}/iterations", "`first-layer` searches for nothing; leave it out"
-            )
-        if self.restarts > 1 and not self.compares_updates:
-            yield refuse_at(
-                f"{pointer}/restarts", f"`{self.method}` starts once; leave it out, or use 1"
-            )
 
     def _check_network(self, attacked: AttackedSpec, pointer: str) -> Refusals:
         kinds = _layer_kinds(attacked.model)

@@ -1,6 +1,7 @@
 """An audit of predictions alone: a table with truth, prediction and groups."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -8,9 +9,11 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.disclosure import (
+    POLICY,
     DisclosureFloor,
     DisclosurePolicy,
     below,
+    departure,
     floor_faults,
     spec_faults,
 )
@@ -41,9 +44,6 @@ from fedaudit.spec.labels import CodeLabels, refuse_other_columns
 from fedaudit.spec.registration import Registration, group_departures
 from fedaudit.spec.sources import FederationId, FilePath, check_one_place
 from fedaudit.spec.table import Table
-
-_PREFIXES = ("/fairness", "/federation")
-
 
 _Favourable = Favourable | Label | list[Label]
 
@@ -190,16 +190,13 @@ def parse_audit(value: object) -> AuditSpec:
 
 def in_audit(faults: Sequence[FieldError]) -> list[FieldError]:
     """Faults whose pointers are those of an experiment, in the fields of an audit."""
-    return [
-        FieldError(_pointer(fault.pointer), fault.message, of_spec=fault.of_spec)
-        for fault in faults
-    ]
+    return [replace(fault, pointer=_pointer(fault.pointer)) for fault in faults]
 
 
 def _pointer(where: str) -> str:
     if where.startswith("/federation/target"):
         return "/truth"
-    for prefix in _PREFIXES:
+    for prefix in ("/fairness", "/federation"):
         if where.startswith(f"{prefix}/"):
             return where.removeprefix(prefix)
     return where
@@ -241,7 +238,6 @@ def measuring_spec(audit: AuditSpec) -> ExperimentSpec:
     )
 
 
-_POLICY = "the federation's disclosure policy"
 _KEY = (
     "this API key lacks the scope federations:read, so it may audit the data as they were "
     "registered only: take what the registration has, or ask someone whose key has that scope"
@@ -258,18 +254,18 @@ def policy_faults(
     # Without clients there is no telling whose rows a group's are; what fails for want of them is
     # said once, at the key.
     found = [fault for fault in found if fault.pointer != "/minimum_group_clients"]
-    found += clients_faults(policy.minimum_group_clients or 1, audit, who=_POLICY)
+    found += clients_faults(policy.minimum_group_clients or 1, audit, who=POLICY)
     if policy.split is not None:
         found.append(
-            _fault(
+            departure(
                 "/path" if audit.id is None else "/id",
-                f"{_POLICY} fixes which people are held out, and an audit compares all rows of a "
+                f"{POLICY} fixes which people are held out, and an audit compares all rows of a "
                 "file; audit a file with these people alone",
             )
         )
     if policy.source is not None:
         found += [
-            _fault(where, f"{what}, and {_POLICY} demands that")
+            departure(where, f"{what}, and {POLICY} demands that")
             for where, what in _column_departures(audit, registration)
         ]
     return found
@@ -287,7 +283,7 @@ def clients_faults(least: int, audit: AuditSpec, *, who: str) -> list[FieldError
         return []
     if audit.client_key is None:
         return [
-            _fault(
+            departure(
                 "/client_key",
                 f"is required: {who} shows groups of {least} clients or more, and without the "
                 "column that names clients they cannot be counted",
@@ -302,7 +298,7 @@ def registered_use_faults(audit: AuditSpec, registration: Registration) -> list[
     may not read federations: each of the columns and rules that they may choose could make the
     answer depend on one cell. The messages quote no data."""
     return [
-        _fault(where, f"{what}; {_KEY}")
+        departure(where, f"{what}; {_KEY}")
         for departures in (_column_departures, _group_departures)
         for where, what in departures(audit, registration)
     ]
@@ -338,7 +334,3 @@ def _group_departures(audit: AuditSpec, registration: Registration) -> Iterator[
         words != registration.federation.labels.get(name) for name, words in audit.labels.items()
     ):
         yield "/labels", "differ from those that the data were registered with"
-
-
-def _fault(where: str, message: str) -> FieldError:
-    return FieldError(where, message, of_spec=True)

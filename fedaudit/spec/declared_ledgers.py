@@ -109,7 +109,6 @@ _COUNTS_EPSILON: dict[DeclaredMechanism, bool] = {
     **dict.fromkeys(("gaussian", "gaussian-central", "gaussian-local"), True),
     **dict.fromkeys(("laplace-l2", "gaussian-distance", "none"), False),
 }
-DeclaredUnit = Literal["client", "record"]
 EVERYONE = "everyone"
 """Stands for the whole population, which pays for rounds whose participants are secret."""
 MAX_SUBJECTS = 100_000
@@ -157,7 +156,7 @@ class LedgerTerms(SpecPart):
     observer: Literal["final_model", "server"]
     """Observers that the figures hold against: those who see the models and not who took part, or
     the server as well."""
-    unit: DeclaredUnit
+    unit: Literal["client", "record"]
     """Whom they protect: a client with all its records, or one record."""
     population: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
     """How many units rounds draw from."""
@@ -229,8 +228,17 @@ def _costs(terms: LedgerTerms) -> Refusals:
         if terms.mechanism == "gaussian-distance" and getattr(terms, name) is not None:
             why = "belongs to an epsilon, and gaussian-distance has none; leave it out"
             yield refuse_at(f"/{name}", why)
-    if terms.budget is not None:
-        yield from _budgets(terms, terms.budget)
+    match terms.budget:
+        case EpsilonBudget() if not terms.counts_epsilon:
+            why = f"the cost of {terms.mechanism} is no epsilon; give a leakage"
+            yield refuse_at("/budget", why)
+        case LeakageBudget() if terms.mechanism != "laplace-l2":
+            why = f"the cost of {terms.mechanism} is no leakage; give an epsilon"
+            yield refuse_at("/budget", why)
+        case EpsilonBudget() | LeakageBudget() | None:
+            pass
+        case _:
+            assert_never(terms.budget)
     if terms.metric is not None and terms.mechanism != "laplace-l2":
         yield refuse_at(
             "/metric", f"only laplace-l2 has a radius, and not {terms.mechanism}; leave it out"
@@ -265,20 +273,6 @@ def _charged(terms: LedgerTerms) -> Refusals:
                 )
         case _:
             assert_never(terms.mechanism)
-
-
-def _budgets(terms: LedgerTerms, budget: ClientBudget) -> Refusals:
-    match budget:
-        case EpsilonBudget():
-            if not terms.counts_epsilon:
-                why = f"the cost of {terms.mechanism} is no epsilon; give a leakage"
-                yield refuse_at("/budget", why)
-        case LeakageBudget():
-            if terms.mechanism != "laplace-l2":
-                why = f"the cost of {terms.mechanism} is no leakage; give an epsilon"
-                yield refuse_at("/budget", why)
-        case _:
-            assert_never(budget)
 
 
 def _observers(terms: LedgerTerms) -> Refusals:
@@ -346,7 +340,6 @@ GroupTallies = Annotated[
 
 MAX_CANARIES = 20_000
 MAX_PASSES = 16
-_NUMBERS = Annotated[int, Field(ge=2, le=10**15)]
 Finite = Annotated[float, Field(ge=-1e30, le=1e30)]
 Squared = Annotated[float, Field(ge=1e-9, le=1e30)]
 
@@ -367,7 +360,7 @@ class CanaryScores(SpecPart):
     """Product of x and x."""
     squares: Squared
     """Product of y and y."""
-    numbers: _NUMBERS
+    numbers: Annotated[int, Field(ge=2, le=10**15)]
     """How many were released."""
     passes: Annotated[int, Field(ge=1, le=MAX_PASSES, exclude_if=lambda value: value == 1)] = 1
     """How many copies of the release each canary went through. `product`, `weight`, `squares` and

@@ -31,7 +31,6 @@ from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.registration import CHOSEN_PARAMETERS, Registration, source_departures
 from fedaudit.spec.sources import LeaveOneOut, Scoring, ValidationFraction, ValidationUnit
 
-_Attributes = Annotated[list[Text], Field(max_length=20)]
 _LATER = Field(exclude_if=lambda value: value is None)
 
 
@@ -60,7 +59,7 @@ class DisclosurePolicy(SpecPart):
     """What every spec and audit leaves out: all of it, so that no two reports differ by it."""
     favourable: Favourable | None = None
     """The rule of every spec with a sensitive attribute."""
-    sensitive: _Attributes | None = None
+    sensitive: Annotated[list[Text], Field(max_length=20)] | None = None
     """No other attribute may be looked at; fewer may."""
     intersections: Combinations | None = None
     """No other combination may be looked at; fewer may."""
@@ -130,14 +129,14 @@ _MINIMUMS = {
     "minimum_group_clients": "FEDAUDIT_MIN_GROUP_CLIENTS",
 }
 """The settings of a service's floor."""
-_POLICY = "the federation's disclosure policy"
+POLICY = "the federation's disclosure policy"
 
 
 def below(where: str, asked: int, least: int | None, *, who: str) -> Iterator[FieldError]:
     """A fault where a minimum is smaller than the least that is allowed. `who`: who allows it, as
     the end of the sentence."""
     if least is not None and asked < least:
-        yield _fault(
+        yield departure(
             where, f"{asked} is below {least}, the least that {who}; set it to {least} or more"
         )
 
@@ -165,9 +164,9 @@ def spec_faults(
     if policy.intersections is not None:
         allowed = {frozenset(parts) for parts in policy.intersections}
         faults += [
-            _fault(
+            departure(
                 pointer("fairness", "intersections", place),
-                f"is no combination that {_POLICY} lets anyone look at "
+                f"is no combination that {POLICY} lets anyone look at "
                 f"({_json(policy.intersections)}); leave it out",
             )
             for place, parts in enumerate(spec.fairness.intersections)
@@ -176,10 +175,10 @@ def spec_faults(
     faults += _of_source(policy, spec.federation, registration)
     if policy.source is not None and isinstance(spec.model.start, ArtifactStart):
         message = (
-            f"{CHOSEN_PARAMETERS}, and {_POLICY} admits no such questions; start from `zeros`, "
+            f"{CHOSEN_PARAMETERS}, and {POLICY} admits no such questions; start from `zeros`, "
             "`uniform` or `normal`"
         )
-        faults.append(_fault("/model/start", message))
+        faults.append(departure("/model/start", message))
     return faults
 
 
@@ -198,13 +197,13 @@ def registration_faults(
 def _of_groups(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
     for name in _MINIMUMS:
         asked, least = getattr(groups, name), getattr(policy, name)
-        yield from below(pointer("fairness", name), asked, least, who=f"{_POLICY} allows")
+        yield from below(pointer("fairness", name), asked, least, who=f"{POLICY} allows")
     for place, name in enumerate(groups.sensitive):
         if policy.sensitive is not None and name not in policy.sensitive:
             allowed = ", ".join(policy.sensitive) or "none"
-            yield _fault(
+            yield departure(
                 pointer("fairness", "sensitive", place),
-                f"{name!r} is no attribute that {_POLICY} lets anyone look at ({allowed}); leave "
+                f"{name!r} is no attribute that {POLICY} lets anyone look at ({allowed}); leave "
                 "it out",
             )
     for field in ("edges", "groups"):
@@ -222,7 +221,7 @@ def _differing(where: str, asked: Any, wanted: Any) -> Iterator[FieldError]:
     """A fault where something else is asked for than the one value that a policy allows."""
     if asked != wanted:
         remedy = "leave it out" if wanted is None else f"set it to {_json(wanted)}"
-        yield _fault(where, f"differs from what {_POLICY} demands; {remedy}")
+        yield departure(where, f"differs from what {POLICY} demands; {remedy}")
 
 
 def _of_source(
@@ -231,17 +230,18 @@ def _of_source(
     if policy.source is None:
         return
     if registration is None:
-        yield _fault(
+        yield departure(
             "/federation",
-            f"{_POLICY} admits the data as they were registered only, and they are not registered; "
+            f"{POLICY} admits the data as they were registered only, and they are not registered; "
             "register the file first",
         )
         return
     for where, what in source_departures(asked, registration.federation):
-        yield _fault(where, f"{what}, and {_POLICY} demands that; take what the registration has")
+        yield departure(where, f"{what}, and {POLICY} demands that; take what the registration has")
 
 
-def _fault(where: str, message: str) -> FieldError:
+def departure(where: str, message: str) -> FieldError:
+    """A fault that follows from what was sent."""
     return FieldError(where, message, of_spec=True)
 
 

@@ -87,17 +87,12 @@ def listed_values(values: Sequence[str]) -> str:
     return listed(tuple(values)) if len(values) <= _MOST_LISTED else "values too many to be named"
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """The likeliest of the names, as the end of a sentence; '' where none is like it."""
+def no_column(name: str, known: Sequence[str]) -> str:
+    """That a file has no such column, which it has, and the likeliest of these."""
     by_fold = {one.casefold(): one for one in known}
     near = get_close_matches(name.casefold(), by_fold, n=1)
-    return f"; did you mean {by_fold[near[0]]!r}?" if near else ""
-
-
-def no_column(name: str, known: Sequence[str]) -> str:
-    """That a file has no such column, and which it has."""
-    names = list(known)
-    return f"the file has no column {name!r}; it has {listed(names)}{did_you_mean(name, names)}"
+    meant = f"; did you mean {by_fold[near[0]]!r}?" if near else ""
+    return f"the file has no column {name!r}; it has {listed(list(known))}{meant}"
 
 
 def refuse(message: str) -> PydanticCustomError:

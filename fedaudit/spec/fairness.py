@@ -330,7 +330,6 @@ class Fairness(Groups):
         ]
 
 
-_ROUNDED_BY_DEFAULT, _NOT_ROUNDED = {"base": 5}, {"base": 1}
 _OF_FAIRNESS = {
     "sensitive",
     "edges",
@@ -360,8 +359,8 @@ def with_default_rounding(value: Any) -> Any:
     if "rounding" not in fairness and stored:
         return value
     # Null is not stored, so that it must not mean anything beside its being left out.
-    chosen = _NOT_ROUNDED if "rounding" in fairness else _ROUNDED_BY_DEFAULT
-    return {**value, "fairness": {**fairness, "rounding": dict(chosen)}}
+    base = 1 if "rounding" in fairness else 5
+    return {**value, "fairness": {**fairness, "rounding": {"base": base}}}
 
 
 def publishes_noised_rounds(fairness: Fairness) -> bool:

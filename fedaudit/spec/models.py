@@ -262,9 +262,6 @@ Start = Annotated[
     Discriminator(lambda start: "artifact" if isinstance(start, dict | ArtifactStart) else "drawn"),
 ]
 
-_LINEAR_MAPS = ("linear", "logistic")
-_PAPERS_TASKS = ("synthetic-linear", "synthetic-groups")
-
 
 def with_default_start(value: Any) -> Any:
     """The document of a spec, with a start that trains where it names none.
@@ -280,9 +277,9 @@ def with_default_start(value: Any) -> Any:
     model, training, source = (value.get(name) for name in ("model", "training", "federation"))
     if not (isinstance(model, dict) and isinstance(training, dict) and isinstance(source, dict)):
         return value
-    if "start" in model or model.get("kind") not in _LINEAR_MAPS:
+    if "start" in model or model.get("kind") not in ("linear", "logistic"):
         return value
-    if source.get("source") in _PAPERS_TASKS:
+    if source.get("source") in ("synthetic-linear", "synthetic-groups"):
         return value
     start = "zeros" if training.get("hypotheses", 1) == 1 else "uniform"
     return {**value, "model": {**model, "start": start}}

@@ -288,20 +288,6 @@ class Correlation(SpecPart):
     """Rounds, one after the other, that the noise of one was spread over."""
 
 
-def _check_whole_blocks(training: Training) -> Refusals:
-    """Refuses rounds that are no whole blocks, where cohorts go by blocks."""
-    every = training.block
-    fewer = training.rounds // every * every
-    if fewer == training.rounds:
-        return
-    instead = f"{fewer} or {fewer + every}" if fewer else str(every)
-    yield refuse_at(
-        "/training/rounds",
-        f"must be a multiple of cohort.every = {every}: clients are drawn, and charged, for whole "
-        f"blocks of rounds; use {instead}",
-    )
-
-
 class GaussianCentral(GaussianUpdates):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
@@ -349,7 +335,15 @@ class GaussianCentral(GaussianUpdates):
                 pass
             case _:
                 assert_never(self.accountant)
-        yield from _check_whole_blocks(training)
+        every = training.block
+        fewer = training.rounds // every * every
+        if fewer != training.rounds:
+            instead = f"{fewer} or {fewer + every}" if fewer else str(every)
+            yield refuse_at(
+                "/training/rounds",
+                f"must be a multiple of cohort.every = {every}: clients are drawn, and charged, "
+                f"for whole blocks of rounds; use {instead}",
+            )
         if training.hypotheses > 1 and not training.reports_choices:
             yield refuse_at(
                 "/training/clustering/method",

@@ -28,7 +28,6 @@ _DEALT = (
     "person or an institution. A guarantee for a client is one for the rows that happened to be "
     "dealt to it, and whose rows lie with several clients is protected less."
 )
-FeatureKind = Literal["numeric", "categorical"]
 Encoding = Literal["one-hot", "ordinal"]
 Missing = Literal["reject", "drop-row", "constant"]
 _DROPS_ROWS: dict[Missing, bool] = {"reject": False, "drop-row": True, "constant": False}
@@ -41,7 +40,7 @@ class Feature(SpecPart):
     """One feature column, and what becomes of its values."""
 
     name: Text
-    kind: FeatureKind = "numeric"
+    kind: Literal["numeric", "categorical"] = "numeric"
     categories: Annotated[list[Text], Field(min_length=1, max_length=1000)] | None = None
     """Values of a categorical feature, declared and public; any other value is an error."""
     encoding: Encoding = "one-hot"

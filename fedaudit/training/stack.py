@@ -230,7 +230,9 @@ class Stack:
                 allowed = self._admit(uses, clients)
             noise = None if block.noise is None else block.noise[step]
             counts = None if block.count_noise is None else block.count_noise[step]
-            cohorts.append(Cohort(block.rounds[step], clients, allowed, noise, counts))
+            cohorts.append(
+                Cohort(block.rounds[step], clients, allowed, noise=noise, count_noise=counts)
+            )
         return cohorts
 
     def _charged(self, block: Block, step: int, uses: Ints32) -> list[Ints32]:

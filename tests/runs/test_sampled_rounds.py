@@ -39,13 +39,15 @@ def test_every_round_is_decided_from_the_clients_that_it_draws() -> None:
     sampled = cell(clients=12, minimum=20)
     run = new_run(sampled, experiment_id="x", started_at=datetime.now(UTC))
     stack = Stack([sampled])
-    records = stack.advance(4)[0]
-    found = run.disclosures_of([record.round for record in records])["group"]
-    scored = np.stack([record.fairness["group"].sum(axis=-1) for record in records])
+    played = stack.advance(4)[0]
+    [columns] = played.spans
+    found = run.disclosures_of(columns.round.tolist())["group"]
+    scored = columns.pooled(columns.validated)["group"].sum(axis=-1)
+    assert len(scored) == 4
     found.check(scored)  # the very rows that were counted
     assert len({tuple(rows) for rows in scored.tolist()}) > 1, "other clients in every round"
     assert not (found.shown & (scored < 20)).any()
-    block = record_block(run, records, last=True)
+    block = record_block(run, played, last=True)
     assert len(block.fairness) == 4
 
 

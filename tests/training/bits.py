@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import threads
+from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import play
 
 
@@ -44,7 +44,7 @@ def assert_repeats(cell: Cell, *, stops: Sequence[int] = (1, 1, 2)) -> list[Roun
     resumed, resumed_records = Stack([cell]), []
     for rounds in (*stops, 1000):
         if resumed.active:
-            resumed_records += resumed.advance(rounds)[0]
+            resumed_records += records_of(resumed.advance(rounds)[0])
         resumed = Stack([cell], checkpoints=[resumed.checkpoint(0)])
     expected = whole.result(0)
     for found, stack in ((cut_records, cut), (resumed_records, resumed)):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
+from tests.training.round_records import RoundRecord
 from tests.training.specs import groups_spec, play
 
 

@@ -6,8 +6,9 @@ from typing import Any
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
+from tests.training.round_records import RoundRecord, records_of
 
 
 def groups_spec(**changes: Any) -> dict[str, Any]:
@@ -72,7 +73,7 @@ def play(trainer: Any, cuts: Sequence[int] = (100,)) -> list[RoundRecord]:
     records: list[RoundRecord] = []
     place = 0
     while 0 in trainer.active:
-        records += trainer.advance(cuts[min(place, len(cuts) - 1)])[0]
+        records += records_of(trainer.advance(cuts[min(place, len(cuts) - 1)])[0])
         place += 1
     return records
 

@@ -12,9 +12,9 @@ from torch.nn import functional
 from fedaudit.federations.federation import Federation
 from fedaudit.networks.shape import DenseShape
 from fedaudit.training.base.cell import Cell, first_hypotheses
-from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import random_federation, table_cell
+from tests.training.round_records import RoundRecord, records_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -84,7 +84,7 @@ def compare(cell: Cell) -> list[RoundRecord]:
     best = (np.inf, reference.theta.clone())
     held_out = sorted(set(range(cell.federation.clients)) - set(_training_clients(cell)))
     while stack.active:
-        (record,) = stack.advance(1)[0]
+        (record,) = records_of(stack.advance(1)[0])
         chosen = reference.round(record.subjects.tolist())
         assert record.chosen.tolist() == chosen
         expected = reference.selection_loss(held_out)
@@ -105,7 +105,7 @@ def _training_clients(cell: Cell) -> list[int]:
     cohort = cell.spec.training.cohort.model_copy(update={"clients": training})
     settings = cell.spec.training.model_copy(update={"cohort": cohort, "rounds": 1})
     everyone = Cell(cell.spec.model_copy(update={"training": settings}), cell.federation)
-    (record,) = Stack([everyone]).advance(1)[0]
+    (record,) = records_of(Stack([everyone]).advance(1)[0])
     subjects: list[int] = record.subjects.tolist()
     return subjects
 
@@ -152,14 +152,14 @@ def test_reported_choices_are_ifca(seed: int, loss: str) -> None:
 
 
 def test_without_a_mechanism_nothing_has_a_radius() -> None:
-    for record in Stack([table_cell(random_federation())]).advance(3)[0]:
+    for record in records_of(Stack([table_cell(random_federation())]).advance(3)[0]):
         assert np.isnan(record.radii).all()
         assert record.outcomes.tolist() == [0] * 6
 
 
 def test_the_cohort_is_drawn_from_training_clients_without_replacement() -> None:
     cell = table_cell(random_federation(), training__rounds=60)
-    records = Stack([cell]).advance(60)[0]
+    records = records_of(Stack([cell]).advance(60)[0])
     training = _training_clients(cell)
     assert len(training) == 18
     drawn = np.concatenate([record.subjects for record in records])
@@ -172,6 +172,6 @@ def test_averages_do_not_weigh_by_the_number_of_rows() -> None:
     """Sample counts are never disclosed: one row counts as much as seven."""
     cell = table_cell(random_federation(), training__hypotheses=1, training__rounds=1)
     counts = cell.federation.counts
-    (record,) = Stack([cell]).advance(1)[0]
+    (record,) = records_of(Stack([cell]).advance(1)[0])
     assert len(set(counts[record.subjects].tolist())) > 1
     compare(cell)

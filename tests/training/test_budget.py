@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.cell import Cell, first_hypotheses
-from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import one_by_one, random_federation, table_cell
 from tests.training.gaussian import ALONE, LAYERS, state, training_clients
+from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import cell, groups_spec
 
 LAPLACE = {"mechanism": "laplace-l2", "noise_multiplier": 3.0}
@@ -44,7 +44,7 @@ def test_no_client_passes_its_budget(budget: float, nu: float, seed: int) -> Non
         model={"kind": "linear"},
     )
     stack = Stack([cell(spec)])
-    records = stack.advance(30)[0]
+    records = records_of(stack.advance(30)[0])
     released = recount(records)
     cost = Fraction(3) / Fraction(str(nu))
     assert max(released.values()) * cost <= Fraction(str(budget))
@@ -63,7 +63,7 @@ def test_no_client_passes_its_budget(budget: float, nu: float, seed: int) -> Non
 def test_a_budget_below_one_release_admits_nobody() -> None:
     spec = groups_spec(privacy__client_budget=2.9, training__rounds=5)
     stack = Stack([cell(spec)])
-    records = stack.advance(5)[0]
+    records = records_of(stack.advance(5)[0])
     assert {int(outcome) for record in records for outcome in record.outcomes} == {Outcome.REFUSED}
     assert not stack.releases(0).any()
     start = first_hypotheses(cell(spec))
@@ -75,7 +75,7 @@ def test_what_a_refused_client_holds_does_not_matter() -> None:
     changes = {"privacy": {**LAPLACE, "client_budget": 2.7}, "training__rounds": 12}
     data = random_federation()
     honest = table_cell(data, **changes)
-    records = Stack([honest]).advance(12)[0]
+    records = records_of(Stack([honest]).advance(12)[0])
     spent, since = next(
         (int(client), record.round)
         for record in records
@@ -87,7 +87,9 @@ def test_what_a_refused_client_holds_does_not_matter() -> None:
     before.advance(since - 1)
     data.side_by_side[data.own(spent)] *= -100
     changed = Stack([table_cell(data, **changes)], checkpoints=[before.checkpoint(0)])
-    for expected, found in zip(records[since - 1 :], changed.advance(12)[0], strict=True):
+    for expected, found in zip(
+        records[since - 1 :], records_of(changed.advance(12)[0]), strict=True
+    ):
         assert found.radii.tobytes() == expected.radii.tobytes()
         assert found.selection_loss == expected.selection_loss
 
@@ -113,7 +115,7 @@ def test_an_update_that_is_not_finite_is_withheld(name, value, computed):
     broken = int(training_clients(one)[4])
     data.side_by_side[data.own(broken)] = value
     stack = Stack([Cell(one.spec, computed(data))])
-    records = stack.advance(8)[0]
+    records = records_of(stack.advance(8)[0])
     assert len(records) == 8
     for record in records:
         withheld = record.outcomes == Outcome.WITHHELD
@@ -138,5 +140,7 @@ def test_a_withheld_update_counts_against_the_budget() -> None:
         training__rounds=4,
         privacy__client_budget=6.0,
     )
-    outcomes = [set(record.outcomes.tolist()) for record in Stack([cell(spec)]).advance(4)[0]]
+    outcomes = [
+        set(record.outcomes.tolist()) for record in records_of(Stack([cell(spec)]).advance(4)[0])
+    ]
     assert outcomes == [{Outcome.WITHHELD}] * 2 + [{Outcome.REFUSED}] * 2

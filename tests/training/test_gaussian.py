@@ -8,7 +8,6 @@ import pytest
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import first_hypotheses
-from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.bits import fingerprint
 from tests.training.gaussian import (
@@ -23,6 +22,7 @@ from tests.training.gaussian import (
     states,
     training_clients,
 )
+from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import cell, groups_spec, linear_spec, play, train
 
 
@@ -31,7 +31,7 @@ def test_an_update_that_is_not_finite_counts_as_zero_and_nobody_is_told() -> Non
     for value in (0.0, np.inf, np.nan):
         one = cell_with(None, training__cohort={"clients": 18}, training__rounds=6)
         one.federation.side_by_side[one.federation.own(training_clients(one)[4])] = value
-        records.append(fingerprint(Stack([one]).advance(6)[0]))
+        records.append(fingerprint(records_of(Stack([one]).advance(6)[0])))
     assert records[0] == records[1] == records[2]
 
 
@@ -65,7 +65,7 @@ def test_everyone_pays_for_every_round(cohort: dict[str, Any]) -> None:
     one = cell_with(None, training__cohort=cohort, training__rounds=8)
     stack = Stack([one])
     assert stack.releases(0).tolist() == [0]
-    records = stack.advance(8)[0]
+    records = records_of(stack.advance(8)[0])
     for number, record in enumerate(records, start=1):
         assert record.subjects.tolist() == [0]
         assert record.outcomes.tolist() == [Outcome.RELEASED]
@@ -85,7 +85,7 @@ def test_records_tell_nothing_of_who_was_drawn() -> None:
         )
 
     changes = {"training__cohort": COINS, "training__rounds": 8}
-    records = Stack([cell_with(None, **changes)]).advance(8)[0]
+    records = records_of(Stack([cell_with(None, **changes)]).advance(8)[0])
     assert {str(stated(record)) for record in records} == {"([-1], [-1], (), None, False)"}
 
 
@@ -103,13 +103,13 @@ def test_the_largest_hypothesis_stays_secret() -> None:
 def test_rounds_without_anybody_are_played_and_charged() -> None:
     cohort = {"sampling": "poisson", "rate": 1e-9}
     one = cell_with(None, training__cohort=cohort, training__rounds=5)
-    assert Stack([one]).advance(5)[0][-1].releases.tolist() == [5]
+    assert records_of(Stack([one]).advance(5)[0])[-1].releases.tolist() == [5]
 
 
 def test_with_a_rate_of_one_everyone_takes_part() -> None:
     everyone = {"sampling": "poisson", "rate": 1.0}
     found = [
-        Stack([cell_with(None, training__cohort=cohort, training__rounds=6)]).advance(6)[0]
+        play(Stack([cell_with(None, training__cohort=cohort, training__rounds=6)]))
         for cohort in (everyone, {"clients": 18})
     ]
     assert fingerprint(found[0]) == fingerprint(found[1])
@@ -129,7 +129,7 @@ def test_the_clip_finds_the_wanted_quantile_of_the_norms() -> None:
         "training__rounds": 60,
     }
     laplace = {"mechanism": "laplace-l2", "noise_multiplier": 1.0}
-    (plain,) = Stack([cell_with(None, **{**changes, "privacy": laplace})]).advance(1)[0]
+    (plain,) = records_of(Stack([cell_with(None, **{**changes, "privacy": laplace})]).advance(1)[0])
     low, high = np.quantile(plain.radii, [0.3, 0.7])
     found = states(cell_with(None, **{**changes, "privacy": privacy}), 60)
     assert found[0].clip == 0.01
@@ -218,7 +218,7 @@ def test_lost_rounds_are_charged_to_everyone() -> None:
     assert stack.releases(0).tolist() == [2]
     planned = stack.plan(30)[0]
     assert [(plan.round, plan.release) for plan in planned] == [(2, 1), (3, 0), (4, 0)]
-    records = stack.advance(30)[0]
+    records = records_of(stack.advance(30)[0])
     assert [record.releases.tolist() for record in records] == [[3], [4], [5]]
     assert stack.active == []
     assert (stack.result(0).stopped_by, stack.result(0).rounds) == ("budget", 4)
@@ -264,7 +264,7 @@ def test_a_lost_block_of_rounds_is_charged_whole_and_drawn_anew() -> None:
         stack.charge(0, plan.subjects)
     again = stack.plan(3)[0]
     assert [plan.round for plan in again] == list(range(11, 16))
-    assert stack.advance(5)[0][-1].releases.tolist() == [20]
+    assert records_of(stack.advance(5)[0])[-1].releases.tolist() == [20]
     torn = Stack([cell(spec)], checkpoints=[lost.checkpoint(0)])
     with pytest.raises(ValueError, match="whole blocks of 5 rounds"):
         torn.plan(3)
@@ -278,7 +278,7 @@ def budget_for(releases: int, spec: dict[str, Any]) -> float:
 
 
 def test_records_count_uploads_of_clients_and_have_no_radius() -> None:
-    records = Stack([cell(groups_spec(**ALONE))]).advance(30)[0]
+    records = records_of(Stack([cell(groups_spec(**ALONE))]).advance(30)[0])
     counted = np.zeros(100, dtype=np.int64)
     for record in records:
         counted[record.subjects] += 1
@@ -295,7 +295,7 @@ def test_clients_whose_budget_is_used_up_take_no_further_part() -> None:
     spec = groups_spec(**ALONE)
     spec["privacy"] = {**LOCAL, "epsilon_budget": budget_for(4, spec)}
     stack = Stack([cell(spec)])
-    records = stack.advance(30)[0]
+    records = records_of(stack.advance(30)[0])
     counted = np.zeros(100, dtype=np.int64)
     for record in records:
         refused = record.outcomes == Outcome.REFUSED
@@ -313,6 +313,6 @@ def test_secret_noise_is_planned_for_those_who_have_room() -> None:
     stack = Stack([cell({**spec, "privacy": secret})])
     planned = stack.plan(4)[0]
     assert [len(plan.subjects) for plan in planned] == [50, 50, 0, 0]
-    for plan, record in zip(planned, stack.advance(4)[0], strict=True):
+    for plan, record in zip(planned, records_of(stack.advance(4)[0]), strict=True):
         charged = record.subjects[record.outcomes != Outcome.REFUSED]
         assert np.array_equal(plan.subjects, charged)

@@ -19,6 +19,7 @@ from tests.refusals import refused_by
 from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.gaussian import ALONE, MECHANISMS, SERVER
+from tests.training.round_records import records_of
 from tests.training.test_stack import run_stacked
 from tests.training.test_uneven_clients import uneven
 
@@ -56,7 +57,7 @@ def played(cell: Cell) -> tuple[list[bytes], FinalResult]:
     """What each round leaves behind, without figures of held-out rows, and the end."""
     stack, left = Stack([cell]), []
     while stack.active:
-        for record in stack.advance(1)[0]:
+        for record in records_of(stack.advance(1)[0]):
             figures = {"selection_loss": 0.0, "validation_loss": 0.0, "fairness": {}}
             left.append(repr(fingerprint([replace(record, **figures)])).encode())
     return left, stack.result(0)

@@ -8,6 +8,7 @@ from fedaudit.training.stack import Stack
 from tests.training.bits import assert_repeats
 from tests.training.federations import image_cell, image_federation, random_federation, table_cell
 from tests.training.gaussian import LAYERS
+from tests.training.round_records import records_of
 from tests.training.specs import cell, groups_spec, train
 
 
@@ -46,7 +47,9 @@ def test_a_layer_that_learns_nothing_gets_the_floor_alone() -> None:
             "radius_floor": floor,
         },
     }
-    [record] = Stack([table_cell(data, **changes, training__hypotheses=1)]).advance(1)[0]
+    [record] = records_of(
+        Stack([table_cell(data, **changes, training__hypotheses=1)]).advance(1)[0]
+    )
     # Inputs of zero through layers without a bias: no gradient anywhere.
     assert record.radii.tolist() == [[floor, floor]] * len(record.subjects)
 
@@ -55,7 +58,7 @@ def test_refused_clients_have_no_radii() -> None:
     # 13 parameters at a noise multiplier of 1: room for two releases.
     refusing = {"privacy__client_budget": 26.0, "training__cohort": {"clients": 50}}
     stack = Stack([cell(groups_spec(**LAYERS, **refusing))])
-    records = stack.advance(3)[0]
+    records = records_of(stack.advance(3)[0])
     assert stack.n == 13
     assert np.isfinite([record.radii for record in records[:2]]).all()
     assert (records[2].outcomes == Outcome.REFUSED).all()

@@ -15,12 +15,13 @@ from fedaudit.reports.readings.readings import reading
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.training import TrainingMethod
 from fedaudit.training.base.cell import Cell, first_hypotheses
-from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.methods import LossWeighting, training_method
 from fedaudit.training.stack import Stack
 from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.gaussian import LOCAL
+from tests.training.round_records import RoundRecord
 from tests.training.specs import cell, groups_spec, play
 from tests.training.test_stack import run_stacked
 from tests.training.test_uneven_clients import COUNTS, uneven

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import CellState
 from tests.training.bits import assert_repeats
@@ -20,6 +20,7 @@ from tests.training.federations import (
     threads,
 )
 from tests.training.gaussian import ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
+from tests.training.round_records import RoundRecord, records_of
 
 
 def classifying(**changes: Any) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def test_the_algorithm_is_that_of_clients_side_by_side(changes: dict[str, Any]) 
     results = []
     for federation in (data, one_by_one(data)):
         stack = Stack([table_cell(federation, **classifying(**changes))])
-        results.append((stack.advance(4)[0], stack.result(0), stack.releases(0)))
+        results.append((records_of(stack.advance(4)[0]), stack.result(0), stack.releases(0)))
     (one, result, releases), (other, expected, charged) = results
     assert len(one) == len(other) == 4
     for pair in zip(one, other, strict=True):
@@ -132,7 +133,7 @@ def test_numbers_are_predicted_as_well_as_classes() -> None:
     data = random_federation(clients=24)
     changes = {"model": DEEP, "fairness": RULE, "training__local": {"step_size": 0.01}}
     records = [
-        Stack([table_cell(federation, **changes)]).advance(4)[0]
+        records_of(Stack([table_cell(federation, **changes)]).advance(4)[0])
         for federation in (data, one_by_one(data))
     ]
     for pair in zip(*records, strict=True):
@@ -166,7 +167,7 @@ def test_images_are_learned(model: dict[str, Any]) -> None:
         training__local=local,
         privacy__noise_multiplier=0.1,
     )
-    records = Stack([cell]).advance(cell.spec.training.rounds)[0]
+    records = records_of(Stack([cell]).advance(cell.spec.training.rounds)[0])
     accuracies = [record.accuracy or 0.0 for record in records]
     assert accuracies[-1] > 0.9
     assert records[-1].fairness["group"].sum() == sum(
@@ -209,7 +210,7 @@ def test_a_checkpoint_holds_the_best_hypotheses_once_while_they_are_the_present_
     stack = Stack([image_cell(IMAGES, training__hypotheses=1)])
     sizes = []
     for _ in range(4):
-        (record,) = stack.advance(1)[0]
+        (record,) = records_of(stack.advance(1)[0])
         checkpoint = stack.checkpoint(0)
         state = CellState.decode(checkpoint)
         assert (state.best_round == record.round) == (state.best_loss == record.selection_loss)

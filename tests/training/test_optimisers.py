@@ -12,7 +12,6 @@ from fedaudit.federations.federation import ClientRows
 from fedaudit.spec.models import ServerAdam, ServerMomentum
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import ServerMoves
-from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.server import Server, k_means
@@ -20,6 +19,7 @@ from fedaudit.training.stacked.stack_round import RoundResult
 from tests.training.federations import one_by_one, random_federation, table_cell
 from tests.training.gaussian import ADAM, CENTRAL, COINS, MOVES, REPORTED, state
 from tests.training.personalised import records_spec
+from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import cell, groups_spec
 from tests.training.test_methods import ENGINES
 from tests.training.test_uneven_clients import COUNTS, uneven
@@ -44,7 +44,7 @@ def by_round(one: Cell) -> tuple[list[RoundRecord], list[torch.Tensor]]:
     stack = Stack([one])
     records, found = list[RoundRecord](), [state(stack).hypotheses.copy()]
     while stack.active:
-        records += stack.advance(1)[0]
+        records += records_of(stack.advance(1)[0])
         found.append(state(stack).hypotheses.copy())
     return records, [torch.from_numpy(hypotheses) for hypotheses in found]
 
@@ -130,14 +130,14 @@ def averages_of(run: WatchedRun) -> list[list[Any]]:
     """What was released of each round, by hypothesis, read off what passed through the
     mechanism."""
     found: list[list[Any]] = []
-    for number, record in enumerate(run.records, start=1):
+    for number, columns in enumerate(run.columns, start=1):
         released = run.passed.sums[number].released if number in run.passed.sums else None
         if released is not None:
             found.append(list(released.double().numpy()))
             continue
         parts = run.passed.uploads[number]
         sent = torch.cat([part.uploads for part in parts]).double().numpy()
-        own = [sent[record.clusters == j] for j in range(len(run.hypotheses[0]))]
+        own = [sent[columns.clusters[0] == j] for j in range(len(run.hypotheses[0]))]
         found.append([one.mean(0) if len(one) else None for one in own])
     return found
 

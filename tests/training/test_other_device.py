@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedaudit.training.base.cell import Cell, is_by_length
-from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from tests.accelerator import GPU
 from tests.training import other_device
@@ -16,6 +16,7 @@ from tests.training.federations import image_cell, image_federation, one_by_one,
 from tests.training.gaussian import LAYERS, MECHANISMS
 from tests.training.other_device import DEVICE, transfers
 from tests.training.personalised import records_spec
+from tests.training.round_records import RoundRecord
 from tests.training.specs import cell, groups_spec, play
 from tests.training.test_methods import SPECS, method_spec
 from tests.training.test_one_by_one import assert_alike, classifying

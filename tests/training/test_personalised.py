@@ -19,7 +19,7 @@ from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import client_coins
 from fedaudit.training.base.record_steps import Adam, RecordSteps, SiloRecords
 from fedaudit.training.base.records import record_use_of, spending_of, training_records
-from fedaudit.training.base.rounds import Progress, RoundRecord
+from fedaudit.training.base.rounds import Progress
 from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_round import Cohort
@@ -29,6 +29,7 @@ from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import TABLE, federation, one_by_one, random_federation
 from tests.training.gaussian import MOVES
 from tests.training.personalised import played, records_spec
+from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import cell, groups_spec, play
 
 FALSE_ALARM = 1e-6
@@ -326,7 +327,7 @@ def test_rounds_with_release_noise_are_planned_first_and_never_repeat() -> None:
             stack.advance(1)
         planned = stack.plan(2)[0]
         assert [(plan.round, plan.release) for plan in planned] == [(1, 0), (2, 0)]
-        records = stack.advance(5)[0]
+        records = records_of(stack.advance(5)[0])
         assert len(records) == 2
         assert records[0].subjects.tolist() == planned[0].subjects.tolist()
     thetas = [state_of(stack).hypotheses[0] for stack in stacks]
@@ -344,7 +345,7 @@ def test_clients_that_a_plan_names_are_those_that_are_drawn() -> None:
     spec = records_spec(privacy__noise="release", privacy__baseline="privacy-free")
     stack = Stack([cell(spec)])
     planned = stack.plan(6)[0]
-    records = stack.advance(6)[0]
+    records = records_of(stack.advance(6)[0])
     assert [record.subjects.tolist() for record in records] == [
         plan.subjects.tolist() for plan in planned
     ]
@@ -396,7 +397,7 @@ def test_clients_that_are_held_out_are_scored_as_elsewhere() -> None:
         training__cohort={"clients": 1},
         privacy={"mechanism": "none"},
     )
-    record, expected = played(one)[0], Stack([cell(spec)]).advance(1)[0][0]
+    record, expected = played(one)[0], records_of(Stack([cell(spec)]).advance(1)[0])[0]
     assert record.selection_loss == pytest.approx(expected.selection_loss, rel=1e-5)
     assert record.validation_loss == pytest.approx(expected.validation_loss, rel=1e-5)
     assert record.fairness["group"].tolist() == expected.fairness["group"].tolist()

@@ -9,12 +9,12 @@ from fedaudit.federations.load import load_federation
 from fedaudit.ledger.rows import Outcome
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, cells_at_once, stacks
-from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import packed, unpacked
 from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import random_federation, table_cell
 from tests.training.gaussian import COINS, LAYERS, MECHANISMS, MOVING, REPORTED, SERVER
+from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import cell, groups_spec, linear_spec, train
 from tests.workers.admission import spec_with
 
@@ -23,8 +23,8 @@ def run_stacked(cells: list[Cell], cut: int) -> dict[int, list[RoundRecord]]:
     stack = Stack(cells)
     records: dict[int, list[RoundRecord]] = {position: [] for position in range(len(cells))}
     while stack.active:
-        for position, rounds in stack.advance(cut).items():
-            records[position] += rounds
+        for position, played in stack.advance(cut).items():
+            records[position] += records_of(played)
     return records
 
 
@@ -129,12 +129,12 @@ def test_the_checkpoint_of_a_run_that_ended_does_not_depend_on_the_cuts(name: st
 def test_cells_of_one_stack_may_be_in_different_rounds_of_a_schedule() -> None:
     cells = [cell(groups_spec(seed=seed, **MECHANISMS["adam"])) for seed in (1, 2)]
     ahead = Stack(cells[:1])
-    first = ahead.advance(11)[0]
+    first = records_of(ahead.advance(11)[0])
     both = Stack(cells, checkpoints=[ahead.checkpoint(0), None])
     records: dict[int, list[RoundRecord]] = {0: first, 1: []}
     while both.active:
-        for position, rounds in both.advance(6).items():
-            records[position] = [*records[position], *rounds]
+        for position, played in both.advance(6).items():
+            records[position] += records_of(played)
     for position, one in enumerate(cells):
         assert fingerprint(records[position]) == fingerprint(run_stacked([one], 30)[0])
 
@@ -207,7 +207,7 @@ def release_stack(**changes: Any) -> Stack:
 
 def play(stack: Stack, rounds: int) -> list[RoundRecord]:
     stack.plan(rounds)
-    return stack.advance(rounds)[0]
+    return records_of(stack.advance(rounds)[0])
 
 
 def test_rounds_must_be_planned_before_their_noise_is_drawn() -> None:
@@ -223,7 +223,7 @@ def test_advance_stops_where_the_plan_ends() -> None:
     stack = release_stack()
     (planned,) = stack.plan(4).values()
     assert [plan.round for plan in planned] == [1, 2, 3, 4]
-    assert [record.round for record in stack.advance(100)[0]] == [1, 2, 3, 4]
+    assert [record.round for record in records_of(stack.advance(100)[0])] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("budget", [None, 6.0])
@@ -231,7 +231,7 @@ def test_the_plan_names_those_who_are_charged(budget: float | None) -> None:
     stack = release_stack(privacy__client_budget=budget)
     while stack.active:
         planned = stack.plan(7)[0]
-        records = stack.advance(7)[0]
+        records = records_of(stack.advance(7)[0])
         assert len(planned) == len(records)
         for plan, record in zip(planned, records, strict=True):
             assert (plan.round, plan.release) == (record.round, record.release)
@@ -282,7 +282,7 @@ def test_lost_rounds_stay_charged_and_are_repeated_under_a_new_release() -> None
     assert (repeated.round, repeated.release) == (2, 1)
     # One release, one lost: a budget of two has no room for the repetition.
     assert len(repeated.subjects) == 0
-    records = stack.advance(1)[0] + play(stack, 1)
+    records = records_of(stack.advance(1)[0]) + play(stack, 1)
     assert [(record.round, record.release) for record in records] == [(2, 1), (3, 0)]
     assert set(records[0].outcomes.tolist()) == {Outcome.REFUSED}
 
@@ -369,7 +369,7 @@ def test_a_run_whose_loss_is_not_finite_has_diverged() -> None:
         "training__rounds": 50,
     }
     stack = Stack([table_cell(random_federation(), **changes)])
-    records = stack.advance(50)[0]
+    records = records_of(stack.advance(50)[0])
     assert stack.active == []
     result = stack.result(0)
     assert result.stopped_by == "diverged"
@@ -396,8 +396,8 @@ def test_other_cells_go_on_where_one_diverges_or_is_stopped() -> None:
     assert list(rest) == [2]
     assert stack.active == []
     alone = Stack([cells[2]])
-    expected = alone.advance(100)[0]
-    found = first[2] + rest[2]
+    expected = records_of(alone.advance(100)[0])
+    found = records_of(first[2] + rest[2])
     assert [record.selection_loss for record in found] == [
         record.selection_loss for record in expected
     ]

@@ -14,12 +14,13 @@ from fedaudit.spec.parse import parse_spec
 from fedaudit.training import engine
 from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base.cell import Cell, are_even, is_by_length, length_classes, stack_digest
-from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import TABLE, one_by_one, table_cell, two_distributions
 from tests.training.gaussian import ADAM, MECHANISMS
 from tests.training.personalised import records_spec
+from tests.training.round_records import RoundRecord
 from tests.training.specs import play
 from tests.training.test_algorithm import compare
 from tests.training.test_one_by_one import (

@@ -256,7 +256,9 @@ class CanaryAudit:
         spec, claim, found = self._companion.spec, self._planned.claim, self._found
         canaries = self._companion.canaries
         releases = self._releases()
-        bounds = take_bounds(self._planned, found, canaries.coins, releases=releases)
+        bounds = take_bounds(
+            self._planned, found, canaries.coins, significance=spec.significance, releases=releases
+        )
         epsilon = claim.epsilon_of(releases)
         claimed = (
             f"epsilon {epsilon:.4g} at delta {claim.delta:g} for every {spec.unit}, against "
@@ -276,7 +278,7 @@ class CanaryAudit:
             claim.observer,
             releases=found.participations,
             scores=found.scores,
-            guesses=self._planned.f_dp.guessed(found.scores),
+            guesses=self._planned.tests["f-dp"].guessed(found.scores),
             fields={
                 **weighed,
                 "claim": epsilon,
@@ -314,10 +316,7 @@ def begin_audit(companion: Companion, claim: CanaryClaim | None) -> CanaryAudit:
     if claim is None:
         raise ValueError("nothing is claimed, and canaries have nothing to test")
     spec = companion.spec
-    planned = plan_bounds(
-        claim, canaries=spec.count, significance=spec.significance, stop=spec.stop
-    )
-    return CanaryAudit(companion, planned)
+    return CanaryAudit(companion, plan_bounds(claim, canaries=spec.count, stop=spec.stop))
 
 
 def _figure(bound: CanaryBound) -> str:

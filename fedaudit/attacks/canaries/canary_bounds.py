@@ -9,6 +9,7 @@ The e-values are averaged with the same shares, since they rest on the same coin
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import assert_never
 
@@ -205,20 +206,13 @@ class PlannedBounds:
     """What is decided before the run."""
 
     claim: CanaryClaim
-    significance: float
     claimed_ratio: float
     """Claimed limit of a canary's share of a release over the deviation of the noise."""
-    known_noise: float
-    """Power."""
-    f_dp: GuessTest
-    one_run: GuessTest
-    summed: float
-    """Power."""
+    tests: Mapping[BoundName, GuessTest]
+    """How each bound guesses coins, and its power. Those that see more than scores guess none."""
 
 
-def plan_bounds(
-    claim: CanaryClaim, *, canaries: int, significance: float, stop: bool = False
-) -> PlannedBounds:
+def plan_bounds(claim: CanaryClaim, *, canaries: int, stop: bool = False) -> PlannedBounds:
     """Powers against noise that is half of what is claimed, and what is guessed.
 
     `stop`: the evidence of `known-noise` is followed, and nothing is staked on the others.
@@ -252,21 +246,20 @@ def plan_bounds(
             numbers=min(round(claim.numbers / law.compositions), most_kept(canaries)),
             significance=level["summed-releases"],
         )
-    return PlannedBounds(
-        claim,
-        significance,
-        needed.ratio / law.reach,
-        known_noise_alarm_power(
-            claimed=needed.ratio / law.reach,
-            true=2 * law.ratio / law.reach,
-            weight=claim.weight,
-            numbers=max(2, round(claim.numbers)),
-            share=None if stop else shares["known-noise"],
-        ),
-        guess(canaries, refutes_curve),
-        guess(min(canaries, most_canaries(delta) or canaries), refutes_epsilon),
-        summed,
+    known_noise = known_noise_alarm_power(
+        claimed=needed.ratio / law.reach,
+        true=2 * law.ratio / law.reach,
+        weight=claim.weight,
+        numbers=max(2, round(claim.numbers)),
+        share=None if stop else shares["known-noise"],
     )
+    tests: Mapping[BoundName, GuessTest] = {
+        "known-noise": GuessTest(canaries, 0, 0, known_noise),
+        "f-dp": guess(canaries, refutes_curve),
+        "one-run": guess(min(canaries, most_canaries(delta) or canaries), refutes_epsilon),
+        "summed-releases": GuessTest(canaries, 0, 0, summed),
+    }
+    return PlannedBounds(claim, needed.ratio / law.reach, tests)
 
 
 NOT_MEASURED = (
@@ -276,85 +269,68 @@ NOT_MEASURED = (
 
 
 def take_bounds(
-    planned: PlannedBounds, found: ReleaseEvidence, coins: Bools, *, releases: int
+    planned: PlannedBounds,
+    found: ReleaseEvidence,
+    coins: Bools,
+    *,
+    significance: float,
+    releases: int,
 ) -> list[CanaryBound]:
-    """The bounds after a run in which the busiest canary's client made so many `releases`.
+    """The bounds after a run in which the busiest canary's client made so many `releases`; together
+    they are wrong with a chance of at most `significance`. E-values are against the claim for the
+    planned releases.
 
     A bound that measured nothing is 0 with a power of 0, and its `all_clear` is NOT_MEASURED.
     """
-    claim = planned.claim
-    law = replace(claim.law, compositions=max(1, releases))
-    share = {name: part * planned.significance for name, part in claim.shares.items()}
-    ratio = found.fit.least_ratio(share["known-noise"]) * law.reach
-    f_dp, one_run = planned.f_dp, planned.one_run
-    by_curve, by_epsilon = (one.counts(found.scores, coins) for one in (f_dp, one_run))
-    seen = bool(found.seen.any())
-    by_noise = law.with_ratio(ratio).epsilon(claim.delta) if releases else 0.0
-    by_guess = f_dp_epsilon(law, claim.delta, by_curve, significance=share["f-dp"])
-    by_run = one_run_epsilon(**by_epsilon, delta=claim.delta, significance=share["one-run"])
-    epsilons: dict[BoundName, float | None] = {
-        "known-noise": by_noise if found.fit.weight > 0 else None,
-        "f-dp": by_guess if seen else None,
-        "one-run": by_run if seen else None,
-    }
-    if "summed-releases" in share:
-        epsilons["summed-releases"] = found.kept.epsilon(
-            law, claim.delta, significance=share["summed-releases"]
-        )
-    powers: Mapping[BoundName, tuple[float, int]] = {
-        "known-noise": (planned.known_noise, len(coins)),
-        "f-dp": (f_dp.power, f_dp.canaries),
-        "one-run": (one_run.power, one_run.canaries),
-        "summed-releases": (planned.summed, len(coins)),
-    }
-    e_values = _e_values(planned, found, by_curve, by_epsilon, law=law)
-    return [
-        CanaryBound(
-            name=name,
-            epsilon_lower_bound=epsilon or 0.0,
-            significance=share[name],
-            power=0.0 if epsilon is None else powers[name][0],
-            assumption=_ASSUMPTIONS[name],
-            canaries=powers[name][1],
-            all_clear=NOT_MEASURED if epsilon is None else _why_no_all_clear(powers[name][0]),
-            e_value=e_values[name],
-        )
-        for name, epsilon in epsilons.items()
-    ]
-
-
-def _e_values(
-    planned: PlannedBounds,
-    found: ReleaseEvidence,
-    by_curve: Mapping[str, int],
-    by_epsilon: Mapping[str, int],
-    *,
-    law: ReleaseLaw,
-) -> Mapping[BoundName, float]:
-    """E-values against the claim for the planned releases; `law` is that of the releases made."""
-    claim = planned.claim
+    claim, ratio, fit = planned.claim, planned.claimed_ratio, found.fit
     epsilon, delta = claim.epsilon, claim.delta
-    curve = claim.law.with_ratio(planned.claimed_ratio * claim.law.reach).curve()
-    refuted = [level for level in _LEVELS if refutes(curve, **by_curve, significance=level)]
-    summed = [
-        level
-        for level in _LEVELS
-        if "summed-releases" in claim.shares
-        and (found.kept.epsilon(law, delta, significance=level) or 0.0) > epsilon
-    ]
-    by_name: Mapping[BoundName, tuple[float, float]] = {
-        "known-noise": (
-            known_noise_p_value(found.fit, claimed=planned.claimed_ratio),
-            known_noise_e_value(found.fit, claimed=planned.claimed_ratio),
-        ),
-        "f-dp": (min(refuted, default=1.0), calibrated(min(refuted, default=1.0))),
-        "one-run": (
-            one_run_p_value(**by_epsilon, epsilon=epsilon, delta=delta),
-            one_run_e_value(**by_epsilon, epsilon=epsilon, delta=delta),
-        ),
-        "summed-releases": (min(summed, default=1.0), calibrated(min(summed, default=1.0))),
-    }
-    return {name: staked(*by_name[name], share=part) for name, part in claim.shares.items()}
+    law = replace(claim.law, compositions=max(1, releases))
+    sums = partial(found.kept.epsilon, law, delta)
+    seen, bounds = bool(found.seen.any()), []
+    for name, share in claim.shares.items():
+        own, test = share * significance, planned.tests[name]
+        counts, bound = test.counts(found.scores, coins), None
+        match name:
+            case "known-noise":
+                least = law.with_ratio(fit.least_ratio(own) * law.reach)
+                if fit.weight > 0:
+                    bound = least.epsilon(delta) if releases else 0.0
+                p_value = known_noise_p_value(fit, claimed=ratio)
+                e_value = known_noise_e_value(fit, claimed=ratio)
+            case "f-dp":
+                bound = f_dp_epsilon(law, delta, counts, significance=own) if seen else None
+                curve = claim.law.with_ratio(ratio * claim.law.reach).curve()
+                p_value = _least_level(partial(refutes, curve, **counts))
+                e_value = calibrated(p_value)
+            case "one-run":
+                if seen:
+                    bound = one_run_epsilon(**counts, delta=delta, significance=own)
+                p_value = one_run_p_value(**counts, epsilon=epsilon, delta=delta)
+                e_value = one_run_e_value(**counts, epsilon=epsilon, delta=delta)
+            case "summed-releases":
+                bound = sums(significance=own)
+                p_value = _least_level(lambda **level: (sums(**level) or 0.0) > epsilon)
+                e_value = calibrated(p_value)
+            case _:
+                assert_never(name)
+        bounds.append(
+            CanaryBound(
+                name=name,
+                epsilon_lower_bound=bound or 0.0,
+                significance=own,
+                power=0.0 if bound is None else test.power,
+                assumption=_ASSUMPTIONS[name],
+                canaries=test.canaries,
+                all_clear=NOT_MEASURED if bound is None else _why_no_all_clear(test.power),
+                e_value=staked(p_value, e_value, share=share),
+            )
+        )
+    return bounds
+
+
+def _least_level(refuted: Callable[..., bool]) -> float:
+    """The smallest level at which the claim is refuted, as `significance`; 1 if it is at none."""
+    return min((level for level in _LEVELS if refuted(significance=level)), default=1.0)
 
 
 def _why_no_all_clear(power: float) -> str | None:

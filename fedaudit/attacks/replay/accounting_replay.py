@@ -118,8 +118,8 @@ def _released(replayed: Replayed, round_: int) -> Ints:
         if replayed.charged.counts_epsilon:
             return np.arange(len(base.ledger_context.subjects))
         return np.sort(base.silos(round_))
-    record = base.records[round_ - 1]
-    out = record.subjects[record.outcomes == Outcome.REFUSED]
+    columns = base.columns[round_ - 1]
+    out = columns.subjects[columns.outcomes == Outcome.REFUSED]
     found = [
         clients[part.finite.numpy() & ~np.isin(clients, out)]
         for clients, part in replayed.uploads(round_)

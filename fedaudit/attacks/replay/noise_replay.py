@@ -56,11 +56,12 @@ def check_noise(replayed: Replayed, findings: Findings) -> None:
 
 def _check_noise_of_uploads(replayed: Replayed, findings: Findings) -> None:
     for round_ in replayed.rounds:
-        at, record = findings.at("noise", round_), replayed.base.records[round_ - 1]
+        at, columns = findings.at("noise", round_), replayed.base.columns[round_ - 1]
         # For each client, the radii of its release by the ledger, [layers]; NaN without a release.
-        rows = record.radii.reshape(len(record.subjects), -1)
-        released = (record.outcomes == Outcome.RELEASED)[:, None]
-        charged = dict(zip(record.subjects.tolist(), np.where(released, rows, np.nan), strict=True))
+        subjects = columns.subjects[0].tolist()
+        rows = columns.radii[0].reshape(len(subjects), -1)
+        released = (columns.outcomes[0] == Outcome.RELEASED)[:, None]
+        charged = dict(zip(subjects, np.where(released, rows, np.nan), strict=True))
         for clients, part in replayed.uploads(round_):
             drawn = drawn_noise(replayed, round_, clients)
             at.expect(

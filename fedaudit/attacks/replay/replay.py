@@ -93,8 +93,8 @@ def replay_cell(
 
 def _noting_silent(base: WatchedRun) -> WatchedRun:
     """Notes which uploads of each round the ledger charges no one for."""
-    for record in base.records:
-        parts = base.passed.uploads.get(record.round, [])
-        if len(parts) == 1 and len(parts[0].uploads) == len(record.subjects):
-            base.passed.silent[record.round] = record.outcomes != Outcome.RELEASED
+    for round_, columns in enumerate(base.columns, start=1):
+        parts, outcomes = base.passed.uploads.get(round_, []), columns.outcomes[0]
+        if len(parts) == 1 and len(parts[0].uploads) == len(outcomes):
+            base.passed.silent[round_] = outcomes != Outcome.RELEASED
     return base

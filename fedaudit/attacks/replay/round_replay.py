@@ -458,7 +458,7 @@ def _check_held_out(replayed: Replayed, findings: Findings) -> list[str]:
     named: dict[str, None] = {}
     protected = replayed.spec.fairness.noise is not None
     if replayed.spec.scores_training_clients and replayed.spec.privacy.protects:
-        last = max(one.round for one in base.records if one.validation_loss is not None)
+        last = max(int(one.round[0]) for one in base.columns if len(one.validated))
         own, again = base.result, other.result
         findings.at("release").expect(
             "released hypotheses without those held out",

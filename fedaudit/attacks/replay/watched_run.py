@@ -23,7 +23,7 @@ from fedaudit.runs.run import new_run
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.record_steps import Memory, RecordSteps, SiloRecords
-from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.base.rounds import FinalResult, RoundColumns
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
@@ -355,7 +355,8 @@ class WatchedRun:
 
     cell: Cell
     passed: PassedThrough
-    records: list[RoundRecord]
+    columns: list[RoundColumns]
+    """Of each round by itself."""
     states: list[CellState]
     """What the run remembers before the first round and after each."""
     ledger_context: LedgerContext
@@ -370,7 +371,7 @@ class WatchedRun:
     @property
     def rounds(self) -> int:
         """Rounds that were played."""
-        return len(self.records)
+        return len(self.columns)
 
     @property
     def hypotheses(self) -> list[Floats32]:
@@ -408,26 +409,26 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     run = new_run(cell, experiment_id="replay", started_at=datetime.now(UTC))
     run.rounding_key = _ROUNDING_KEY
     sink = MemorySink(run.ledger.ledger_context)
-    records: list[RoundRecord] = []
+    columns: list[RoundColumns] = []
     with watching(watch):
         trainer = Stack([cell])
         states = [CellState.decode(trainer.checkpoint(0))]
-        while trainer.active and len(records) < rounds:
-            passed.round = len(records) + 1
+        while trainer.active and len(columns) < rounds:
+            passed.round = len(columns) + 1
             if draws_in_secret(cell):
                 trainer.plan(1)
             new = trainer.advance(1)[0]
-            records += new
+            columns += new.spans
             sink.write(record_block(run, new, last=False))
             states.append(CellState.decode(trainer.checkpoint(0)))
     return WatchedRun(
         cell=cell,
         passed=passed,
-        records=records,
+        columns=columns,
         states=states,
         ledger_context=run.ledger.ledger_context,
         entries=sink.entries,
-        published=_published(sink, len(records)),
+        published=_published(sink, len(columns)),
         ledger_lines=list(sink.lines()),
         result=trainer.result(0),
     )

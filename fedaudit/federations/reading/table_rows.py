@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.levels import MAX_CLASSES, Levels, levels_of
+from fedaudit.federations.levels import MAX_CLASSES, Levels, in_order
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError, error_at, listed
 from fedaudit.spec.labels import find_class
@@ -85,12 +85,15 @@ class TableRows:
             raise self.type_fault(name, where) from None
 
     def levels(self, name: str, where: str, *, numeric: bool = False) -> Levels:
-        """A column as codes into its distinct values; see `levels_of` for their order.
+        """A column as codes into its distinct values, as `in_order`; -1 where a cell is empty.
 
         Raises InvalidInputError at `where` for a value that cannot be a name.
         """
         values, codes = self.encoded(name, where)
-        return levels_of(values, codes, numeric=numeric)
+        order = in_order([value for value in values if value], numeric=numeric)
+        position = {value: place for place, value in enumerate(order)}
+        recoded = np.array([position.get(value, -1) for value in values], dtype=np.int64)
+        return Levels(tuple(order), recoded[codes] if len(recoded) else codes)
 
     def encoded(self, name: str, where: str) -> tuple[list[str], NDArray[np.int64]]:
         """A column's distinct trimmed texts, in order of appearance, and each row's index.

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.federations.federation import Attribute, Federation, check_memory
+from fedaudit.federations.federation import Federation, check_memory
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.mapped import check_clients, check_scales, loading_folder, pack
@@ -324,7 +324,7 @@ def _read_table(
         with faults.noting():
             rows.numbers(source.target, _TARGET)
     with faults.noting():
-        _attributes(rows, asked)
+        read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
     with faults.noting():
         _budgets(rows, asked.budgets)
     for one in columns.features:
@@ -356,7 +356,7 @@ def _grouped(
     if asked.keyed:
         cells = joined_cells(rows, columns.trained_on)
         row_keys = keys_of_contents(cells, clients.codes, clients.values)
-    attributes, missing = _attributes(rows, asked)
+    attributes, missing = read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
     standardise = (
         None
         if source.standardise is None or source.standardise == "ranges"
@@ -391,12 +391,6 @@ def _grouped(
         is_outline=outline,
     )
     return ReadTable(federation, rows, columns.features, {**used.missing, **filled})
-
-
-def _attributes(
-    rows: TableRows, asked: LoadRequest
-) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
-    return read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
 
 
 def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:

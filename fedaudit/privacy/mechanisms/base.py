@@ -362,27 +362,18 @@ class EpsilonMechanism(PrivacyMechanism):
         return min(plan.steps_within(observer, self.epsilon_budget) for observer in plan.observers)
 
     def projection(
-        self,
-        epsilons: Mapping[Observer, float],
-        *,
-        reasons: dict[str, str],
-        ends: int | None = None,
+        self, epsilons: Mapping[Observer, float] | str, *, ends: int | str
     ) -> Projection:
-        """A cost of so much against each observer; `ends`: the first round that a budget
-        refuses."""
-        delta, noise = self.privacy.delta, self.noise_multiplier()
-        if isinstance(noise, str):
-            reasons = {"noise_multiplier": noise, **reasons}
-        return Projection(
-            None,
-            None,
-            epsilon=[
-                {"observer": one, "delta": delta, "adjacency": self.adjacency, "value": value}
-                for one, value in epsilons.items()
-            ],
+        """A cost of so much against each observer; `ends`: the first round that a budget refuses.
+        A text says why there is none."""
+        terms = {"delta": self.privacy.delta, "adjacency": self.adjacency}
+        return Projection.of(
+            **dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE),
+            epsilon=epsilons
+            if isinstance(epsilons, str)
+            else [{"observer": one, **terms, "value": value} for one, value in epsilons.items()],
             budget_ends_in_round=ends,
-            noise_multiplier=None if isinstance(noise, str) else noise,
-            reasons=dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE) | reasons,
+            noise_multiplier=self.noise_multiplier(),
         )
 
     @property

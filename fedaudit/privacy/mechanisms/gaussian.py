@@ -205,20 +205,19 @@ class _GaussianMechanism(EpsilonMechanism):
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
         """The epsilon of all charges that the budget allows."""
-        rounds, [observer], ends = self.spec.training.rounds, self.facts.observers, None
+        rounds, [observer] = self.spec.training.rounds, self.facts.observers
+        ends: int | str = "privacy.epsilon_budget is not set"
         if self.epsilon_budget is None:
             # As the plan's last place, without the others.
             figure = self.targeted_figure(n=n, training_clients=training_clients)
             value = figure.projected(float(self.privacy.noise_multiplier))
-            why = "privacy.epsilon_budget is not set"
         else:
             plan = plan or self.spending_plan(training_clients=training_clients)
             most = min(rounds, plan.steps_within(observer, self.epsilon_budget))
             value = float(plan.line(observer).epsilons[most])
-            ends = most + 1 if most < rounds else None
-            why = f"all {rounds} rounds stay within privacy.epsilon_budget"
-        reasons = {} if ends is not None else {"budget_ends_in_round": why}
-        return self.projection({observer: value}, reasons=reasons, ends=ends)
+            within = f"all {rounds} rounds stay within privacy.epsilon_budget"
+            ends = most + 1 if most < rounds else within
+        return self.projection({observer: value}, ends=ends)
 
 
 @dataclass(frozen=True)
@@ -444,9 +443,7 @@ class GaussianDistanceMechanism(PrivacyMechanism):
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
         """No cost, and the reason."""
-        found = unbounded_projection(_WHY)
-        reasons = {name: why for name, why in found.reasons.items() if name != "noise_multiplier"}
-        return replace(found, noise_multiplier=self.privacy.noise_multiplier, reasons=reasons)
+        return unbounded_projection(_WHY, noise_multiplier=self.privacy.noise_multiplier)
 
     def guarantee(
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()

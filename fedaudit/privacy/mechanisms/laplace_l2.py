@@ -161,28 +161,21 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         drawn as often as the average."""
         nu, rounds = self.privacy.noise_multiplier, self.spec.training.rounds
         allowed = self.participation_cap(n=n)
-        reasons = {"epsilon": NO_EPSILON}
-        most, ends = rounds, None
+        most, within = rounds, f"a client drawn in all {rounds} rounds stays within"
+        ends: int | str = f"{within} privacy.client_budget"
         if allowed is None:
-            reasons["budget_ends_in_round"] = "privacy.client_budget is not set"
+            ends = "privacy.client_budget is not set"
         elif allowed < rounds:
             most, ends = allowed, allowed + 1
-        else:
-            reasons["budget_ends_in_round"] = (
-                f"a client drawn in all {rounds} rounds stays within privacy.client_budget"
-            )
-        log_ratio = theorem_sum(self.inputs(n=n, layers=layers), most)
-        if isinstance(log_ratio, str):
-            reasons["log_ratio_worst_case"] = log_ratio
         cohort = fixed_cohort(self.spec, training_clients)
         mean = mean_participations(rounds, cohort, training_clients, most=most)
-        return Projection(
+        return Projection.of(
             leakage_worst_case=leakage(most, n=n, noise_multiplier=nu),
             leakage_expected=leakage(mean, n=n, noise_multiplier=nu),
-            log_ratio_worst_case=None if isinstance(log_ratio, str) else log_ratio,
+            log_ratio_worst_case=theorem_sum(self.inputs(n=n, layers=layers), most),
+            epsilon=NO_EPSILON,
             budget_ends_in_round=ends,
             noise_multiplier=float(nu),
-            reasons=reasons,
         )
 
     def targeted_figure(self, *, n: int, training_clients: int) -> TargetedFigure:

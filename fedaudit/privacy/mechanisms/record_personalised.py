@@ -215,15 +215,12 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         )
         leaves = "a record leaves before the round that would pass its"
         then = leaves if baseline == "filter" else "none of them ends the run"
-        reasons = {"budget_ends_in_round": f"budgets are the records' own, and {then}"}
-        most: dict[Observer, float] = {}
+        most: dict[Observer, float] | str
         if plan is not None:
             most = {observer: plan.largest(observer, rounds) for observer in plan.observers}
         elif isinstance(self.noise_multiplier(), str):
-            reasons["epsilon"] = (
-                f"the noise of the baseline {baseline} follows from the data, which are not loaded "
-                "yet"
-            )
+            from_data = f"the noise of the baseline {baseline} follows from the data"
+            most = f"{from_data}, which are not loaded yet"
         else:
             # That of a record in every batch: no record spends more.
             event = self._run_at_rate_one().event(1.0)
@@ -231,7 +228,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
                 one: float(renyi_epsilons(event, rounds, epsilon_terms(one, delta)))
                 for one in RECORD_OBSERVERS
             }
-        return self.projection(most, reasons=reasons)
+        return self.projection(most, ends=f"budgets are the records' own, and {then}")
 
     def guarantee(
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()

@@ -33,7 +33,7 @@ next; bisection of their order, which is one of the logarithm, ends the search i
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 
@@ -157,16 +157,16 @@ NO_LEAKAGE = (
 NO_NOISE = "the baseline `privacy-free` trains without noise, so nothing bounds what it reveals"
 
 LEAKAGE_FIGURES = ("leakage_worst_case", "leakage_expected", "log_ratio_worst_case")
-ALL_FIGURES = (*LEAKAGE_FIGURES, "epsilon", "budget_ends_in_round", "noise_multiplier")
+_ALL_COSTS = (*LEAKAGE_FIGURES, "epsilon", "budget_ends_in_round")
 
 
 @dataclass(frozen=True)
 class Projection:
     """The cost if every round runs. A None has its reason under the same name in `reasons`."""
 
-    leakage_worst_case: float | None
+    leakage_worst_case: float | None = None
     """Leakage of a client drawn in every round, as far as its budget lets it take part."""
-    leakage_expected: float | None
+    leakage_expected: float | None = None
     """Mean leakage of a training client."""
     log_ratio_worst_case: float | None = None
     """The theorem's own sum of the same client, between any two datasets that choose alike."""
@@ -183,10 +183,17 @@ class Projection:
     `epsilon` with its `unit`; known before the run."""
     reasons: dict[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, **figures: Any) -> "Projection":
+        """The projection of these figures, of which a text says why one is missing."""
+        reasons = {name: one for name, one in figures.items() if isinstance(one, str)}
+        return cls(**{name: figures[name] for name in figures.keys() - reasons}, reasons=reasons)
 
-def unbounded_projection(reason: str) -> Projection:
-    """The projection of training without noise: no figure, for one reason."""
-    return Projection(None, None, reasons=dict.fromkeys(ALL_FIGURES, reason))
+
+def unbounded_projection(reason: str, *, noise_multiplier: float | None = None) -> Projection:
+    """No figure of the cost, for one reason; nor a noise multiplier where there is no noise."""
+    figures = dict.fromkeys(_ALL_COSTS, reason)
+    return Projection.of(**figures, noise_multiplier=noise_multiplier or reason)
 
 
 def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:

@@ -1,9 +1,8 @@
 """A run's rounds as series, line charts of them, and which of these a report's page shows."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 from markupsafe import Markup
@@ -144,7 +143,7 @@ def _line(values: Values, rounds: Sequence[int], x: Scale, y: Scale, *, kind: in
     """A line that breaks where a value is missing; one value by itself is a dot."""
     path, dots = "", []
     pairs = zip(rounds, values, strict=True)
-    for missing, stretch in itertools.groupby(pairs, key=lambda pair: pair[1] is None):
+    for missing, stretch in groupby(pairs, key=lambda pair: pair[1] is None):
         points = [(x(at), y(value)) for at, value in stretch if value is not None]
         if len(points) > 1:
             path += "M" + "L".join(f"{number(a)} {number(b)}" for a, b in points)

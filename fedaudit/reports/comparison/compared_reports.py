@@ -184,10 +184,6 @@ def _range(meaning: FigureMeaning, cell: Cell) -> tuple[float, float] | None:
             assert_never(meaning.section)
 
 
-# Every experiment has its own name, which the comparison's head already shows.
-_PASSED_OVER = ("name",)
-
-
 def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]:
     """The paths at which the specs differ, section by section."""
     flat = [dict(leaves(spec)) for spec in specs]
@@ -196,7 +192,8 @@ def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]
     differences = []
     for path in sorted(paths, key=lambda one: sections.index(one.partition(".")[0])):
         values = [SpecValue(present=path in of_one, value=of_one.get(path)) for of_one in flat]
-        if path not in _PASSED_OVER and any(one != values[0] for one in values):
+        # Every experiment has its own name, which the comparison's head already shows.
+        if path != "name" and any(one != values[0] for one in values):
             differences.append(SpecDifference(path=path, values=values))
     return differences
 

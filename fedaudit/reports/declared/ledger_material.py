@@ -136,10 +136,9 @@ class DeclaredMaterial:
         return next((one for one in reversed(self.rounds) if one.groups), None)
 
     @property
-    def groups(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
+    def groups(self) -> Tallies:
         """The counts of that round, by attribute and group."""
-        found: Mapping[str, Mapping[str, Mapping[str, int]]]
-        found = {} if self.groups_round is None else self.groups_round.groups
+        found: Tallies = {} if self.groups_round is None else self.groups_round.groups
         return found
 
     @property

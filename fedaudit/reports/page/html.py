@@ -93,14 +93,16 @@ def render(
     # Paper leaves out what is between two marks, which no value can have since all are escaped.
     marks = ("", "") if shown["appendix"] else (APPENDIX_BEGINS, APPENDIX_ENDS)
     widest = by_unevenness(report["fairness"])[-1:]
+    tables, notes = fairness_tables(
+        report["fairness"], said_of=widest[0] if widest and "verdict_parts" in report else None
+    )
     context = {
         "report": report,
         "seen": answer_pictures(report),
         "charts": charts_of(report, series),
         "rates": [[] if one is None else [one] for one in _rate_pictures(report)],
-        "tables": fairness_tables(
-            report["fairness"], said_of=widest[0] if widest and "verdict_parts" in report else None
-        ),
+        "tables": tables,
+        "notes": notes,
         "leave_out": Markup(marks[0]),
         "go_on": Markup(marks[1]),
         **more,

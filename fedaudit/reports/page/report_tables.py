@@ -22,21 +22,11 @@ _LONG_NOTE = 20
 _SCORES = {"accuracy": "Accuracy", "auc": "AUC", "loss": "Loss"}
 
 
-@dataclass(frozen=True)
-class FairnessTables:
-    """The tables of all attributes, with the notes that they share."""
-
-    by_section: list[list[FigureTable]]
-    notes: Mapping[str, str]
-    """Notes by the mark that rows carry; each is stated once for all tables."""
-
-
 def fairness_tables(
     sections: Sequence[Section], *, said_of: Section | None = None
-) -> FairnessTables:
-    """The tables of a report's fairness sections. `said_of`: the section whose gap the verdict
-    states."""
-
+) -> tuple[list[list[FigureTable]], Mapping[str, str]]:
+    """The tables of a report's fairness sections; and the notes that they share, each stated once,
+    by the mark that rows carry. `said_of`: the section whose gap the verdict states."""
     found = [[_gaps(one, said=one is said_of), _rates(one)] for one in sections]
     often = Counter(
         row[-1]
@@ -48,10 +38,8 @@ def fairness_tables(
     )
     repeated = [note for note, rows in often.items() if rows > 1]
     marks = {note: f"note {place}" for place, note in enumerate(repeated, start=1)}
-    return FairnessTables(
-        by_section=[[_marked(table, marks) for table in tables] for tables in found],
-        notes={mark: note for note, mark in marks.items()},
-    )
+    by_section = [[_marked(table, marks) for table in tables] for tables in found]
+    return by_section, {mark: note for note, mark in marks.items()}
 
 
 def _marked(table: FigureTable, marks: Mapping[str, str]) -> FigureTable:

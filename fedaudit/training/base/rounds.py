@@ -1,10 +1,6 @@
-"""The results of rounds and of a run, and when training ends. No torch.
+"""The results of rounds and of a run, and when training ends. No torch."""
 
-Rounds are kept as columns (`RoundColumns`); the record of one (`RoundRecord`) is made on demand.
-"""
-
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, assert_never
 
@@ -203,17 +199,20 @@ class EarlyStopping:
         return "budget" if done >= last_round else None
 
 
-_OF_SUBJECTS = ("subjects", "outcomes", "radii", "releases", "chosen", "clusters")
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")
 
 
-@dataclass(frozen=True)
-class RoundRecord:
-    """One round of one experiment; arrays are aligned with `subjects`."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoundColumns:
+    """Consecutive rounds of one experiment, as wide as each other.
 
-    round: int
-    """Number of the round, from 1 to T."""
-    release: int
+    The first axis of every array is [rounds]; `outcomes` to `clusters` are aligned with `subjects`,
+    [rounds, subjects]. Figures of held-out clients are at their own `place`.
+    """
+
+    round: Ints
+    """Numbers of the rounds, from 1 to T."""
+    release: Ints
     """0, unless a run with `release` noise repeated the round after an interruption."""
     subjects: Ints32
     """Indices of the ledger's subjects that were charged or refused, ascending: the clients of the
@@ -221,65 +220,36 @@ class RoundRecord:
     outcomes: NDArray[np.uint8]
     radii: Floats
     """Radius of each release; NaN where nothing was released or no mechanism protects it. With
-    noise for each layer, [subjects, layers]."""
+    noise for each layer, [rounds, subjects, layers]."""
     releases: Ints32
-    """What each subject has released, up to and including this round."""
+    """What each subject has released, up to and including the round."""
     chosen: Ints16
     """Hypothesis that the client chose, -1 where it took no part, or subjects are not clients.
     Confidential."""
     clusters: Ints16
     """Cluster of the upload, as the server assigned it; -1 for none, or where subjects are not
     clients."""
-    selection_loss: float | None
-    """Mean over validation clients of their smallest loss; None in rounds without validation."""
-    validation_loss: float | None
-    """Mean over validation clients, each row scored by a hypothesis chosen without it."""
-    accuracy: float | None
-    """Share of validation rows classified correctly, chosen likewise; None for regression."""
-    cluster_sizes: tuple[int, ...]
-    """Uploads in each cluster; empty where it is secret who was drawn."""
-    separation: float | None
-    """Median over uploads of the distance to the hypothesis of the cluster that the server put them
-    into, divided by that hypothesis's distance to the nearest other (after equation 9); None for
-    one hypothesis, without uploads, or where the distance to the other is 0."""
-    collapsed: bool
-    """Whether all uploads fell into one of several clusters."""
-    fairness: dict[str, Ints]
-    """Attribute -> [groups, 4]: true and false positives, then true and false negatives."""
-    compositions: Mapping[Observer, Ints32] = field(default_factory=dict)
-    """What each subject has been charged against each observer, up to and including this round.
-    Empty where there is only one observer, against whom it is `releases`."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RoundColumns:
-    """Consecutive rounds of one experiment, as wide as each other.
-
-    The first axis of every array is [rounds], and what an element is `RoundRecord` says. Figures of
-    held-out clients are at their own `place`.
-    """
-
-    round: Ints
-    release: Ints
-    subjects: Ints32
-    outcomes: NDArray[np.uint8]
-    radii: Floats
-    releases: Ints32
-    chosen: Ints16
-    clusters: Ints16
     cluster_sizes: Ints
-    """[rounds, k]; [rounds, 0] where it is secret who was drawn."""
+    """Uploads in each cluster, [rounds, k]; [rounds, 0] where it is secret who was drawn."""
     separation: Floats
-    """NaN for none."""
+    """Median over uploads of the distance to the hypothesis of the cluster that the server put them
+    into, divided by that hypothesis's distance to the nearest other (after equation 9); NaN for
+    one hypothesis, without uploads, or where the distance to the other is 0."""
     collapsed: Bools
+    """Whether all uploads fell into one of several clusters."""
     place: Ints
     """Where a round's figures stand in the next columns; -1 in rounds without validation."""
     selection_losses: Floats
+    """Mean over validation clients of their smallest loss."""
     validation_losses: Floats
+    """Mean over validation clients, each row scored by a hypothesis chosen without it."""
     accuracies: Floats | None
+    """Share of validation rows classified correctly, chosen likewise; None for regression."""
     counts: Mapping[str, Ints]
-    """Attribute -> [places, groups, 4]."""
+    """Attribute -> [places, groups, 4]: true and false positives, then true and false negatives."""
     compositions: Mapping[Observer, Ints32] = field(default_factory=dict)
+    """What each subject has been charged against each observer, up to and including the round.
+    Empty where there is only one observer, against whom it is `releases`."""
 
     def __len__(self) -> int:
         return len(self.round)
@@ -304,45 +274,15 @@ class RoundColumns:
         [len(rounds), groups, 4]."""
         return {name: counts[self.place[rounds]] for name, counts in self.counts.items()}
 
-    def record(self, at: int) -> RoundRecord:
-        """The record of the round at a position."""
-        place = int(self.place[at])
-        validated, separation = place >= 0, float(self.separation[at])
-        return RoundRecord(
-            **{name: getattr(self, name)[at] for name in _OF_SUBJECTS},
-            round=int(self.round[at]),
-            release=int(self.release[at]),
-            selection_loss=_at(self.selection_losses, place),
-            validation_loss=_at(self.validation_losses, place),
-            accuracy=_at(self.accuracies, place),
-            cluster_sizes=tuple(self.cluster_sizes[at].tolist()),
-            separation=separation if math.isfinite(separation) else None,
-            collapsed=bool(self.collapsed[at]),
-            fairness={name: counts[0] for name, counts in self.pooled(np.array([at])).items()}
-            if validated
-            else {},
-            compositions={observer: counts[at] for observer, counts in self.compositions.items()},
-        )
-
-
-def _at(values: Floats | None, place: int) -> float | None:
-    return None if values is None or place < 0 else float(values[place])
-
 
 @dataclass(frozen=True, eq=False)
 class PlayedRounds:
-    """Consecutive rounds of one experiment: columns, or one record after the other."""
+    """Consecutive rounds of one experiment: columns, as wide as each other within a span."""
 
     spans: tuple[RoundColumns, ...] = ()
 
     def __len__(self) -> int:
         return sum(map(len, self.spans))
-
-    def __iter__(self) -> Iterator[RoundRecord]:
-        return (span.record(at) for span in self.spans for at in range(len(span)))
-
-    def __getitem__(self, at: int) -> RoundRecord:
-        return list(self)[at]
 
     def __add__(self, more: "PlayedRounds") -> "PlayedRounds":
         return PlayedRounds(self.spans + more.spans)

@@ -47,7 +47,7 @@ def _alarms(scenario: Scenario, runs: int) -> tuple[float, int, int]:
     with scenario.halved():
         half = alarms(measured(scenario, planned, seed) for seed in range(runs))
     whole = alarms(measured(scenario, planned, 1000 + seed) for seed in range(runs))
-    return planned.known_noise, half["any"], whole["any"]
+    return planned.tests["known-noise"].power, half["any"], whole["any"]
 
 
 @pytest.mark.parametrize("kind", SCENARIOS)

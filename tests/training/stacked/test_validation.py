@@ -26,6 +26,7 @@ from tests.training.federations import (
     random_federation,
     table_cell,
 )
+from tests.training.round_records import records_of
 
 
 def constants(
@@ -172,7 +173,7 @@ def test_the_counts_of_a_round_are_the_sums_over_its_clients() -> None:
     fairness = {"sensitive": ["group"], "favourable": RULES["ge"]}
     cell = table_cell(data, fairness=fairness, training__rounds=5)
     stack = Stack([cell])
-    records = stack.advance(5)[0]
+    records = records_of(stack.advance(5)[0])
     result = stack.result(0)
     best = records[result.best_round - 1]
     assert np.array_equal(best.fairness["group"], result.fairness["group"].sum(0))
@@ -306,10 +307,9 @@ def test_figures_of_classes_are_those_of_a_plain_loop(fraction, k, form):
 
 def test_stopping_looks_at_all_rows() -> None:
     data = random_federation(clients=40, classes=3)
-    runs = [
-        Stack([table_cell(data, **classes(data, training__hypotheses=2, **changes))]).advance(4)[0]
-        for changes in ({}, {"federation": split(0.3)})
-    ]
+    own = ({}, {"federation": split(0.3)})
+    cells = [table_cell(data, **classes(data, training__hypotheses=2, **one)) for one in own]
+    runs = [records_of(Stack([cell]).advance(4)[0]) for cell in cells]
     for plain, halved in zip(*runs, strict=True):
         assert plain.selection_loss == halved.selection_loss
         assert plain.validation_loss != halved.validation_loss
