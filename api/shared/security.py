@@ -171,7 +171,7 @@ class Call:
         return self.resources.database.write()
 
     def find(self, find: Callable[[Session, Caller, str], _Result], id_: str) -> _Result:
-        """What a function finds by an id, in a transaction of its own. Raises what it raises."""
+        """Find by an id with the function, in a separate transaction. Raises what it raises."""
         with self.reading() as session:
             return find(session, self.caller, id_)
 

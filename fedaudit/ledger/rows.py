@@ -51,7 +51,7 @@ _NAMES = {
 
 def names_of_subjects(subject_kind: str, names: Sequence[str]) -> Sequence[str]:
     """The names that an entry's indices refer to: `names`, of the run's subjects, or those of a
-    kind that stands for held-out people."""
+    kind that represents held-out people."""
     return _NAMES.get(subject_kind, names)
 
 

@@ -142,7 +142,7 @@ class Publication:
     last_round: int
     """At which the figures are."""
     by_round: list[RoundFigure] = field(default_factory=list)
-    """None from a report file."""
+    """Empty from a report file."""
     files: list[Path]
     """Whole files, in the order in which they are published."""
     model_reason: str | None = None

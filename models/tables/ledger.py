@@ -299,7 +299,7 @@ BUDGET_KEY = ("federation_id", "book", "figure", "delta", "adjacency", "observer
 class BudgetRow(Base):
     """The columns that name a budget.
 
-    A key holds no nulls: 0 and '' stand for a `delta`, `adjacency` or `observer` of a figure that
+    A key holds no nulls: 0 and '' represent a `delta`, `adjacency` or `observer` of a figure that
     has none. Leakage, which has no adjacency, has its radius and clip in its place
     (`LeakageTerms.key`). `unit_key` says how the clients of the figure are distinguished, or is
     `row`; '' where it was not recorded, which counts as the same whatever the other one is.
@@ -321,7 +321,7 @@ class BudgetRow(Base):
 class FederationBudget(BudgetRow):
     """One budget: what may be spent. What is reserved and spent of it follows from the rows of
     `Reservation`. Of leakage, '' in the place of radius and clip is a total for which they were not
-    recorded, which no run matches. A `unit_key` of '' is a total that names nobody's clients, and
+    recorded, which no run matches. A `unit_key` of '' is a total that names no clients, and
     what was spent before it was recorded."""
 
     __tablename__ = "federation_budgets"

@@ -119,7 +119,7 @@ def test_a_log_stays_small_while_its_process_writes(child, log, monkeypatch):
         assert aside.stat().st_mode & 0o777 == 0o600
         writing.tend()
         assert log.stat().st_size <= 100_000
-        # No hole: what is written after the cut stands at the start.
+        # No hole: what is written after the cut begins the file.
         assert b"\0" not in log.read_bytes()
     assert largest < 800_000
 

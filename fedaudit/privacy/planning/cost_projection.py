@@ -164,18 +164,18 @@ _ALL_COSTS = (*LEAKAGE_FIGURES, "epsilon", "budget_ends_in_round")
 class Projection:
     """The cost if every round runs. A None has its reason under the same name in `reasons`."""
 
-    leakage_worst_case: float | None = None
+    leakage_worst_case: float | None
     """Leakage of a client drawn in every round, as far as its budget lets it take part."""
-    leakage_expected: float | None = None
+    leakage_expected: float | None
     """Mean leakage of a training client."""
-    log_ratio_worst_case: float | None = None
+    log_ratio_worst_case: float | None
     """The theorem's own sum of the same client, between any two datasets that choose alike."""
-    epsilon: list[dict[str, object]] = field(default_factory=list)
+    epsilon: list[dict[str, object]]
     """Per observer, delta and adjacency: the worst case of the whole run, as `value`; with
     `expected`, the mean over clients, where that is less. Empty for metric privacy."""
-    budget_ends_in_round: int | None = None
+    budget_ends_in_round: int | None
     """The earliest round in which a budget could refuse a client, or that a run would not play."""
-    noise_multiplier: float | None = None
+    noise_multiplier: float | None
     """The noise multiplier of the mechanism: as the spec sets it, or calibrated from public
     numbers."""
     fairness_epsilon: dict[str, object] | None = None
@@ -185,9 +185,12 @@ class Projection:
 
     @classmethod
     def of(cls, **figures: Any) -> "Projection":
-        """The projection of these figures, of which a text says why one is missing."""
+        """The projection of these figures, of which a text says why one is missing. Each has to be
+        given: a cost that was left out would be null without a reason."""
         reasons = {name: one for name, one in figures.items() if isinstance(one, str)}
-        return cls(**{name: figures[name] for name in figures.keys() - reasons}, reasons=reasons)
+        missing: dict[str, Any] = {**dict.fromkeys(reasons), "epsilon": []}
+        found = {name: missing[name] if name in reasons else figures[name] for name in figures}
+        return cls(**found, reasons=reasons)
 
 
 def unbounded_projection(reason: str, *, noise_multiplier: float | None = None) -> Projection:

@@ -146,7 +146,7 @@ def evaluate_personal(
     for _ in range(personal.steps):
         gradient = network.gradient(own, tuning.features, tuning.target, tuning.weight, loss)
         own, memory = personal.after(own, common, gradient, memory)
-    # To the network every client is now a cell of its own.
+    # To the network every client is now a separate cell.
     models, features = own.flatten(1).T[:, None], lanes.features.flatten(2, 3)[..., None]
     outputs = torch.unflatten(network.forward(models, features).squeeze(-1), -1, own.shape[1:])
     values = real_rows(loss.values(outputs, lanes.target), lanes).double()

@@ -206,10 +206,12 @@ def test_a_deleted_webhook_takes_its_deliveries_with_it_and_none_is_kept_without
 ) -> None:
     webhook = register(api, receiver.url, events=["gate.failed"])
     with api.database.write() as session:
-        told = AnnouncementRepository(session, api.project_id)
-        told.ledger_round_refused("a-ledger", round_=3)
-        told.experiments_ended("an-experiment", status="failed", reason=None, gate_outcome=None)
-        told.gates_judged("an-experiment", gate_outcome=None)
+        announcements = AnnouncementRepository(session, api.project_id)
+        announcements.ledger_round_refused("a-ledger", round_=3)
+        announcements.experiments_ended(
+            "an-experiment", status="failed", reason=None, gate_outcome=None
+        )
+        announcements.gates_judged("an-experiment", gate_outcome=None)
     assert deliveries(api, webhook) == []
     api.post(f"/v1/webhooks/{webhook['id']}/test")
     assert api.request("DELETE", f"/v1/webhooks/{webhook['id']}").status_code == 204
