@@ -204,9 +204,18 @@ class LedgerRepository(ExperimentPartRepository):
         these = select(Experiment.id).where(Experiment.id.in_(experiment_ids), some)
         return set(self.session.scalars(these))
 
-    def put_totals(self, experiment_id: str, project_id: str, **totals: Any) -> None:
-        """Overwrites the running totals with these columns; inside a fenced transaction."""
+    def put_totals(
+        self,
+        experiment_id: str,
+        project_id: str,
+        *,
+        releases: NDArray[np.int32],
+        refusals: int,
+        withheld: int,
+    ) -> None:
+        """Overwrites the running totals, each of them; inside a fenced transaction."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
+        totals = {"releases": releases, "refusals": refusals, "withheld": withheld}
         self._put(LedgerTotals, {**owner, **totals})
 
     def get_totals(self, experiment_id: str) -> LedgerTotals | None:
