@@ -131,7 +131,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         # Held: no worker claims them before the transaction ends.
         waiting = units.hold_waiting(list(self.session.scalars(unit_ids)))
         by: dict[str, Any] = {"cancel_requested_at": utc_now()}
-        by |= {"cancelled_by": None if cancelled_by is None else cancelled_by.as_dict()}
+        by |= {"cancelled_by": None if cancelled_by is None else vars(cancelled_by)}
         fresh = asked.where(Experiment.status == "queued", Experiment.unit_id.in_(waiting))
         self._end_unstarted([one.id for one in self._all(fresh.with_for_update())], **by)
         goes_on = ("queued", "running")
