@@ -45,7 +45,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         owner = {"experiment_id": experiment.id, "project_id": self.project_id}
         self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in dict.fromkeys(tags)])
         queued = ("status.changed", {"status": "queued", "status_reason": None})
-        EventRepository(self.session).insert(experiment.id, self.project_id, [queued], first=1)
+        EventRepository(self.session, self.project_id).insert(experiment.id, [queued], first=1)
         return experiment
 
     def get(self, id: str) -> Experiment | None:
@@ -95,9 +95,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         begun = set(self._returned(started, Experiment.id).scalars())
         event = ("status.changed", {"status": "running", "status_reason": None})
         with gathered_writes(self.session):
-            EventRepository(self.session).append_each(
-                self.project_id, {id_: [event] for id_ in sorted(begun)}
-            )
+            events = EventRepository(self.session, self.project_id)
+            events.append_each({id_: [event] for id_ in sorted(begun)})
         return begun
 
     def withhold(self, ids: Collection[str], attributes: Sequence[str]) -> None:
@@ -154,9 +153,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         self._set(Experiment, Experiment.id.in_(ids), **ended, **by)
         event = ("status.changed", {"status": status, "status_reason": reason})
         with gathered_writes(self.session):
-            EventRepository(self.session).append_each(
-                self.project_id, {id_: [event] for id_ in ids}
-            )
+            events = EventRepository(self.session, self.project_id)
+            events.append_each({id_: [event] for id_ in ids})
         announcements = AnnouncementRepository(self.session, self.project_id)
         announcements.experiments_ended(*ids, status=status, reason=reason, gate_outcome=None)
 
@@ -233,8 +231,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         changed = self._update(id, Experiment.status.in_(expected), **values)
         if changed:
             event = {"status": values["status"], "status_reason": values.get("status_reason")}
-            events = EventRepository(self.session)
-            events.append(id, self.project_id, [("status.changed", event)])
+            events = EventRepository(self.session, self.project_id)
+            events.append(id, [("status.changed", event)])
         return changed
 
 

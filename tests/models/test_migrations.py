@@ -68,7 +68,7 @@ def test_held_out_people_are_named(database: Database) -> None:
     project_id, new = queued(database)
     charged = replace(ledger_row(3), subject_kind="validation_client", observer="report")
     with database.write() as session:
-        LedgerRepository(session).insert(new.id, project_id, [ledger_row(1), charged])
+        LedgerRepository(session, project_id).insert(new.id, [ledger_row(1), charged])
     lines = "SELECT subject, subject_index FROM privacy_ledger WHERE observer = 'report'"
     with database.read() as session:
         assert {tuple(line) for line in session.execute(text(lines))} == {

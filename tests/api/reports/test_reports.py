@@ -330,7 +330,8 @@ def test_the_migration_finds_what_a_worker_would_have_stored(api_on_both: Api) -
         reports.add(change)
     broken = api.submit()["id"]
     with api.database.write() as session:
-        ReportRepository(session).put(broken, api.project_id, document={}, report_hash="a" * 64)
+        reports = ReportRepository(session, api.project_id)
+        reports.put(broken, document={}, report_hash="a" * 64)
         if api.database.dialect == "sqlite":
             session.execute(
                 text("UPDATE reports SET document = '{' WHERE experiment_id = :id"), {"id": broken}
