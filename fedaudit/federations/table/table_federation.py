@@ -63,7 +63,14 @@ def deal_rows(
     InvalidInputError below /federation/partition where the rows are too few or the method does
     not fit the target.
     """
-    _check_enough_rows(partition, len(target))
+    parts, what = partition.clients, "clients"
+    if isinstance(partition, Shards):
+        parts, what = partition.clients * partition.shards_per_client, "shards"
+    if parts > len(target):
+        raise error_at(
+            f"{_PARTITION}/clients",
+            f"{parts} {what} are more than the {len(target)} rows; ask for fewer",
+        )
     match partition:
         case Iid():
             # In random order, dealt in turn: client sizes differ by at most one row.
@@ -89,20 +96,6 @@ def deal_rows(
 def dealt_note(partition: Dealt) -> str:
     """How clients were made."""
     return f"rows dealt to {partition.clients} clients by the seed ({partition.method})"
-
-
-def _check_enough_rows(partition: Dealt, rows: int) -> None:
-    match partition:
-        case Shards():
-            parts, what = partition.clients * partition.shards_per_client, "shards"
-        case Iid() | Dirichlet():
-            parts, what = partition.clients, "clients"
-        case _:
-            assert_never(partition)
-    if parts > rows:
-        raise error_at(
-            f"{_PARTITION}/clients", f"{parts} {what} are more than the {rows} rows; ask for fewer"
-        )
 
 
 def _by_shards(target: Floats, partition: Shards, *, seed: int) -> Ints:
@@ -318,12 +311,8 @@ def _grouped(
         cells = joined_cells(rows, columns.trained_on)
         row_keys = keys_of_contents(cells, clients.codes, clients.values)
     attributes, missing = read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
-    standardise = (
-        None
-        if source.standardise is None or source.standardise == "ranges"
-        else standardiser(
-            source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
-        )
+    standardise = standardiser(
+        source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
     )
     target_scale = source.scale.get(source.target, 1.0)
     assert not isinstance(target_scale, Range | Centre)  # `check_scales` refuses them
