@@ -194,7 +194,7 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
         changed = [gate for gate in judged["gates"] if gate not in before["gates"]]
         events = [(GATE_EVALUATED, gate) for gate in changed]
         events += alarm_events(statement.attacks, later=row.number)
-        EventRepository(session).append(id_, row.project_id, events)
+        EventRepository(session, row.project_id).append(id_, events)
         ReportRepository(session).restate(id_, summary=report_index(judged).summary)
         ExperimentRepository(session, row.project_id).judge_later(
             id_, raised=raised, figures=stored_figures(judged)
