@@ -449,10 +449,10 @@ def _budgets(rows: TableRows, name: str | None) -> NDArray[np.float64] | None:
     return found
 
 
-def _target_scale(source: Table) -> float:
+def _target_scale(source: Table) -> float | Centre:
     scale = source.scale.get(source.target, 1.0)
-    if isinstance(scale, Range | Centre):
-        raise ValueError("the scale of a target is a divisor")
+    if isinstance(scale, Range):
+        raise ValueError("the scale of a target is no range")
     return scale
 
 
