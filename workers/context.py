@@ -11,13 +11,7 @@ import structlog
 from celery.worker import state
 from sqlalchemy.exc import SQLAlchemyError
 
-from fedaudit.federations.reading.source_files import (
-    DataRoom,
-    Files,
-    MayRead,
-    Upload,
-    registered_file,
-)
+from fedaudit.federations.reading.source_files import DataRoom, Files, Upload, registered_file
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.spec.errors import error_at
 from infrastructure.logs import configure_logs
@@ -65,12 +59,6 @@ class WorkerContext:
     device: str
     """`cpu` or `cuda:N`."""
 
-    @property
-    def room(self) -> DataRoom:
-        """What clients' data may take of this machine."""
-        settings = self.settings
-        return DataRoom(settings.max_data_memory_bytes, settings.scratch_dir)
-
     @cached_property
     def storage(self) -> Storage:
         """Where uploaded files and record tables are kept."""
@@ -116,20 +104,16 @@ class ProjectFiles:
         self._context = context
         self._project_id = project_id
 
-    @property
+    @cached_property
     def files(self) -> Files:
         """Files for the loaders, without what the operator's map no longer opens to the project."""
-        context = self._context
-        return Files(context.settings.sources_dir, self.open, self._may_read, context.room)
-
-    @cached_property
-    def _may_read(self) -> MayRead | None:
-        rights = self._context.settings.source_rights
-        if rights is None:
-            return None
-        with self._context.database.read() as session:
-            project = ProjectRepository(session).name(self._project_id)
-        return partial(rights.admits, project)
+        settings, may_read = self._context.settings, None
+        if settings.source_rights is not None:
+            with self._context.database.read() as session:
+                project = ProjectRepository(session).name(self._project_id)
+            may_read = partial(settings.source_rights.admits, project)
+        room = DataRoom(settings.max_data_memory_bytes, settings.scratch_dir)
+        return Files(settings.sources_dir, self.open, may_read, room)
 
     @contextmanager
     def open(self, federation_id: str) -> Iterator[Upload]:

@@ -265,10 +265,8 @@ class SideBySide(Engine):
         """What clients learn in a step of the rounds whose cohorts are at these columns."""
         learner, compiled = self._learner, self._compiled
         if compiled is not None and self._has_kernel and learner.weighting is None:
-            steps, size = learner.update.steps, self._cells[0].spec.training.local.step_size
-            return lambda step, theta, _: Learned(
-                *compiled.learn(theta, columns[step], steps=steps, step_size=size)
-            )
+            local = self._cells[0].spec.training.local
+            return lambda step, theta, _: Learned(*compiled.learn(theta, columns[step], local))
         # All of them before the first round: one kind of work at a time stays in the cache.
         lanes, batches = [self._data.lanes(own) for own in columns], self._draws.source(1)
         return lambda step, theta, cohort: learner.learn(

@@ -61,9 +61,9 @@ class ApiKeyRepository(Repository):
             prefix=plain[:_SHOWN_CHARACTERS],
             hash=hash_of_key(plain),
             scopes=list(scopes),
-            person=None if person is None else person.as_dict(),
+            person=None if person is None else vars(person),
             created_at=utc_now(),
-            created_by=None if created_by is None else created_by.as_dict(),
+            created_by=None if created_by is None else vars(created_by),
             revoked_at=None,
         )
         return self.store(key), plain
@@ -84,12 +84,12 @@ class ApiKeyRepository(Repository):
             "prefix": "",
             "hash": f"identity:{id_}",
             "scopes": [],
-            "identity": identity.as_dict(),
+            "identity": vars(identity),
             "created_at": utc_now(),
         }
         new = self._insert_absent(ApiKey, row)
         if person is not None:
-            self._set(ApiKey, ApiKey.id == id_, person=person.as_dict())
+            self._set(ApiKey, ApiKey.id == id_, person=vars(person))
         return self.session.scalars(select(ApiKey).where(ApiKey.id == id_)).one(), new
 
     def find(self, plain: str) -> ApiKey | None:

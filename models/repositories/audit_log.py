@@ -56,7 +56,7 @@ class AuditLogRepository(ScopedRepository):
         """Appends an entry; call it last in its transaction, without holding a lock that others
         take later: the project's next entry waits until this transaction ends."""
         head = self._head()
-        actor = dict.fromkeys(("key_id", "key_name", "person")) if by is None else by.as_dict()
+        actor = dict.fromkeys(("key_id", "key_name", "person")) if by is None else vars(by)
         entry = AuditEntry(
             project_id=self.project_id,
             number=head.entries + 1,
@@ -153,7 +153,7 @@ class SettingChangeRepository(ScopedRepository):
         owner = {"id": new_id(), "project_id": self.project_id, "setting": setting}
         about = {"subject_kind": _FEDERATION, "subject": federation_id}
         now = {"value": value, "changed_at": utc_now()}
-        row = {**owner, **about, **now, "changed_by": changed_by.as_dict()}
+        row = {**owner, **about, **now, "changed_by": vars(changed_by)}
         self._insert(SettingChange, [row])
         log = AuditLogRepository(self.session, self.project_id)
         log.enter(_ACTIONS[setting], federation_id, by=changed_by, value=value)

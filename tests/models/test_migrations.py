@@ -17,6 +17,7 @@ from models.database import HEAD, Database, schema_state
 from models.repositories import Budgets, LedgerRepository
 from models.tables.accounts import ApiKey
 from models.tables.base import Base
+from tests.downgrades import downgrade
 from tests.models.rows import add_federation, add_project, at_once, ledger_row, of_leakage, queued
 from tests.processes import completed
 
@@ -67,7 +68,7 @@ def test_held_out_people_are_named(database: Database) -> None:
     project_id, new = queued(database)
     charged = replace(ledger_row(3), subject_kind="validation_client", observer="report")
     with database.write() as session:
-        LedgerRepository(session).insert(new.id, project_id, [ledger_row(1), charged])
+        LedgerRepository(session, project_id).insert(new.id, [ledger_row(1), charged])
     lines = "SELECT subject, subject_index FROM privacy_ledger WHERE observer = 'report'"
     with database.read() as session:
         assert {tuple(line) for line in session.execute(text(lines))} == {
@@ -138,7 +139,7 @@ def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_u
             return [tuple(row) for row in session.execute(text(stored))]
 
     for number in range(2):
-        migrations.downgrade(empty_database_url, "0051")
+        downgrade(empty_database_url, "0051")
         assert sums() == [(3.0, 3.0 + 5.0 * number)]
         with database.write() as session:
             [rows] = session.execute(text("SELECT count(*) FROM reservations")).one()

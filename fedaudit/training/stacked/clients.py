@@ -17,10 +17,8 @@ from fedaudit.native.tensors import call
 from fedaudit.networks.stacked_network import BatchedNetwork, Loss, Network, SmallDenseNetwork
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
-from fedaudit.spec.models import DEFAULT_SCHEDULE
-from fedaudit.spec.training import Local, Training
+from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_steps import local_optimiser
 
 
 @dataclass(frozen=True)
@@ -167,78 +165,38 @@ def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:
     return theta.gather(1, chosen[..., None].expand(-1, -1, theta.shape[2]))
 
 
-class LocalUpdate:
-    """Local steps on every client's own rows, all clients at once."""
+def batches_of(
+    lanes: Lanes, local: Local, longest: int, source: Source, *, rounds: Ints, clients: Ints
+) -> Iterator[Lanes]:
+    """The rows of each local step of every client, all clients at once.
 
-    def __init__(self, network: Network, loss: Loss, training: Training, *, rows: int) -> None:
-        self._network = network
-        self._loss = loss
-        self._training = training
-        self._local = training.local
-        self._rows = rows
-
-    @property
-    def steps(self) -> int:
-        """Steps of clients who see all of their rows in each."""
-        return self._local.steps or self._local.epochs or 1
-
-    def __call__(
-        self, start: Tensor, lanes: Lanes, *, source: Source, rounds: Ints, clients: Ints
-    ) -> Tensor:
-        """Updated parameters [cells, clients, n] from start [cells, clients, n].
-
-        `rounds` [cells] and `clients` [cells, clients] key the order of the batches.
-        """
-        theta = start.permute(2, 0, 1).contiguous()
-        size: float | Tensor = self._local.step_size
-        if self._local.schedule != DEFAULT_SCHEDULE:  # cells need not be in the same round
-            sizes = [[self._training.step_size(round_)] for round_ in rounds.tolist()]
-            size = torch.tensor(sizes, device=theta.device)
-        optimiser = local_optimiser(self._local, size)
-        memory = optimiser.start(theta, axis=0)
-        for batch in self._batches(lanes, source, rounds, clients):
-            gradient = self._network.gradient(
-                theta, batch.features, batch.target, batch.weight, self._loss
-            )
-            moved, after = optimiser.step(theta, gradient, memory)
-            if memory:
-                # Where a client's rows are used up the gradient is zero, and means would go on.
-                taken = batch.mask.amax(0) > 0
-                moved, pairs = torch.where(taken, moved, theta), zip(after, memory, strict=True)
-                after = tuple(torch.where(taken, new, old) for new, old in pairs)
-            theta, memory = moved, after
-        return theta.permute(1, 2, 0).contiguous()
-
-    def _batches(
-        self, lanes: Lanes, source: Source, rounds: Ints, clients: Ints
-    ) -> Iterator[Lanes]:
-        size = self._local.batch_size
-        if size is None or whole_data(self._local, self._rows):
-            for _ in range(self.steps):
-                yield lanes
-            return
-        per_epoch = -(-self._rows // size)
-        steps = self._local.steps or (self._local.epochs or 1) * per_epoch
-        epochs = -(-steps // per_epoch)
-        words = source.words(
-            purpose=Purpose.BATCHES,
-            round_=rounds[:, None],
-            counters=clients,
-            count=epochs * self._rows,
-        )
-        words = words.reshape(*clients.shape, epochs, self._rows)
-        batches = np.full(clients.shape, per_epoch)
-        if self._local.steps is not None:
-            # A client whose rows are used up starts over, so that all take as many steps.
-            batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
-        drawn: Ints | None = None
-        for step in range(steps):
-            epoch = step // batches % epochs
-            if drawn is None or not np.array_equal(epoch, drawn):
-                drawn = epoch
-                keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
-                order = _order(lanes, keys)
-            yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
+    `longest`: rows of the longest client; `rounds` [cells] and `clients` [cells, clients] key the
+    order of their rows.
+    """
+    size = local.batch_size
+    if size is None or whole_data(local, longest):
+        for _ in range(local.whole_steps):
+            yield lanes
+        return
+    per_epoch = -(-longest // size)
+    steps = local.steps or (local.epochs or 1) * per_epoch
+    epochs = -(-steps // per_epoch)
+    words = source.words(
+        purpose=Purpose.BATCHES, round_=rounds[:, None], counters=clients, count=epochs * longest
+    )
+    words = words.reshape(*clients.shape, epochs, longest)
+    batches = np.full(clients.shape, per_epoch)
+    if local.steps is not None:
+        # A client whose rows are used up starts over, so that all take as many steps.
+        batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
+    drawn: Ints | None = None
+    for step in range(steps):
+        epoch = step // batches % epochs
+        if drawn is None or not np.array_equal(epoch, drawn):
+            drawn = epoch
+            keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
+            order = _order(lanes, keys)
+        yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
 
 
 def whole_data(local: Local, rows: int) -> bool:
@@ -287,9 +245,7 @@ class CompiledClients:
             *(packed, count, packed.shape[2]),
         )
 
-    def learn(
-        self, theta: Tensor, columns: Ints, *, steps: int, step_size: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def learn(self, theta: Tensor, columns: Ints, local: Local) -> tuple[Tensor, Tensor, Tensor]:
         """The hypotheses that clients choose, int64 [cells, clients], their parameters, and what
         the clients make of them, both [cells, clients, n].
 
@@ -302,7 +258,8 @@ class CompiledClients:
         call(
             self._library.fedaudit_learn,
             *(*self._fixed, self._data.rows_needed(columns), theta, theta.shape[1]),
-            *(columns, *columns.shape, self._root_mean, steps, step_size, chosen, start, updated),
+            *(columns, *columns.shape, self._root_mean, local.whole_steps, local.step_size),
+            *(chosen, start, updated),
         )
         return chosen, start, updated
 

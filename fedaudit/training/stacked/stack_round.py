@@ -18,10 +18,11 @@ from fedaudit.networks.stacked_network import (
     choose_network,
 )
 from fedaudit.randomness import Source
+from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_cohort
 from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
 from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound
-from fedaudit.training.base.record_steps import server_moves
+from fedaudit.training.base.record_steps import local_optimiser, server_moves
 from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.gaussian import TrustedServer
@@ -29,7 +30,7 @@ from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods import training_method
 from fedaudit.training.stacked.clients import (
     Lanes,
-    LocalUpdate,
+    batches_of,
     choose_hypotheses,
     own_hypotheses,
     real_rows,
@@ -138,10 +139,9 @@ class Learner:
 
     def __init__(self, cell: Cell) -> None:
         """Raises ValueError for a convolutional network, whose images are not padded."""
-        training, rows = cell.spec.training, cell.federation.longest
-        self.network, self.loss = choose_network(cell.shape, rows=rows), build_loss(cell)
-        self.update = LocalUpdate(self.network, self.loss, training, rows=rows)
-        method = training_method(training)
+        self._training, self._longest = cell.spec.training, cell.federation.longest
+        self.network, self.loss = choose_network(cell.shape, rows=self._longest), build_loss(cell)
+        method = training_method(self._training)
         self.weighting = method.weighting
         """How clients weight what they send; None where they send what they updated."""
         self._personal = method.personal_steps
@@ -153,12 +153,36 @@ class Learner:
         `lanes`, in `rounds` [cells]; `batches` draws the order of their rows."""
         chosen = choose_hypotheses(self.network, theta, lanes, self.loss)
         start = own_hypotheses(theta, chosen)
-        updated = self.update(start, lanes, source=batches, rounds=rounds, clients=clients)
+        local = self._training.local
+        taken = batches_of(lanes, local, self._longest, batches, rounds=rounds, clients=clients)
+        updated = self._updated(start, taken, rounds)
         if self.weighting is not None:
             values = self.loss.values(self.network.forward(theta, lanes.features), lanes.target)
             losses = self.loss.client_loss(totals(real_rows(values, lanes)) / lanes.count)
             updated = self.weighting.weigh(start, updated, losses[0])
         return Learned(chosen, start, updated)
+
+    def _updated(self, start: Tensor, batches: Iterable[Lanes], rounds: Ints) -> Tensor:
+        """Parameters [cells, clients, n] after a step over each of the batches."""
+        local, theta = self._training.local, start.permute(2, 0, 1).contiguous()
+        size: float | Tensor = local.step_size
+        if local.schedule != DEFAULT_SCHEDULE:  # cells need not be in the same round
+            sizes = [[self._training.step_size(round_)] for round_ in rounds.tolist()]
+            size = torch.tensor(sizes, device=theta.device)
+        optimiser = local_optimiser(local, size)
+        memory = optimiser.start(theta, axis=0)
+        for batch in batches:
+            gradient = self.network.gradient(
+                theta, batch.features, batch.target, batch.weight, self.loss
+            )
+            moved, after = optimiser.step(theta, gradient, memory)
+            if memory:
+                # Where a client's rows are used up the gradient is zero, and means would go on.
+                taken = batch.mask.amax(0) > 0
+                moved, pairs = torch.where(taken, moved, theta), zip(after, memory, strict=True)
+                after = tuple(torch.where(taken, new, old) for new, old in pairs)
+            theta, memory = moved, after
+        return theta.permute(1, 2, 0).contiguous()
 
     def measure(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
         """Scores hypotheses theta [cells, k, n] on held-out clients; `largest` as in `evaluate`.

@@ -58,7 +58,7 @@ def test_a_client_that_leaves_is_no_failure(live, caplog):
     # More than a connection holds, so that messages are under way when the client leaves.
     past = [("round.completed", {"round": number}) for number in range(20_000)]
     with api.database.write() as session:
-        EventRepository(session, api.project_id).append(id_, api.project_id, past)
+        EventRepository(session, api.project_id).append(id_, past)
     path = f"/v1/experiments/{id_}/events"
     with structlog.testing.capture_logs() as logged:
         for _ in range(5):
