@@ -137,7 +137,7 @@ class SampledRounds:
         for group in np.flatnonzero(wanted.any(axis=0)).tolist():
             asked, column = np.flatnonzero(wanted[:, group]), self._rows[attribute][:, group]
             members = np.flatnonzero(column)
-            rows = column[members].astype(np.int32)
+            rows = column[members]
             near = near_samples(
                 drawn[asked],
                 self._validated,

@@ -31,7 +31,7 @@ from fedaudit.training.stacked.validation import Figures, Scores, flat_figures, 
 
 
 class ClientUpdate:
-    """Local steps on a client's rows, in the same order as in `LocalUpdate`."""
+    """Local steps on a client's rows, in the same order as in `Learner`."""
 
     def __init__(
         self, network: ClientNetwork, loss: Loss, training: Training, federation: Federation

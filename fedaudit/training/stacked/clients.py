@@ -1,13 +1,12 @@
 """What the clients of all cells compute on their own rows (Algorithm 1, lines 5 and 6)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ctypes import CDLL
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
@@ -15,12 +14,9 @@ from fedaudit.federations.federation import Federation
 from fedaudit.native.library import kernels, line
 from fedaudit.native.tensors import call
 from fedaudit.networks.stacked_network import BatchedNetwork, Loss, Network, SmallDenseNetwork
-from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
-from fedaudit.spec.models import DEFAULT_SCHEDULE
-from fedaudit.spec.training import Local, Training
+from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_steps import local_optimiser
 
 
 @dataclass(frozen=True)
@@ -167,109 +163,9 @@ def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:
     return theta.gather(1, chosen[..., None].expand(-1, -1, theta.shape[2]))
 
 
-class LocalUpdate:
-    """Local steps on every client's own rows, all clients at once."""
-
-    def __init__(self, network: Network, loss: Loss, training: Training, *, rows: int) -> None:
-        self._network = network
-        self._loss = loss
-        self._training = training
-        self._local = training.local
-        self._rows = rows
-
-    @property
-    def steps(self) -> int:
-        """Steps of clients who see all of their rows in each."""
-        return self._local.steps or self._local.epochs or 1
-
-    def __call__(
-        self, start: Tensor, lanes: Lanes, *, source: Source, rounds: Ints, clients: Ints
-    ) -> Tensor:
-        """Updated parameters [cells, clients, n] from start [cells, clients, n].
-
-        `rounds` [cells] and `clients` [cells, clients] key the order of the batches.
-        """
-        theta = start.permute(2, 0, 1).contiguous()
-        size: float | Tensor = self._local.step_size
-        if self._local.schedule != DEFAULT_SCHEDULE:  # cells need not be in the same round
-            sizes = [[self._training.step_size(round_)] for round_ in rounds.tolist()]
-            size = torch.tensor(sizes, device=theta.device)
-        optimiser = local_optimiser(self._local, size)
-        memory = optimiser.start(theta, axis=0)
-        for batch in self._batches(lanes, source, rounds, clients):
-            gradient = self._network.gradient(
-                theta, batch.features, batch.target, batch.weight, self._loss
-            )
-            moved, after = optimiser.step(theta, gradient, memory)
-            if memory:
-                # Where a client's rows are used up the gradient is zero, and means would go on.
-                taken = batch.mask.amax(0) > 0
-                moved, pairs = torch.where(taken, moved, theta), zip(after, memory, strict=True)
-                after = tuple(torch.where(taken, new, old) for new, old in pairs)
-            theta, memory = moved, after
-        return theta.permute(1, 2, 0).contiguous()
-
-    def _batches(
-        self, lanes: Lanes, source: Source, rounds: Ints, clients: Ints
-    ) -> Iterator[Lanes]:
-        size = self._local.batch_size
-        if size is None or whole_data(self._local, self._rows):
-            for _ in range(self.steps):
-                yield lanes
-            return
-        per_epoch = -(-self._rows // size)
-        steps = self._local.steps or (self._local.epochs or 1) * per_epoch
-        epochs = -(-steps // per_epoch)
-        words = source.words(
-            purpose=Purpose.BATCHES,
-            round_=rounds[:, None],
-            counters=clients,
-            count=epochs * self._rows,
-        )
-        words = words.reshape(*clients.shape, epochs, self._rows)
-        batches = np.full(clients.shape, per_epoch)
-        if self._local.steps is not None:
-            # A client whose rows are used up starts over, so that all take as many steps.
-            batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
-        drawn: Ints | None = None
-        for step in range(steps):
-            epoch = step // batches % epochs
-            if drawn is None or not np.array_equal(epoch, drawn):
-                drawn = epoch
-                keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
-                order = _order(lanes, keys)
-            yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
-
-
 def whole_data(local: Local, rows: int) -> bool:
     """Whether every local step sees all of a client's rows (at most `rows`)."""
     return local.batch_size is None or local.batch_size >= rows
-
-
-def _order(lanes: Lanes, keys: NDArray[np.uint32]) -> Tensor:
-    """Each client's rows by their keys [cells, clients, rows], padding last: int64 of that
-    shape."""
-    padding = ((1 - lanes.mask.permute(1, 2, 0)) * 2**33).long()
-    drawn = torch.from_numpy(keys.astype(np.int64)).to(padding.device)
-    return (drawn + padding).argsort(dim=-1, stable=True)
-
-
-def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: Ints, size: int) -> Lanes:
-    """`size` rows of each client's order [cells, clients, rows], from place `first` [cells,
-    clients] on.
-
-    A client whose rows are used up has an empty batch: weights 0 and no step.
-    """
-    device = lanes.mask.device
-    places = torch.from_numpy(first).to(device)[..., None] + torch.arange(size, device=device)
-    rows = order.gather(-1, places.clamp_max(order.shape[-1] - 1)).permute(2, 0, 1)
-    mask = (places < lanes.count[..., None]).permute(2, 0, 1).to(lanes.mask.dtype)
-    return Lanes(
-        features=lanes.features.gather(1, rows.expand(lanes.features.shape[0], *rows.shape)),
-        target=lanes.target.gather(0, rows),
-        mask=mask,
-        count=mask.sum(0).clamp_min(1),
-    )
 
 
 class CompiledClients:

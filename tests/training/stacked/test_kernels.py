@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.native.library import kernels
-from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.stacked_network import Loss, SmallDenseNetwork
 from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
-from fedaudit.spec.training import FixedCohort, Local, Training
+from fedaudit.spec.training import Local
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked.clients import Lanes, LocalUpdate
+from fedaudit.training.stacked.clients import Lanes
 from fedaudit.training.stacked.server import Server, separation
+from fedaudit.training.stacked.stack_round import Learner
 from tests.native_fallback import fallback_only
 from tests.training.bits import fingerprint
+from tests.training.federations import federation, table_cell
 from tests.training.specs import cell, groups_spec, linear_spec
 from tests.training.test_stack import NETWORKS, run_stacked
 
@@ -209,17 +209,17 @@ def visits(local: Local, *, seed: int = 1, round_: int = 1) -> list[list[float]]
     mask = (torch.arange(ROWS)[:, None, None] < COUNTS).float()
     features = torch.eye(ROWS)[:, :, None, None] * mask
     lanes = Lanes(features=features, target=mask.clone(), mask=mask, count=COUNTS)
-    network = SmallDenseNetwork(DenseShape((ROWS, 1), intercept=False))
-    training = Training(loss="mse", rounds=1, cohort=FixedCohort(clients=4), local=local)
-    update = LocalUpdate(network, Loss("mse", 0), training, rows=ROWS)
-    theta = update(
-        torch.zeros(1, 4, ROWS),
+    data = federation([np.eye(ROWS)] * 4, [np.ones(ROWS)] * 4)
+    given = {"model__intercept": False, "training__loss": "mse", "training__hypotheses": 1}
+    steps = local.model_dump(exclude_unset=True)
+    learned = Learner(table_cell(data, **given, training__local=steps)).learn(
+        torch.zeros(1, 1, ROWS),
         lanes,
         source=CounterSource(np.array([[seed]], dtype=np.uint64)),
         rounds=np.array([round_]),
         clients=np.arange(4)[None],
     )
-    counted = torch.log(1 - theta[0].double()) / np.log(1 - 2 * STEP)
+    counted = torch.log(1 - learned.updated[0].double()) / np.log(1 - 2 * STEP)
     return [
         [round(value, 3) for value in row[: int(count)]]
         for row, count in zip(counted.tolist(), COUNTS[0], strict=True)
