@@ -56,6 +56,13 @@ def exact_text(value: float | None) -> str:
     return f"{value:,.15g}"
 
 
+def round_step(least: float) -> float:
+    """The smallest number of the form 1, 2 or 5 times a power of ten that is at least this value,
+    up to rounding."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
+
+
 def _text(value: float | None, rounding: str) -> str:
     if value is None or not math.isfinite(value):
         return NO_FIGURE

@@ -1,5 +1,5 @@
-"""The schema's versions. Only `upgrade` and `downgrade` change a database's schema."""
+"""The schema's versions. Only `upgrade` changes a database's schema."""
 
-from migrations.revisions import current, downgrade, upgrade
+from migrations.revisions import current, upgrade
 
-__all__ = ["current", "downgrade", "upgrade"]
+__all__ = ["current", "upgrade"]

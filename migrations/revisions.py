@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
 from migrations.ledger_view import create_view
-from models.database import Database
+from models.database import Database, current_revision
 from models.tables.base import Base
 
 # Any constant: a migration holds this lock.
@@ -37,8 +37,8 @@ def upgrade(url: str, revision: str = "head") -> None:
     sqlalchemy.exc.SQLAlchemyError where the database is away or a table is in the way, and
     DanglingReferencesError; then nothing is changed.
     """
-    with _locked(url) as connection:
-        config = _config(connection)
+    with locked(url) as connection:
+        config = alembic_config(connection)
         if revision == "head" and not inspect(connection).has_table("alembic_version"):
             _create(connection)
             MigrationContext.configure(connection).stamp(
@@ -62,24 +62,17 @@ def _create(connection: Connection) -> None:
             connection.execute(text(f"ALTER TABLE {table} {stored}"))
 
 
-def downgrade(url: str, revision: str) -> None:
-    """Takes a database that the revisions made back to `revision` (`base`: without any table)."""
-    with _locked(url) as connection:
-        command.downgrade(_config(connection), revision)
-
-
 def current(url: str) -> str | None:
     """The revision that the database is at; None where it was never migrated."""
     database = Database(url)
     try:
-        with database.read() as session:
-            return MigrationContext.configure(session.connection()).get_current_revision()
+        return current_revision(database)
     finally:
         database.dispose()
 
 
 @contextmanager
-def _locked(url: str) -> Iterator[Connection]:
+def locked(url: str) -> Iterator[Connection]:
     """A transaction that no other migration runs beside.
 
     SQLite changes a table by copying it, dropping it and renaming the copy, which fails for a table
@@ -110,7 +103,8 @@ def _check_references(connection: Connection) -> None:
         )
 
 
-def _config(connection: Connection) -> Config:
+def alembic_config(connection: Connection) -> Config:
+    """What Alembic runs the revisions with, on this connection."""
     config = Config()
     # Alembic reads options with configparser, to which a percent sign is special.
     folder = str(Path(__file__).parent).replace("%", "%%")

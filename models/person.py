@@ -4,7 +4,7 @@ provider did."""
 import json
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -30,12 +30,8 @@ class Person:
 
     @classmethod
     def of(cls, value: Mapping[str, Any] | None) -> "Person | None":
-        """The person that was stored as `as_dict` gave it; None where there was none."""
+        """The person whose fields were stored; None where there was none."""
         return None if value is None else cls(**value)
-
-    def as_dict(self) -> dict[str, str | None]:
-        """Return the form that is stored."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -45,10 +41,6 @@ class Identity:
     issuer: str
     subject: str
     """Unique at the issuer, and never given to anyone else."""
-
-    def as_dict(self) -> dict[str, str]:
-        """Return the form that is stored."""
-        return asdict(self)
 
     def key_name(self) -> str:
         """What it is called where keys are named."""
@@ -68,10 +60,6 @@ class Actor:
     key_name: str
     person: str | None
     """None for a key without a person."""
-
-    def as_dict(self) -> dict[str, str | None]:
-        """Return the form that is stored."""
-        return asdict(self)
 
 
 def tidy_line(text: str, *, what: str) -> str:

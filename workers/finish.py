@@ -143,14 +143,13 @@ def succeed(
     than the report states, which must then be made again. `key`: the one that signed it."""
     document, material = report.document, report.material
     experiments = ExperimentRepository(session, experiment.project_id)
-    owner = (experiment.id, experiment.project_id)
     row = experiments.get(experiment.id)
     if row is None or row.status in ENDED:
         return True
     if not is_as_stated(session, experiment, document):
         return False
-    ReportRepository(session).put(
-        *owner,
+    ReportRepository(session, experiment.project_id).put(
+        experiment.id,
         document=document,
         report_hash=report.hash,
         index=report_index(document),
@@ -161,7 +160,7 @@ def succeed(
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     events += alarm_events(document["attacks"])
     if events:
-        EventRepository(session).append(*owner, events)
+        EventRepository(session, experiment.project_id).append(experiment.id, events)
     ended_early = known_ending(document["utility"]["stopped_by"]) == "audit"
     experiments.conclude(
         experiment.id,

@@ -84,9 +84,8 @@ def store_totals(
     session: Session, experiment_id: str, project_id: str, ledger: LedgerWriter
 ) -> None:
     """Overwrite the experiment's running totals, inside a fenced transaction."""
-    LedgerRepository(session).put_totals(
+    LedgerRepository(session, project_id).put_totals(
         experiment_id,
-        project_id,
         releases=ledger.totals,
         refusals=ledger.spending.refusals,
         withheld=ledger.spending.withheld,
@@ -113,7 +112,7 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
     if not played:
         return set()
     project_id = played[0].experiment.project_id
-    ledger = LedgerRepository(session)
+    ledger = LedgerRepository(session, project_id)
     new = list(played)
     if again:
         ends = [(one.experiment.id, one.experiment.run.ledger) for one in played]
@@ -121,17 +120,18 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
         new = [one for one, known in zip(played, stored, strict=True) if not known]
     with gathered_writes(session):
         for one in new:
-            run, owner = one.experiment.run, (one.experiment.id, project_id)
-            ledger.insert(*owner, one.block.ledger)
-            RoundRepository(session).insert(*owner, one.block.rounds)
-            FairnessRepository(session).insert(*owner, one.block.fairness)
-            store_totals(session, *owner, run.ledger)
-            CheckpointRepository(session).put(*owner, round=run.rounds_done, data=one.checkpoint)
+            run, id_ = one.experiment.run, one.experiment.id
+            ledger.insert(id_, one.block.ledger)
+            RoundRepository(session, project_id).insert(id_, one.block.rounds)
+            FairnessRepository(session, project_id).insert(id_, one.block.fairness)
+            store_totals(session, id_, project_id, run.ledger)
+            checkpoints = CheckpointRepository(session, project_id)
+            checkpoints.put(id_, round=run.rounds_done, data=one.checkpoint)
         events = {
             one.experiment.id: [(ROUND_COMPLETED, _round_event(row)) for row in one.block.rounds]
             for one in new
         }
-        EventRepository(session).append_each(project_id, events)
+        EventRepository(session, project_id).append_each(events)
     done = {one.experiment.id: one.experiment.run.rounds_done for one in played}
     return ExperimentRepository(session, project_id).progress_each(done)
 

@@ -64,7 +64,7 @@ def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> 
                 training=np.arange(len(names), dtype=np.int32),
             )
             rows = [row for one in interrupted for row in ledger.record_interrupted(one).written]
-            LedgerRepository(session).insert(experiment_id, project_id, rows)
+            LedgerRepository(session, project_id).insert(experiment_id, rows)
             store_totals(session, experiment_id, project_id, ledger)
     except AWAY:
         raise

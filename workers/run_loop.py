@@ -160,11 +160,11 @@ class RunLoop:
                 refused.append(position)
                 continue
             intents = [(plan.round, plan.release, plan.subjects) for plan in rounds]
-            ledger = LedgerRepository(session)
+            ledger = LedgerRepository(session, experiment.project_id)
             if self._writer.again:
                 open_ = {(one.round, one.release) for one in ledger.open_intents(experiment.id)}
                 intents = [intent for intent in intents if intent[:2] not in open_]
-            ledger.add_intents(experiment.id, experiment.project_id, intents)
+            ledger.add_intents(experiment.id, intents)
         return refused
 
     def _draw(

@@ -32,6 +32,7 @@ from fedaudit.stored import RoundRow
 from models.clock import utc_now
 from models.repositories import FederationRepository, ReportRepository, SweepRepository
 from models.tables.experiments import Experiment
+from models.tables.experiments import Report as StoredReport
 from models.vocabulary import ENDED
 
 Report = Mapping[str, Any]
@@ -182,8 +183,8 @@ def experiment_page(
             federation = FederationRepository(session, visit.project_id).get(row.federation_id)
         place = SweepRepository(session, visit.project_id).place_of(row.id)
         live = live_figures(session, row)
-        report = _report(session, visit, row)
-        clients = shown_clients(session, visit.caller, row)
+        stored, report = _report(session, visit, row)
+        clients = shown_clients(session, visit.caller, stored)
     ended, spec = row.status in ENDED, parse_admitted(row.spec)
     reason = row.status_reason or "no reason was stored"
     pace = time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
@@ -222,7 +223,8 @@ def experiment_picture(
     """A chart of the page, as a file."""
     with visit.reading() as session:
         row = find_experiment(session, visit.caller, experiment_id)
-        charts = _charts(row, live_figures(session, row), _report(session, visit, row))
+        _, report = _report(session, visit, row)
+        charts = _charts(row, live_figures(session, row), report)
     return as_picture(charts, name, form)
 
 
@@ -245,14 +247,15 @@ async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectRespo
     return form.to(f"/experiments/{submitted.row.id}", *submitted.units)
 
 
-def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] | None:
-    """None until there is one that this version reads, and for visitors who may read none."""
-    if row.status not in ENDED or not visit.may("reports:read"):
-        return None
-    found = ReportRepository(session, visit.project_id).get(row.id)
+def _report(
+    session: Session, visit: Visit, row: Experiment
+) -> tuple[StoredReport | None, dict[str, Any] | None]:
+    """The report as it is stored, and as it is judged by now; None until there is one that this
+    version reads. Visitors who may read none get the first alone, for what else is kept with it."""
+    found = ReportRepository(session, visit.project_id).get(row.id) if row.status in ENDED else None
     if found is None or not has_present_form(found.document):
-        return None
-    return judged_document(session, found)
+        return None, None
+    return found, judged_document(session, found) if visit.may("reports:read") else None
 
 
 def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:

@@ -34,22 +34,21 @@ from api.routers.reports import (
     get_model,
     get_report_page,
     get_report_pdf,
-    list_sign_offs,
     sign_off_report,
 )
 from api.schemas.experiments import AttackBody
-from api.schemas.people import SignOffRequest
+from api.schemas.people import SignOffList, SignOffRequest
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import (
-    find_experiment,
-    find_judged,
-    find_report,
-    gone_words,
-    judged_document,
-)
+from api.services.lookups import find_judged, find_report, gone_words, judged_document
 from api.services.report_evidence import verification_of
-from api.services.report_pages import DossierForm, dossier_response, live_figures, stored_page
+from api.services.report_pages import (
+    DossierForm,
+    dossier_response,
+    page_html,
+    page_parts,
+    page_response,
+)
 from api.shared.security import require
 from fedaudit.reports.page.html import Link, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
@@ -58,7 +57,7 @@ from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
-from models.repositories import LaterAttacksRepository, SigningKeyRepository
+from models.repositories import SigningKeyRepository, SignOffRepository
 from models.vocabulary import OPEN, Scope
 
 router = APIRouter()
@@ -103,10 +102,8 @@ def saved_picture(
     experiment_id: str, name: str, form: PictureForm, visit: ReportsVisit
 ) -> Response:
     """A picture of the report's page, as a file."""
-    with visit.reading() as session:
-        report = find_report(session, visit.caller, experiment_id)
-        live = live_figures(session, find_experiment(session, visit.caller, experiment_id))
-    return as_picture(report_pictures(report.document, live.series), name, form)
+    report, series, _ = visit.find(page_parts, experiment_id)
+    return as_picture(report_pictures(report.document, series), name, form)
 
 
 @router.get(f"{_OF}/report.json")
@@ -203,20 +200,18 @@ def _shown(
     """The report's page within the service. `draft`: what was typed and refused."""
     base = f"/experiments/{experiment_id}"
     with visit.reading() as session:
-        report = find_report(session, visit.caller, experiment_id)
-        later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
+        report, series, later = page_parts(session, visit.caller, experiment_id)
         concerns = concerns_of(judged_document(session, report))
-        row = find_experiment(session, visit.caller, experiment_id)
-        clients = shown_clients(session, visit.caller, row)
+        clients = shown_clients(session, visit.caller, report)
         gone = gone_words(session, visit.project_id, "model", experiment_id)
-    signed = list_sign_offs(experiment_id, visit)
+        signed = SignOffList.of(SignOffRepository(session, visit.project_id).list(experiment_id))
     raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
     tail = fragment(
         "report_tail.html",
         base=base,
         clients=clients,
         experiment_id=experiment_id,
-        visitor=visit.visitor,
+        visitor=visit.caller,
         csrf_field=CSRF_FIELD,
         sign_offs=signed,
         report_hash=report.report_hash,
@@ -238,9 +233,10 @@ def _shown(
         if newest.concerns and newest.decision == "approved":
             state += ", against concerns"
     links = _links(visit, base, report.document, state=state, gone=gone)
-    answer = stored_page(
-        visit, experiment_id, links=links, tail=tail, appendix=appendix, files=f"{base}/pictures"
+    page = page_html(
+        report, series, later, links=links, tail=tail, appendix=appendix, files=f"{base}/pictures"
     )
+    answer = page_response(page, has_forms=True)
     answer.status_code = 200 if fault is None else 422
     return answer
 

@@ -288,7 +288,7 @@ def _queued(
                 report_hash=report.report_hash,
                 ledger_hash=report.document["integrity"]["ledger_hash"],
                 unit_id=unit.id,
-                created_by=call.caller.actor.as_dict(),
+                created_by=vars(call.caller.actor),
                 created_at=utc_now(),
             )
         )

@@ -251,7 +251,7 @@ def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Pr
                 scored=f"{audit.truth}\n{audit.predicted_by}",
                 threshold=audit.threshold,
                 unit_id=unit.id,
-                created_by=call.caller.actor.as_dict(),
+                created_by=vars(call.caller.actor),
                 created_at=utc_now(),
             )
         )

@@ -125,7 +125,7 @@ def _erase(
             fingerprint=federation.fingerprint,
             reference=reference,
             requested_at=utc_now(),
-            requested_by=caller.actor.as_dict(),
+            requested_by=vars(caller.actor),
             removed=counted,
             files=files,
             ledgers=list(leaving.named),

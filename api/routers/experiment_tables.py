@@ -32,7 +32,7 @@ from api.schemas.experiment_tables import (
     RoundPage,
 )
 from api.services.clients import client_lines
-from api.services.lookups import find_experiment, names_of, note_export, refuse_gone
+from api.services.lookups import find_experiment, find_report, names_of, note_export, refuse_gone
 from api.services.tables import (
     BEGINNING,
     MEDIA_TYPES,
@@ -115,9 +115,8 @@ def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) 
     """
     start = decode_cursor("clients", parameters.cursor, _AFTER_CLIENT) or (0,)
     with call.reading() as session:
-        found = client_lines(
-            session, call.caller, experiment_id, start=start[0], limit=parameters.limit
-        )
+        report = find_report(session, call.caller, experiment_id)
+        found = client_lines(session, report, start=start[0], limit=parameters.limit)
     end = start[0] + len(found.lines)
     more = (end,) if end < found.clients else None
     return ClientPage.model_validate(

@@ -209,7 +209,7 @@ def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
         terms_hash=hashlib.sha256(canonical_json(stated)).hexdigest(),
         federation_id=terms.federation_id,
         created_at=utc_now(),
-        created_by=caller.actor.as_dict(),
+        created_by=vars(caller.actor),
         rounds=0,
         last_round=0,
         entries=0,

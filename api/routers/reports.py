@@ -64,7 +64,13 @@ from api.services.lookups import (
     refuse_gone,
 )
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import DossierForm, dossier_response, page_html, stored_page
+from api.services.report_pages import (
+    DossierForm,
+    dossier_response,
+    page_html,
+    page_parts,
+    page_response,
+)
 from api.shared.security import (
     Call,
     Caller,
@@ -205,9 +211,10 @@ def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> R
 def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
     """The signed report as it is and, beside it, what each client paid and how it fares."""
     with call.reading() as session:
-        report = find_stored_report(session, call.caller, experiment_id).document
-        beside = client_lines(session, call.caller, experiment_id, limit=sys.maxsize)
-    return JSONResponse({"report": report, "clients": list(beside.lines), "figure": beside.figure})
+        report = find_report(session, call.caller, experiment_id)
+        beside = client_lines(session, report, limit=sys.maxsize)
+    lines = list(beside.lines)
+    return JSONResponse({"report": report.document, "clients": lines, "figure": beside.figure})
 
 
 @router.get(f"{_OF}/report.json", include_in_schema=False)
@@ -221,7 +228,7 @@ def get_report_page(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
     """The report as one page without scripts."""
-    return stored_page(call, experiment_id, appendix=appendix)
+    return page_response(page_html(*call.find(page_parts, experiment_id), appendix=appendix))
 
 
 @router.get(f"{_OF}/report.pdf", responses=PDF_FILE)
@@ -232,7 +239,7 @@ def get_report_pdf(
 
     Printing may take some seconds.
     """
-    page = page_html(call, experiment_id, appendix=appendix)
+    page = page_html(*call.find(page_parts, experiment_id), appendix=appendix)
     return as_file(call.resources.printer.pdf(page), f"{experiment_id}-report.pdf", PDF)
 
 

@@ -7,12 +7,11 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from api.http.problems import conflict
-from api.services.lookups import find_experiment, find_report, names_of
+from api.services.lookups import names_of
 from api.shared.security import Caller
 from fedaudit.reports.clients import client_line, shared_reasons
-from models.repositories import ReportRepository
-from models.tables.experiments import Experiment
-from models.vocabulary import ENDED
+from models.repositories import ExperimentRepository
+from models.tables.experiments import Report
 
 MOST_SHOWN = 100
 """Clients of a table in a page; of more, quantiles are shown."""
@@ -40,12 +39,10 @@ class ClientLines(NamedTuple):
 
 
 def client_lines(
-    session: Session, caller: Caller, experiment_id: str, *, start: int = 0, limit: int = MOST_SHOWN
+    session: Session, report: Report, *, start: int = 0, limit: int = MOST_SHOWN
 ) -> ClientLines:
-    """Raises ProblemError where there is no such experiment or no report of it, or nothing is kept
-    of its clients."""
-    experiment = find_experiment(session, caller, experiment_id)
-    report = find_report(session, caller, experiment.id)
+    """The clients of a report's experiment. Raises ProblemError where nothing is kept of them."""
+    experiment = ExperimentRepository(session, report.project_id).existing(report.experiment_id)
     columns = report.clients
     if columns is None:
         raise conflict(
@@ -76,12 +73,9 @@ def client_lines(
     )
 
 
-def shown_clients(session: Session, caller: Caller, experiment: Experiment) -> ClientLines | None:
-    """Those of a page; None for callers who may not read the ledger, before the end, and where
+def shown_clients(session: Session, caller: Caller, report: Report | None) -> ClientLines | None:
+    """Those of a page; None for callers who may not read the ledger, without a report, and where
     nothing is kept."""
-    if not caller.may("ledger:read") or experiment.status not in ENDED:
+    if report is None or report.clients is None or not caller.may("ledger:read"):
         return None
-    report = ReportRepository(session, caller.project_id).get(experiment.id)
-    if report is None or report.clients is None:
-        return None
-    return client_lines(session, caller, experiment.id)
+    return client_lines(session, report)

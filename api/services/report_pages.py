@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from api.http.answers import JSON, PDF, ZIP, as_file
 from api.services.lookups import find_experiment, find_report
 from api.services.report_evidence import evidence_of
-from api.shared.security import Call
+from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
 from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
@@ -19,7 +19,7 @@ from fedaudit.reports.page.html import Link, PageOptions, render, style_hash
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.stored import FairnessRow, RoundRow
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
-from models.tables.experiments import Experiment, LaterAttacks
+from models.tables.experiments import Experiment, LaterAttacks, Report
 
 DossierForm = Literal["json", "html", "pdf", "zip"]
 _MAX_ATTRIBUTES = 100
@@ -60,13 +60,6 @@ def live_figures(session: Session, experiment: Experiment) -> LiveFigures:
     )
 
 
-def stored_page(call: Call, experiment_id: str, **options: Unpack[PageOptions]) -> HTMLResponse:
-    """The report with the curves of its rounds, and what `options` add; the page loads and runs
-    nothing. Raises ProblemError where the caller's project has no such report."""
-    page = page_html(call, experiment_id, **options)
-    return page_response(page, has_forms=options.get("tail") is not None)
-
-
 def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
     """A report's page with the policy under which it loads and runs nothing."""
     # Only the service's own additions have a form.
@@ -82,14 +75,26 @@ def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
     return HTMLResponse(page, headers=headers)
 
 
-def page_html(call: Call, experiment_id: str, **options: Unpack[PageOptions]) -> str:
-    """The page's HTML. Raises ProblemError as above."""
-    with call.reading() as session:
-        report = find_report(session, call.caller, experiment_id)
-        live = live_figures(session, find_experiment(session, call.caller, experiment_id))
-        rows = LaterAttacksRepository(session, call.project_id).list(experiment_id)
-    later = [_attempt(row) for row in rows]
-    return render(report.document, live.series, later=later, **options)
+def page_parts(
+    session: Session, caller: Caller, experiment_id: str
+) -> tuple[Report, Series, Sequence[LaterAttacks]]:
+    """What `page_html` shows: a report, the curves of its rounds, and requests for attacks after
+    it was signed. Raises ProblemError where the caller's project has no such report."""
+    report = find_report(session, caller, experiment_id)
+    live = live_figures(session, find_experiment(session, caller, experiment_id))
+    return (
+        report,
+        live.series,
+        LaterAttacksRepository(session, caller.project_id).list(experiment_id),
+    )
+
+
+def page_html(
+    report: Report, series: Series, later: Sequence[LaterAttacks], **options: Unpack[PageOptions]
+) -> str:
+    """The page, which loads and runs nothing, with what `options` add."""
+    attempts = [_attempt(row) for row in later]
+    return render(report.document, series, later=attempts, **options)
 
 
 def _attempt(row: LaterAttacks) -> dict[str, Any]:

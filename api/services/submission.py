@@ -125,7 +125,7 @@ class Admitting:
             unit_id=unit.id,
             unit_position=unit_position,
             retry_of=retry_of,
-            created_by=self.by.as_dict(),
+            created_by=vars(self.by),
             disclosure=stored_policy(policy),
             ledger_salt=new_salt(planned.spec.privacy.noise),
         )

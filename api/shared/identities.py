@@ -294,7 +294,7 @@ class Identities:
         identity, person = signed_in.identity, signed_in.person
         with self._database.autocommit_read() as session:
             row = ApiKeyRepository(session).of_identity(identity, project)
-        if row is None or (person is not None and row.person != person.as_dict()):
+        if row is None or (person is not None and row.person != vars(person)):
             with self._database.write() as session:
                 row, new = ApiKeyRepository(session).admit(identity, project, person)
                 if new:

@@ -21,7 +21,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError, remove_left_over
-from models.database import Database, schema_state
+from models.database import Database, schema_fault
 from models.repositories import Budgets, ProjectRepository, UploadRepository
 from models.tables.federations import PendingUpload
 
@@ -82,9 +82,8 @@ class Resources:
         if time.monotonic() < self._schema_right_at + within:
             return
         self._schema_right_at = float("-inf")
-        state = schema_state(self.database)
-        if not state.matches:
-            raise unavailable(state.fault)
+        if fault := schema_fault(self.database):
+            raise unavailable(fault)
         self._schema_right_at = time.monotonic()
 
     def may_read(self, project_id: str) -> "MayRead | None":

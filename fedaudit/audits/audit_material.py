@@ -110,16 +110,11 @@ def _of_predictions(section: FairnessSection) -> FairnessSection:
         one.model_copy(update={"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}})
         for one in section.groups
     ]
-    metrics = {**section.metrics, **dict.fromkeys(_LOSSES, no_loss)}
-    return section.model_copy(
-        update={
-            "groups": groups,
-            "metrics": {
-                name: one.model_copy(update={"last_rounds_reason": NO_ROUNDS})
-                for name, one in metrics.items()
-            },
-        }
-    )
+    metrics = {
+        name: one.model_copy(update={"last_rounds_reason": NO_ROUNDS})
+        for name, one in {**section.metrics, **dict.fromkeys(_LOSSES, no_loss)}.items()
+    }
+    return section.model_copy(update={"groups": groups, "metrics": metrics})
 
 
 def _scored_material(

@@ -28,6 +28,7 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.gaps import RATE_COUNTS
 from fedaudit.fairness.intervals import Interval, compared_pairs
 from fedaudit.fairness.joint_disclosure import Population
+from fedaudit.number_text import round_step
 from fedaudit.spec.metrics import COUNTS, METRICS, Kind
 
 Of = Literal["positives", "negatives", "right", "rows", "clients"]
@@ -75,16 +76,9 @@ class Rounder:
 
     def _offset(self, group: GroupRows, of: Of) -> int:
         """An offset from 0 to base - 1; uneven by 2^-64 times the base at most."""
-        match of:
-            case "positives":
-                whose, what = group.positives, b"outcomes"
-            case "negatives":
-                whose, what = group.negatives, b"outcomes"
-            case "right" | "rows" | "clients":
-                whose, what = group.rows, of.encode()
-            case _:
-                assert_never(of)
-        message = b"".join((_DOMAIN, _framed(self.population), _framed(whose), what))
+        outcomes = {"positives": group.positives, "negatives": group.negatives}
+        whose, what = outcomes.get(of, group.rows), "outcomes" if of in outcomes else of
+        message = b"".join((_DOMAIN, _framed(self.population), _framed(whose), what.encode()))
         word = hmac.new(self.key, message, hashlib.sha256).digest()[:8]
         return int.from_bytes(word, "big") % self.base
 
@@ -124,7 +118,6 @@ def _digest(ids: Ints) -> bytes:
     return hashlib.sha256(np.sort(ids).astype("<i8").tobytes()).digest()
 
 
-_LADDER = (1, 2, 5, 10)
 _SAME = 1e-9
 """Share of a step: a figure on a step stays there, whatever its last bits."""
 
@@ -136,11 +129,7 @@ ROUNDED_AWAY = "rounding leaves nothing of it: it is a share of too few rows"
 def step_of(rows: int, *, base: int) -> float:
     """The width of steps for shares of so many rows: the share of `base` rows, or a little more. It
     is one, two or five times a power of ten, and 1 for fewer rows than the base."""
-    if rows <= base:
-        return 1.0
-    least = base / rows
-    power = 10.0 ** math.floor(math.log10(least))
-    return min(1.0, next(power * one for one in _LADDER if power * one >= least * (1 - _SAME)))
+    return 1.0 if rows <= base else min(1.0, round_step(base / rows))
 
 
 def nearest(value: float, step: float) -> float:

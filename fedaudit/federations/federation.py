@@ -8,7 +8,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 
 Number = TypeVar("Number", bound=np.generic)
@@ -250,7 +249,6 @@ def data_key(spec: ExperimentSpec) -> DataKey:
     )
 
 
-_FEATURES = "/federation/features"
 _OF_A_ROW = 160
 """Its client, number, target and places, while it is loaded, and then for counting groups."""
 _OF_AN_ATTRIBUTE = 24
@@ -266,20 +264,3 @@ def run_bytes(*, rows: int, features: int, attributes: int) -> int:
     if is_large(rows=rows, features=features):
         return of_rows + _OF_BLOCKS
     return of_rows + rows * features * _OF_A_CELL
-
-
-def check_memory(
-    *, rows: int, features: int, attributes: int, allowed: int, more: bool = False
-) -> None:
-    """Refuse rows for which a run would need more than is allowed. `more`: whether there are more
-    of them."""
-    needed = run_bytes(rows=rows, features=features, attributes=attributes)
-    in_words, at_most = (f"{size / 2**30:.2f} GiB" for size in (needed, allowed))
-    if needed > allowed:
-        raise error_at(
-            _FEATURES,
-            f"{rows}{' or more' if more else ''} rows of {features} features and {attributes} "
-            f"sensitive attributes take about {in_words} of memory in a run, and {at_most} "
-            "are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES); use fewer rows or "
-            "attributes, or raise it where the machine has the memory",
-        )

@@ -12,7 +12,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import EVERY_NUMBER, as_float32, check_scales, pack, scaled
-from fedaudit.federations.reading.source_files import Files, SourceFile, open_path, open_source
+from fedaudit.federations.reading.source_files import SourceFile, open_path, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, as_numpy
 from fedaudit.federations.record_keys import smallest_row_hashes
@@ -115,7 +115,7 @@ DERIVED_CONDITIONS = (194, 690, 292, 392)
 ATTRIBUTES = ("state", "region")
 TARGET = "average_total_payments"
 FEATURES = ("service_index", "longitude", "latitude")
-_ZIP_TABLE = "/federation/zip_table"
+_CLIENT_KEY, _ZIP_TABLE = "/federation/client_key", "/federation/zip_table"
 
 
 class HospitalChargesKind(SourceKind[HospitalCharges]):
@@ -130,8 +130,56 @@ class HospitalChargesKind(SourceKind[HospitalCharges]):
         `conditions` and the coordinates; rows without coordinates are left out and counted in a
         note. Raises InvalidInputError naming field, column and row.
         """
-        with open_source(self._source, files=asked.files) as file:
-            return _load(self._source, file, asked.fairness.sensitive, asked.files)
+        source = self._source
+        with open_source(source, files=asked.files) as file:
+            table = TableFile(file)
+            columns = known_columns(table.names, CHARGES)
+            _check_columns(source, table, columns, asked.fairness.sensitive)
+            check_scales(source.scale, features=FEATURES, one_hot=(), target=TARGET, classes=False)
+            read = table.read(list(columns.values()))
+            rows, service = _select_conditions(read, columns, source.conditions)
+            if source.client_key == "zip" or source.zip_table is not None:
+                rows = with_zip(rows, columns["zip"], file.pointer)
+            if source.zip_table is None:
+                places = own_places(rows, columns, file.pointer)
+            else:  # it takes precedence over the file's own places
+                zips = rows.levels(columns["zip"], file.pointer)
+                with open_path(
+                    source.zip_table, files=asked.files, pointer=_ZIP_TABLE
+                ) as places_of:
+                    places = joined_places(zips, places_of)
+            kept = are_known(places)
+            if not kept.any():
+                raise error_at(
+                    file.pointer if source.zip_table is None else _ZIP_TABLE,
+                    "gives coordinates for none of the rows; name a table that knows their ZIP "
+                    "codes",
+                )
+            rows = with_money(rows.where(kept), columns[TARGET], file.pointer)
+            attributes, notes = read_sensitive(rows, asked.fairness.sensitive, columns)
+            key, remedy = columns[source.client_key], "say which client the row belongs to"
+            refuse_gaps(rows, key, _CLIENT_KEY, remedy=remedy)
+            scales = centred(source.declared_scales, source.standardise)
+            every = scales.get(EVERY_NUMBER, 1.0)
+            features = [
+                as_float32(scaled(values, scales.get(name, every))[0], name)
+                for name, values in zip(FEATURES, (service[kept], *places[kept].T), strict=True)
+            ]
+            if left_out := int(np.count_nonzero(~kept)):
+                notes = (f"rows without coordinates, left out: {left_out}", *notes)
+            return pack(
+                rows.levels(key, _CLIENT_KEY),
+                features=np.stack(features, axis=1),
+                feature_names=FEATURES,
+                target=rows.numbers(columns[TARGET], file.pointer),
+                target_name=TARGET,
+                target_scale=source.scale.get(TARGET, 1.0),
+                classes=(),
+                fingerprint=file.fingerprint,
+                attributes=attributes,
+                notes=notes,
+                row_numbers=rows.row_numbers,
+            )
 
     def row_hashes(self, asked: LoadRequest, *, keep: int) -> Ints:
         """Hashes of all columns of the charges."""
@@ -139,56 +187,11 @@ class HospitalChargesKind(SourceKind[HospitalCharges]):
             return smallest_row_hashes(file, asked, header=True, keep=keep)
 
 
-def _load(
-    source: HospitalCharges, file: SourceFile, sensitive: Sequence[str], files: Files
-) -> Federation:
-    table = TableFile(file)
-    columns = known_columns(table.names, CHARGES)
-    _check_columns(source, table, columns, sensitive)
-    check_scales(source.scale, features=FEATURES, one_hot=(), target=TARGET, classes=False)
-    read = table.read(list(columns.values()))
-    rows, service = _select_conditions(read, columns, source.conditions)
-    if source.client_key == "zip" or source.zip_table is not None:
-        rows = with_zip(rows, columns["zip"], file.pointer)
-    places = _places(rows, columns, source, files)
-    kept = are_known(places)
-    if not kept.any():
-        raise error_at(
-            file.pointer if source.zip_table is None else _ZIP_TABLE,
-            "gives coordinates for none of the rows; name a table that knows their ZIP codes",
-        )
-    rows = with_money(rows.where(kept), columns[TARGET], file.pointer)
-    attributes, notes = read_sensitive(rows, sensitive, columns)
-    key, remedy = columns[source.client_key], "say which client the row belongs to"
-    refuse_gaps(rows, key, "/federation/client_key", remedy=remedy)
-    scales = centred(source.declared_scales, source.standardise)
-    every = scales.get(EVERY_NUMBER, 1.0)
-    features = [
-        as_float32(scaled(values, scales.get(name, every))[0], name)
-        for name, values in zip(FEATURES, (service[kept], *places[kept].T), strict=True)
-    ]
-    if left_out := int(np.count_nonzero(~kept)):
-        notes = (f"rows without coordinates, left out: {left_out}", *notes)
-    return pack(
-        rows.levels(key, "/federation/client_key"),
-        features=np.stack(features, axis=1),
-        feature_names=FEATURES,
-        target=rows.numbers(columns[TARGET], file.pointer),
-        target_name=TARGET,
-        target_scale=source.scale.get(TARGET, 1.0),
-        classes=(),
-        fingerprint=file.fingerprint,
-        attributes=attributes,
-        notes=notes,
-        row_numbers=rows.row_numbers,
-    )
-
-
 def _check_columns(
     source: HospitalCharges, table: TableFile, columns: dict[str, str], sensitive: Sequence[str]
 ) -> None:
     file = table.source
-    needed = {TARGET: file.pointer, source.client_key: "/federation/client_key"}
+    needed = {TARGET: file.pointer, source.client_key: _CLIENT_KEY}
     if "service_index" not in columns:
         needed["drg"] = file.pointer
     if source.zip_table is not None:
@@ -253,15 +256,3 @@ def _conditions(rows: TableRows, columns: dict[str, str]) -> Ints:
     unknown = ~np.isin(index, np.arange(len(DERIVED_CONDITIONS)))
     rows.refuse(unknown, name, where, "is not 0, 1, 2 or 3", "give DRG codes instead")
     return np.array(DERIVED_CONDITIONS, dtype=np.int64)[index.astype(np.int64)]
-
-
-def _places(
-    rows: TableRows, columns: dict[str, str], source: HospitalCharges, files: Files
-) -> Floats:
-    """The place of each row; a given ZIP table takes precedence over the file's own places."""
-    where = rows.source.pointer
-    if source.zip_table is None:
-        return own_places(rows, columns, where)
-    zips = rows.levels(columns["zip"], where)
-    with open_path(source.zip_table, files=files, pointer=_ZIP_TABLE) as table:
-        return joined_places(zips, table)

@@ -151,24 +151,22 @@ def read_leaf(file: SourceFile, *, classes: int) -> Federation:
     exactly the number of the file. Raises InvalidInputError naming shard, user and row.
     """
     writers: dict[str, _Writer] = {}
-    empty = 0
     for shard, users in _shards(file):
         for user in [*users]:  # each gone once it is read, for memory's sake
-            pixels, labels = _pixels_and_labels(shard, user, users.pop(user), classes)
+            written = _written(shard, user, users.pop(user), classes)
             if user in writers:
                 other = shown(writers[user].shard.name)
                 raise shard.fault(
                     f"has a user {shown(user)}, whom {other} has too; give every user in one file"
                 )
-            writers[user] = _Writer(shard, _compact(pixels), labels)
-            empty += not len(labels)
+            writers[user] = written
         exact = all(writer.pixels.dtype == np.uint8 for writer in writers.values())
         values = sum(writer.pixels.size for writer in writers.values())
         if values * (1 if exact else 4) > MAX_IMAGES_BYTES:
             raise file.fault(
                 f"holds images of more than {MAX_IMAGES_BYTES // 2**20} MiB; take fewer users"
             )
-    return _joined(file, writers, classes, empty)
+    return _joined(file, writers, classes)
 
 
 def _shards(file: SourceFile) -> Iterator[tuple[_Shard, dict[str, "_UserData"]]]:
@@ -233,10 +231,8 @@ def _users(shard: _Shard, content: bytes | bytearray) -> dict[str, _UserData]:
     return found.user_data
 
 
-def _pixels_and_labels(
-    shard: _Shard, user: str, data: _UserData, classes: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Pixels [images, features] and labels [images] of a user."""
+def _written(shard: _Shard, user: str, data: _UserData, classes: int) -> _Writer:
+    """A user's images, checked."""
     labels, widths = np.array(data.y, dtype=np.int64), [len(image) for image in data.x]
     if len(widths) != len(labels):
         raise shard.fault(
@@ -254,21 +250,17 @@ def _pixels_and_labels(
                 f"gives user {shown(user)} at y[{row}] no whole number from 0 to {classes - 1}; "
                 "correct it, or set `classes`"
             )
-    pixels = np.array(data.x, dtype=np.float32)
-    return pixels.reshape(len(labels), max(widths, default=0)), labels
-
-
-def _compact(pixels: NDArray[np.float32]) -> Pixels:
-    """The same numbers as bytes over 255, if float32 division reproduces them exactly."""
+    pixels = np.array(data.x, dtype=np.float32).reshape(len(labels), max(widths, default=0))
     steps = np.rint(pixels * np.float32(_BYTE)).astype(np.uint8)
-    same = np.array_equal(np.divide(steps, _BYTE, dtype=np.float32), pixels)
-    return steps if same else pixels
+    exact = np.array_equal(np.divide(steps, _BYTE, dtype=np.float32), pixels)
+    return _Writer(shard, steps if exact else pixels, labels)
 
 
-def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int, empty: int) -> Federation:
+def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int) -> Federation:
     """The users' images end to end. `writers` is emptied meanwhile, so that memory holds images
     once."""
     names = tuple(sorted(user for user, writer in writers.items() if len(writer.labels)))
+    empty = len(writers) - len(names)
     counts = np.array([len(writers[name].labels) for name in names], dtype=np.int64)
     check_clients(counts, file.pointer)
     width = writers[names[0]].pixels.shape[1]

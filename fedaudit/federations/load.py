@@ -130,7 +130,7 @@ class RegisteredData:
         A table is read as a stream, with memory for its clients and groups only; images and
         hospital charges are loaded.
         """
-        figures = self._kind.profile(self._asked(), fingerprint)
+        figures = source_kind(self.registration.federation).profile(self._asked, fingerprint)
         attributes = {name: tuple(found["groups"]) for name, found in figures["attributes"].items()}
         codes = {figures["target"]: figures["classes"], **attributes}
         raise_errors(label_faults(self.registration.federation.labels, codes))
@@ -141,15 +141,12 @@ class RegisteredData:
 
         Raises InvalidInputError where a column cannot be read, which need not be one that is used.
         """
-        return self._kind.row_hashes(self._asked(), keep=keep)
+        return source_kind(self.registration.federation).row_hashes(self._asked, keep=keep)
 
     @property
-    def _kind(self) -> SourceKind[Any]:
-        return source_kind(self.registration.federation)
-
-    def _asked(self, **more: Any) -> LoadRequest:
+    def _asked(self) -> LoadRequest:
         fairness = self.registration.fairness
-        return LoadRequest(fairness=fairness, files=self.files, progress=self.progress, **more)
+        return LoadRequest(fairness=fairness, files=self.files, progress=self.progress)
 
 
 _WHERE = "/fairness/exclude"

@@ -8,7 +8,7 @@ that a gate would not count without an exception has another name.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -141,7 +141,7 @@ class Publication:
     figures: Figures
     last_round: int
     """At which the figures are."""
-    by_round: list[RoundFigure] = field(default_factory=list)
+    by_round: Sequence[RoundFigure] = ()
     """Empty from a report file."""
     files: list[Path]
     """Whole files, in the order in which they are published."""
@@ -189,10 +189,12 @@ def publication(
     origin: str,
     url: str | None = None,
     later: Sequence[Mapping[str, Any]] = (),
+    rounds: Iterable[Mapping[str, Any]] = (),
+    gaps: Iterable[Mapping[str, Any]] = (),
 ) -> Publication:
-    """The publication of a report, its page and its readings, written below `folder`. `later`:
-    requests for attacks after it was signed; their findings count. Raises PublishingError if the
-    document is not a report."""
+    """The publication of a report, its page and its readings, written below `folder`. Of runs
+    alone: `later`, requests for attacks after it was signed, whose findings count; `rounds` and
+    `gaps` as in `round_figures`. Raises PublishingError if the document is not a report."""
     contents = {"report.json": _json(document), "report.html": page}
     if document.get("declared"):
         parts = _of_ledger(document)
@@ -201,7 +203,7 @@ def publication(
             contents["later-attacks.json"] = _json(later)
             sections = [attack["section"] for one in later for attack in one["items"]]
             document = judged_later(document, sections)
-        parts = _of_run(document)
+        parts = _of_run(document, rounds=rounds, gaps=gaps)
         for name in READINGS:
             made = reading(document, name)
             if isinstance(made, str):
@@ -217,8 +219,16 @@ def publication(
     return Publication(document=document, files=files, origin=origin, url=url, **parts)
 
 
-def _of_run(document: Mapping[str, Any]) -> dict[str, Any]:
-    report = parsed_report(document)
+def _of_run(
+    document: Mapping[str, Any],
+    *,
+    rounds: Iterable[Mapping[str, Any]],
+    gaps: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:
+    try:
+        report = parsed(document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PublishingError(f"this is not an audit report that can be read: {error}") from None
     return {
         "kind": "experiment",
         "id": report.experiment.id,
@@ -227,6 +237,7 @@ def _of_run(document: Mapping[str, Any]) -> dict[str, Any]:
         "settings": report.spec,
         "times": (report.provenance.started_at, report.provenance.finished_at),
         "figures": report_figures(document, report),
+        "by_round": list(round_figures(document, report, rounds=rounds, gaps=gaps)),
         "last_round": report.utility.rounds,
     }
 
@@ -271,7 +282,11 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
         except NotFoundError:
             raise missing from None
     declared = bool(document.get("declared"))
-    kind = "ledgers" if declared else "experiments"
+    kind, url, of_run = "ledgers", f"{client.url}/ledgers/{id}/report", dict[str, Any]()
+    if not declared:
+        kind, url = "experiments", report_page(client.url, id)
+        of_run = {"later": client.later_attacks(id)["items"]}
+        of_run |= {"rounds": client.rows(id, "rounds"), "gaps": client.rows(id, "fairness")}
     with TemporaryDirectory(prefix="fedaudit-") as name:
         folder = Path(name)
         found = publication(
@@ -279,8 +294,8 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
             page=b"".join(client.call("GET", f"{kind}/{id}/report.html")).decode(),
             folder=folder,
             origin=client.url,
-            url=f"{client.url}/ledgers/{id}/report" if declared else report_page(client.url, id),
-            later=() if declared else client.later_attacks(id)["items"],
+            url=url,
+            **of_run,
         )
         if with_ledger:
             ledger = folder / ("bundle.zip" if declared else LEDGER_FILE)
@@ -291,26 +306,16 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
                     file.writelines(client.export(id, "ledger"))
             found.files.append(ledger)
         if not declared:
-            _add_run(client, found, folder / "model" / MODEL_FILE)
+            model = folder / "model" / MODEL_FILE
+            model.parent.mkdir()
+            try:
+                with model.open("wb") as file:
+                    client.download_model(id, file)
+            except ConflictError as error:
+                found.model_reason = error.detail
+            else:
+                found.files.append(model)
         yield found
-
-
-def _add_run(client: Client, found: Publication, path: Path) -> None:
-    """Add the rounds of an experiment, and its model where that may leave."""
-    found.by_round += round_figures(
-        found.document,
-        parsed_report(found.document),
-        rounds=client.rows(found.id, "rounds"),
-        gaps=client.rows(found.id, "fairness"),
-    )
-    path.parent.mkdir()
-    try:
-        with path.open("wb") as file:
-            client.download_model(found.id, file)
-    except ConflictError as error:
-        found.model_reason = error.detail
-    else:
-        found.files.append(path)
 
 
 @contextmanager
@@ -318,19 +323,6 @@ def from_file(path: Path) -> Iterator[Publication]:
     """The publication of a report file of `fedaudit run --out` or `fedaudit report --out`. Raises
     PublishingError if it is not one. The signature is not checked: `fedaudit verify` does that,
     with a bundle."""
-    document = read_document(path)
-    with TemporaryDirectory(prefix="fedaudit-") as name:
-        try:
-            page = render(document)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise PublishingError(f"{path} is not an audit report") from None
-        found = publication(document, page=page, folder=Path(name), origin="file")
-        found.model_reason = document.get("model_reason") or found.model_reason or _NO_MODEL_IN_FILE
-        yield found
-
-
-def read_document(path: Path) -> Mapping[str, Any]:
-    """The JSON of a report file. Raises PublishingError."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -341,16 +333,14 @@ def read_document(path: Path) -> Mapping[str, Any]:
         raise PublishingError(
             f"{path} is not an audit report; `fedaudit report ID --out` writes one"
         )
-    return document
-
-
-def parsed_report(document: Mapping[str, Any]) -> Report:
-    """The report, with the guarantee's fields that its version lacks. Raises PublishingError if it
-    is none."""
-    try:
-        return parsed(document)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PublishingError(f"this is not an audit report that can be read: {error}") from None
+    with TemporaryDirectory(prefix="fedaudit-") as name:
+        try:
+            page = render(document)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise PublishingError(f"{path} is not an audit report") from None
+        found = publication(document, page=page, folder=Path(name), origin="file")
+        found.model_reason = document.get("model_reason") or found.model_reason or _NO_MODEL_IN_FILE
+        yield found
 
 
 def report_facts(document: Mapping[str, Any]) -> dict[str, str]:

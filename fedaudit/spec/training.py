@@ -323,6 +323,11 @@ class Local(SpecPart):
         return self.optimiser == "sgd" and not self.momentum
 
     @property
+    def whole_steps(self) -> int:
+        """Steps of a client that sees all of its rows in each."""
+        return self.steps or self.epochs or 1
+
+    @property
     def words(self) -> str:
         """The optimiser, for a sentence."""
         return _WORDS[self.optimiser] + (" with momentum" if self.momentum else "")

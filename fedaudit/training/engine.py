@@ -165,13 +165,13 @@ class ByLength(Engine):
         if self._parts[0].learner.weighting is not None:
             updated = torch.nn.functional.pad(updated, (0, 1))
         parts = np.where(cohort.allowed[0], self._part_of[clients], -1)
-        source = self._draws.source(1)
+        batches = self._draws.source(1)
         for number, part in enumerate(self._parts):
             for own in part.chunks(np.flatnonzero(parts == number)):
                 found = part.learner.learn(
                     theta,
                     part.lanes(self._place_of[clients[own]]),
-                    source=source,
+                    batches=batches,
                     rounds=cohort.rounds,
                     clients=clients[own][None],
                 )
@@ -263,14 +263,12 @@ class SideBySide(Engine):
         """What clients learn in a step of the rounds whose cohorts are at these columns."""
         learner, compiled = self._learner, self._compiled
         if compiled is not None and self._has_kernel and learner.weighting is None:
-            steps, size = learner.steps, self._cells[0].spec.training.local.step_size
-            return lambda step, theta, _: Learned(
-                *compiled.learn(theta, columns[step], steps=steps, step_size=size)
-            )
+            local = self._cells[0].spec.training.local
+            return lambda step, theta, _: Learned(*compiled.learn(theta, columns[step], local))
         # All of them before the first round: one kind of work at a time stays in the cache.
-        lanes, source = [self._data.lanes(own) for own in columns], self._draws.source(1)
+        lanes, batches = [self._data.lanes(own) for own in columns], self._draws.source(1)
         return lambda step, theta, cohort: learner.learn(
-            theta, lanes[step], source=source, rounds=cohort.rounds, clients=cohort.clients
+            theta, lanes[step], batches=batches, rounds=cohort.rounds, clients=cohort.clients
         )
 
     def score(self, asked: Scoring, *, per_client: bool = False) -> Figures:

@@ -31,7 +31,7 @@ from fedaudit.training.stacked.validation import Figures, Scores, flat_figures, 
 
 
 class ClientUpdate:
-    """Local steps on a client's rows, in the same order as in `Learner`."""
+    """Local steps on a client's rows, in the same order as in `batches_of`."""
 
     def __init__(
         self, network: ClientNetwork, loss: Loss, training: Training, federation: Federation
@@ -100,7 +100,7 @@ class ClientUpdate:
         local, own = self._local, self._federation.own(client)
         rows, longest = own.stop - own.start, int(self._rows_of_class[client])
         if local.batch_size is None or whole_data(local, longest):
-            for _ in range(local.steps or local.epochs or 1):
+            for _ in range(local.whole_steps):
                 yield np.arange(own.start, own.stop)
             return
         size = local.batch_size

@@ -112,7 +112,7 @@ class LaterAttacksRepository(UnitTaskRepository[LaterAttacks]):
     def request_cancel(self, row: LaterAttacks, *, by: Actor) -> None:
         """Cancels: at once if no worker has it, otherwise `cancelling` until the worker stops. No
         change if it has ended or was asked before."""
-        asked = {"cancelled_by": by.as_dict()}
+        asked = {"cancelled_by": vars(by)}
         if UnitRepository(self.session).withdraw(row.unit_id):
             self.end(row.id, "cancelled", reason="cancelled-by-caller")
             self._update(row.id, **asked)

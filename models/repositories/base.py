@@ -209,9 +209,8 @@ class RowRepository(ScopedRepository, Generic[Row]):
 
 
 class PartRepository(Repository):
-    """Rows of one owner, such as an experiment. With a project it reads only that project's rows,
-    as the API must; without, all projects', as workers do. Rows are written under the project they
-    name."""
+    """Rows of one owner, such as an experiment. With a project it reads and writes only that
+    project's rows, as the API must; without, it reads all projects', as workers do."""
 
     _owner: ClassVar[str]
     """The column that names the owner."""
@@ -226,6 +225,11 @@ class PartRepository(Repository):
         if self.project_id is not None:
             statement = statement.where(columns.project_id == self.project_id)
         return statement
+
+    def _owned(self, owner_id: str, **values: Any) -> dict[str, Any]:
+        """The columns of a new row of the owner."""
+        assert self.project_id is not None
+        return {self._owner: owner_id, "project_id": self.project_id, **values}
 
 
 class ExperimentPartRepository(PartRepository):

@@ -15,47 +15,38 @@ from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
 from models.tables.ledger import Fairness, Round
 from models.vocabulary import ENDED
 
+Events = Sequence[tuple[str, Mapping[str, Any]]]
+"""Pairs of type and data."""
+
 
 class EventRepository(ExperimentPartRepository):
     """Appended in the transaction that changes the experiment."""
 
-    def append(
-        self, experiment_id: str, project_id: str, events: Sequence[tuple[str, Mapping[str, Any]]]
-    ) -> int:
-        """Appends (type, data) pairs; returns the last event's number. Writers of one experiment
-        wait for each other, so numbers have no gaps. Raises LookupError for an unknown
-        experiment."""
-        return self.append_each(project_id, {experiment_id: events})[experiment_id]
+    def append(self, experiment_id: str, events: Events) -> int:
+        """Appends events; returns the last one's number. Writers of one experiment wait for each
+        other, so numbers have no gaps. Raises LookupError for an unknown experiment."""
+        return self.append_each({experiment_id: events})[experiment_id]
 
-    def append_each(
-        self, project_id: str, events: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]
-    ) -> dict[str, int]:
-        """The same for several experiments of a project, by id; one statement for all that get as
-        many events."""
+    def append_each(self, events: Mapping[str, Events]) -> dict[str, int]:
+        """The same for several experiments, by id; one statement for all that get as many
+        events."""
         last: dict[str, int] = {}
         for count in {len(own) for own in events.values()}:
             ids = [id_ for id_, own in events.items() if len(own) == count]
             sequence = Experiment.event_sequence
             mine = update(Experiment).values(event_sequence=sequence + count)
-            mine = mine.where(Experiment.id.in_(ids), Experiment.project_id == project_id)
+            mine = mine.where(Experiment.id.in_(ids), Experiment.project_id == self.project_id)
             numbered = self._returned(mine, Experiment.id, sequence)
             last |= {row.id: row.event_sequence for row in numbered}
         for id_, own in events.items():
             if id_ not in last:
                 raise LookupError(f"experiment {id_}: this project has no such experiment")
-            self.insert(id_, project_id, own, first=last[id_] - len(own) + 1)
+            self.insert(id_, own, first=last[id_] - len(own) + 1)
         return last
 
-    def insert(
-        self,
-        experiment_id: str,
-        project_id: str,
-        events: Sequence[tuple[str, Mapping[str, Any]]],
-        *,
-        first: int,
-    ) -> None:
+    def insert(self, experiment_id: str, events: Events, *, first: int) -> None:
         """Stores events under numbers that no other has, `first` and those behind it."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id, "created_at": utc_now()}
+        owner = self._owned(experiment_id, created_at=utc_now())
         rows = [
             {**owner, "sequence": sequence, "type": type_, "data": data}
             for sequence, (type_, data) in enumerate(events, start=first)
@@ -76,9 +67,9 @@ class EventRepository(ExperimentPartRepository):
 class RoundRepository(ExperimentPartRepository):
     """One row a round."""
 
-    def insert(self, experiment_id: str, project_id: str, rows: Sequence[RoundRow]) -> None:
+    def insert(self, experiment_id: str, rows: Sequence[RoundRow]) -> None:
         """Adds a block of rounds; inside a fenced transaction."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        owner = self._owned(experiment_id)
         # `vars` rather than `asdict`, which would copy every value.
         self._insert(Round, [{**owner, **vars(row)} for row in rows])
 
@@ -103,9 +94,9 @@ class RoundRepository(ExperimentPartRepository):
 class FairnessRepository(ExperimentPartRepository):
     """One row a round and attribute. Counts are confidential: the caller checks the scope."""
 
-    def insert(self, experiment_id: str, project_id: str, rows: Sequence[FairnessRow]) -> None:
+    def insert(self, experiment_id: str, rows: Sequence[FairnessRow]) -> None:
         """Adds a block of rounds; inside a fenced transaction."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        owner = self._owned(experiment_id)
         self._insert(Fairness, [{**owner, **vars(row)} for row in rows])
 
     def after(
@@ -143,10 +134,9 @@ class FairnessRepository(ExperimentPartRepository):
 class CheckpointRepository(ExperimentPartRepository):
     """One checkpoint an experiment."""
 
-    def put(self, experiment_id: str, project_id: str, *, round: int, data: bytes) -> None:
+    def put(self, experiment_id: str, *, round: int, data: bytes) -> None:
         """Overwrites the checkpoint; inside a fenced transaction."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id}
-        self._put(Checkpoint, {**owner, "round": round, "data": data})
+        self._put(Checkpoint, self._owned(experiment_id, round=round, data=data))
 
     def get(self, experiment_id: str) -> Checkpoint | None:
         """The newest checkpoint, None before the first flush."""

@@ -45,7 +45,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         owner = {"experiment_id": experiment.id, "project_id": self.project_id}
         self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in dict.fromkeys(tags)])
         queued = ("status.changed", {"status": "queued", "status_reason": None})
-        EventRepository(self.session).insert(experiment.id, self.project_id, [queued], first=1)
+        EventRepository(self.session, self.project_id).insert(experiment.id, [queued], first=1)
         return experiment
 
     def get(self, id: str) -> Experiment | None:
@@ -95,9 +95,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         begun = set(self._returned(started, Experiment.id).scalars())
         event = ("status.changed", {"status": "running", "status_reason": None})
         with gathered_writes(self.session):
-            EventRepository(self.session).append_each(
-                self.project_id, {id_: [event] for id_ in sorted(begun)}
-            )
+            events = EventRepository(self.session, self.project_id)
+            events.append_each({id_: [event] for id_ in sorted(begun)})
         return begun
 
     def withhold(self, ids: Collection[str], attributes: Sequence[str]) -> None:
@@ -131,7 +130,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         # Held: no worker claims them before the transaction ends.
         waiting = units.hold_waiting(list(self.session.scalars(unit_ids)))
         by: dict[str, Any] = {"cancel_requested_at": utc_now()}
-        by |= {"cancelled_by": None if cancelled_by is None else cancelled_by.as_dict()}
+        by |= {"cancelled_by": None if cancelled_by is None else vars(cancelled_by)}
         fresh = asked.where(Experiment.status == "queued", Experiment.unit_id.in_(waiting))
         self._end_unstarted([one.id for one in self._all(fresh.with_for_update())], **by)
         goes_on = ("queued", "running")
@@ -154,9 +153,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         self._set(Experiment, Experiment.id.in_(ids), **ended, **by)
         event = ("status.changed", {"status": status, "status_reason": reason})
         with gathered_writes(self.session):
-            EventRepository(self.session).append_each(
-                self.project_id, {id_: [event] for id_ in ids}
-            )
+            events = EventRepository(self.session, self.project_id)
+            events.append_each({id_: [event] for id_ in ids})
         announcements = AnnouncementRepository(self.session, self.project_id)
         announcements.experiments_ended(*ids, status=status, reason=reason, gate_outcome=None)
 
@@ -233,8 +231,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         changed = self._update(id, Experiment.status.in_(expected), **values)
         if changed:
             event = {"status": values["status"], "status_reason": values.get("status_reason")}
-            events = EventRepository(self.session)
-            events.append(id, self.project_id, [("status.changed", event)])
+            events = EventRepository(self.session, self.project_id)
+            events.append(id, [("status.changed", event)])
         return changed
 
 

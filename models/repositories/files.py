@@ -25,7 +25,7 @@ class ArtifactRepository(ScopedRepository):
     def enter(self, sha256: str, *, name: str | None, created_by: Actor, **content: int) -> None:
         """Enters a stored file; one that is known keeps its first name, date and author.
         `content`: the columns of what is in it."""
-        entered = {"created_by": created_by.as_dict(), "created_at": utc_now()}
+        entered = {"created_by": vars(created_by), "created_at": utc_now()}
         row = {"id": new_id(), "project_id": self.project_id, "sha256": sha256, "name": name}
         if not self._insert_absent(Artifact, {**row, **content, **entered}) and name is not None:
             unnamed = (Artifact.sha256 == sha256, Artifact.name.is_(None))

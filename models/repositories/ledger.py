@@ -45,9 +45,9 @@ class LedgerRepository(ExperimentPartRepository):
     """Packed rows of experiments and of declared ledgers, which are only ever inserted, and what is
     kept beside those of experiments."""
 
-    def insert(self, owner_id: str, project_id: str, rows: Sequence[LedgerRow]) -> None:
+    def insert(self, owner_id: str, rows: Sequence[LedgerRow]) -> None:
         """Adds a block of rounds; inside a fenced transaction."""
-        owner = {"experiment_id": owner_id, "project_id": project_id}
+        owner = self._owned(owner_id)
         inputs, stated, values = None, dict[str, Any](), []
         for row in rows:
             if row.inputs is not inputs:
@@ -205,31 +205,21 @@ class LedgerRepository(ExperimentPartRepository):
         return set(self.session.scalars(these))
 
     def put_totals(
-        self,
-        experiment_id: str,
-        project_id: str,
-        *,
-        releases: NDArray[np.int32],
-        refusals: int,
-        withheld: int,
+        self, experiment_id: str, *, releases: NDArray[np.int32], refusals: int, withheld: int
     ) -> None:
         """Overwrites the running totals, each of them; inside a fenced transaction."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id}
         totals = {"releases": releases, "refusals": refusals, "withheld": withheld}
-        self._put(LedgerTotals, {**owner, **totals})
+        self._put(LedgerTotals, self._owned(experiment_id, **totals))
 
     def get_totals(self, experiment_id: str) -> LedgerTotals | None:
         """The running totals; None before the first flush."""
         return self._one(self._select(LedgerTotals, experiment_id))
 
     def add_intents(
-        self,
-        experiment_id: str,
-        project_id: str,
-        intents: Sequence[tuple[int, int, NDArray[np.int32]]],
+        self, experiment_id: str, intents: Sequence[tuple[int, int, NDArray[np.int32]]]
     ) -> None:
         """Notes (round, release, subjects) that are about to be charged, before noise is drawn."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id, "created_at": utc_now()}
+        owner = self._owned(experiment_id, created_at=utc_now())
         names = ("round", "release", "subjects")
         rows = [{**owner, **dict(zip(names, intent, strict=True))} for intent in intents]
         self._insert(ReleaseIntent, rows)

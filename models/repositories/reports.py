@@ -35,7 +35,6 @@ class ReportRepository(ExperimentPartRepository):
     def put(
         self,
         experiment_id: str,
-        project_id: str,
         *,
         report_hash: str,
         index: ReportIndex | None = None,
@@ -43,7 +42,7 @@ class ReportRepository(ExperimentPartRepository):
     ) -> bool:
         """Stores the report with these columns; False if there is one, which stays. Without an
         index no figure finds it, and lists show little of it."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        owner = self._owned(experiment_id)
         hashed = {**owner, "report_hash": report_hash}
         if not self._insert_absent(Report, {**hashed, **columns, "created_at": utc_now()}):
             return False

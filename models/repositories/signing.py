@@ -63,12 +63,13 @@ class SigningKeyRepository(Repository):
 class LedgerCheckpointRepository(ExperimentPartRepository):
     """Signed checkpoints, which are only ever inserted."""
 
-    def add(self, experiment_id: str, project_id: str, **columns: Any) -> bool:
-        """Stores a checkpoint with these columns; False where there is one of the same count and
-        status, which stays as it is."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id}
-        row = {**owner, **columns, "created_at": utc_now()}
-        return self._insert_absent(LedgerCheckpoint, row)
+    def add(
+        self, experiment_id: str, *, entries: int, status: str, envelope: Mapping[str, Any]
+    ) -> bool:
+        """Stores a checkpoint; False where there is one of the same count and status, which stays
+        as it is."""
+        row = self._owned(experiment_id, entries=entries, status=status, envelope=envelope)
+        return self._insert_absent(LedgerCheckpoint, {**row, "created_at": utc_now()})
 
     def envelopes(self, experiment_id: str) -> "Sequence[dict[str, Any]]":
         """The envelopes, by entries; the end of a run stands after what was made during it."""

@@ -54,7 +54,7 @@ class SweepRepository(RowRepository[Sweep]):
         by: Actor,
     ) -> Sweep:
         """A sweep over experiments that are stored: (experiment id, values) of each cell."""
-        created = {"created_at": utc_now(), "created_by": by.as_dict()}
+        created = {"created_at": utc_now(), "created_by": vars(by)}
         values = {"asked": dict(asked), "cells": len(cells), "facts": dict(facts)}
         sweep = self.store(Sweep(id=id, project_id=self.project_id, name=name, **values, **created))
         rows = [

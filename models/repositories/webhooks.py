@@ -112,7 +112,7 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
     def add(self, *, by: Actor, **columns: Any) -> WebhookEndpoint:
         """A new endpoint with these columns, enabled."""
         owner = {"id": new_id(), "project_id": self.project_id}
-        row = WebhookEndpoint(**owner, **columns, created_at=utc_now(), created_by=by.as_dict())
+        row = WebhookEndpoint(**owner, **columns, created_at=utc_now(), created_by=vars(by))
         row.updated_at, row.updated_by = row.created_at, row.created_by
         return self.store(row)
 
@@ -134,7 +134,7 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
         for name, value in values.items():
             setattr(row, name, value)
         row.updated_at = utc_now()
-        row.updated_by = by.as_dict()
+        row.updated_by = vars(by)
         self.session.flush()
 
     def delete(self, id: str) -> bool:

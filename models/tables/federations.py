@@ -89,8 +89,8 @@ class Artifact(ProjectRow):
     __tablename__ = "artifacts"
     __table_args__ = (UniqueConstraint("project_id", "sha256"),)
 
-    """Orders the list; a spec names the file by its hash."""
     sha256: Mapped[str] = mapped_column(String(64))
+    """By which a spec names the file."""
     name: Mapped[str | None]
     """Its first name."""
     size_bytes: Mapped[int] = mapped_column(BigInteger)

@@ -215,20 +215,20 @@ def play(api: Api, experiment_id: str) -> None:
     """
     row = api.stored(experiment_id)
     with api.database.write() as session:
-        owner = (experiment_id, api.project_id)
         names = SubjectSetRepository(session).names(row.subject_set_id)
         ExperimentRepository(session, api.project_id).start_each([experiment_id])
         ledger = list(_ledger_rows(row, names))
-        LedgerRepository(session).insert(*owner, ledger)
+        LedgerRepository(session, api.project_id).insert(experiment_id, ledger)
         totals = np.zeros(len(names), np.int32)
         totals[SUBJECTS] = ledger[-1].releases
-        LedgerRepository(session).put_totals(
-            *owner, releases=totals, refusals=ROUNDS - 1, withheld=ROUNDS - 1
+        LedgerRepository(session, api.project_id).put_totals(
+            experiment_id, releases=totals, refusals=ROUNDS - 1, withheld=ROUNDS - 1
         )
-        RoundRepository(session).insert(*owner, [_round(number) for number in _numbers()])
+        played = [_round(number) for number in _numbers()]
+        RoundRepository(session, api.project_id).insert(experiment_id, played)
         figures = [vars_of(figure) for figure in _gaps()]
-        FairnessRepository(session).insert(
-            *owner,
+        FairnessRepository(session, api.project_id).insert(
+            experiment_id,
             [
                 FairnessRow(
                     round=number, attribute="group", figures=figures, counts=COUNTS.tolist()
@@ -237,7 +237,7 @@ def play(api: Api, experiment_id: str) -> None:
             ],
         )
         events = [("round.completed", {"round": number}) for number in _numbers()]
-        EventRepository(session).append(*owner, events)
+        EventRepository(session, api.project_id).append(experiment_id, events)
         ExperimentRepository(session, api.project_id).progress_each({experiment_id: ROUNDS})
 
 
@@ -266,19 +266,14 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
                 subjects_hash=row.subject_set_id,
                 salt_hash=None if row.ledger_salt is None else salt_hash(row.ledger_salt),
             )
-            LedgerCheckpointRepository(session).add(
-                row.id,
-                api.project_id,
-                entries=entries,
-                status=status,
-                envelope=checkpoint.sign(KEY).as_dict(),
+            LedgerCheckpointRepository(session, api.project_id).add(
+                row.id, entries=entries, status=status, envelope=checkpoint.sign(KEY).as_dict()
             )
         SigningKeyRepository(session).use(
             KEY.key_id, algorithm=ALGORITHM, public_key=KEY.public.pem
         )
-        ReportRepository(session).put(
+        ReportRepository(session, api.project_id).put(
             experiment_id,
-            api.project_id,
             document=document,
             report_hash=report_hash(document),
             index=report_index(document),

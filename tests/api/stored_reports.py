@@ -30,9 +30,8 @@ class Reports:
         if change is not None:
             change(document)
         with self.api.database.write() as session:
-            ReportRepository(session).put(
+            ReportRepository(session, self.api.project_id).put(
                 submitted["id"],
-                self.api.project_id,
                 document=document,
                 report_hash=report_hash(document),
                 index=report_index(document),

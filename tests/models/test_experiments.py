@@ -72,10 +72,10 @@ def lost(database: Database) -> tuple[Database, str, str, str]:
     claim = _claim(database, unit_id, lease_seconds=-1)
     with database.write() as session:
         ExperimentRepository(session, project_id).start_each([new.id])
-        ledger = LedgerRepository(session)
-        ledger.insert(new.id, project_id, [ledger_row(1)])
+        ledger = LedgerRepository(session, project_id)
+        ledger.insert(new.id, [ledger_row(1)])
         releases = np.array([2, 0, 3, 1], np.int32)
-        ledger.put_totals(new.id, project_id, releases=releases, refusals=0, withheld=0)
+        ledger.put_totals(new.id, releases=releases, refusals=0, withheld=0)
         assert UnitRepository(session).hold(unit_id, claim.fence)
     return database, project_id, new.id, new.federation_id
 
@@ -83,10 +83,8 @@ def lost(database: Database) -> tuple[Database, str, str, str]:
 def test_a_lost_experiment_fails_and_keeps_what_it_spent(lost):
     database, project_id, experiment_id, federation_id = lost
     with database.write() as session:
-        LedgerRepository(session).add_intents(
-            experiment_id,
-            project_id,
-            [(1, 0, np.array([0, 2], np.int32)), (2, 0, np.array([2, 3], np.int32))],
+        LedgerRepository(session, project_id).add_intents(
+            experiment_id, [(1, 0, np.array([0, 2], np.int32)), (2, 0, np.array([2, 3], np.int32))]
         )
     with database.write() as session:
         [unit] = UnitRepository(session).reclaimable()
@@ -118,7 +116,7 @@ def test_events_are_numbered_without_gaps_by_many_writers(database: Database) ->
         for _ in range(5):
             with database.write() as session:
                 events = [("round.completed", {"writer": writer})] * 2
-                EventRepository(session).append(new.id, project_id, events)
+                EventRepository(session, project_id).append(new.id, events)
 
     at_once(write, 4)
     with database.read() as session:
@@ -158,8 +156,8 @@ def test_rounds_are_read_as_they_were_written(database: Database) -> None:
     common = {"attribute": "age", "figures": figures, "counts": counts}
     fair = [FairnessRow(round=one.round, **common) for one in written]
     with database.write() as session:
-        RoundRepository(session).insert(new.id, project_id, written)
-        FairnessRepository(session).insert(new.id, project_id, fair)
+        RoundRepository(session, project_id).insert(new.id, written)
+        FairnessRepository(session, project_id).insert(new.id, fair)
     with database.read() as session:
         read = RoundRepository(session).after(new.id)
         shares = FairnessRepository(session).after(new.id)
@@ -173,19 +171,19 @@ def test_rounds_are_read_as_they_were_written(database: Database) -> None:
 def test_events_of_an_abandoned_transaction_leave_no_gap(database: Database) -> None:
     project_id, new = queued(database)
     with database.write() as session:
-        EventRepository(session).append(new.id, project_id, [("a", {})])
+        EventRepository(session, project_id).append(new.id, [("a", {})])
         session.rollback()
     with database.write() as session:
-        assert EventRepository(session).append(new.id, project_id, [("b", {}), ("c", {})]) == 3
+        assert EventRepository(session, project_id).append(new.id, [("b", {}), ("c", {})]) == 3
 
 
 def test_a_report_is_stored_once_and_served_as_stored(database: Database) -> None:
     project_id, new = queued(database)
     document = {"z": 1e-6, "a": {"n": 3.0, "text": "Zürich\u2028", "none": None}}
     with database.write() as session:
-        reports = ReportRepository(session)
-        assert reports.put(new.id, project_id, document=document, report_hash="a" * 64)
-        assert not reports.put(new.id, project_id, document={}, report_hash="b" * 64)
+        reports = ReportRepository(session, project_id)
+        assert reports.put(new.id, document=document, report_hash="a" * 64)
+        assert not reports.put(new.id, document={}, report_hash="b" * 64)
     with database.read() as session:
         report = ReportRepository(session, project_id).get(new.id)
         assert ReportRepository(session, "another").get(new.id) is None

@@ -34,7 +34,7 @@ _LAYERS = {**LAPLACE, "components": [{"name": "layer-1", "n": 24}, {"name": "lay
 def _insert(database: Database, rows: list[LedgerRow]) -> tuple[str, str]:
     project_id, new = queued(database)
     with database.write() as session:
-        LedgerRepository(session).insert(new.id, project_id, rows)
+        LedgerRepository(session, project_id).insert(new.id, rows)
     return project_id, new.id
 
 
@@ -114,23 +114,23 @@ def test_the_chain_is_read_in_order(database: Database) -> None:
 def test_a_round_is_written_once(database: Database) -> None:
     project_id, experiment_id = _insert(database, [ledger_row(1)])
     with pytest.raises(IntegrityError), database.write() as session:
-        LedgerRepository(session).insert(experiment_id, project_id, [ledger_row(1)])
+        LedgerRepository(session, project_id).insert(experiment_id, [ledger_row(1)])
 
 
 def test_intents_are_open_until_their_round_is_written(database: Database) -> None:
     project_id, new = queued(database)
     with database.write() as session:
-        ledger = LedgerRepository(session)
+        ledger = LedgerRepository(session, project_id)
         assert ledger.charged_releases(new.id) == [0]
         subjects = np.array([1, 3], np.int32)
-        ledger.add_intents(new.id, project_id, [(r, 0, subjects) for r in (1, 2, 3)])
-        ledger.insert(new.id, project_id, [ledger_row(1), ledger_row(2, release=1)])
+        ledger.add_intents(new.id, [(r, 0, subjects) for r in (1, 2, 3)])
+        ledger.insert(new.id, [ledger_row(1), ledger_row(2, release=1)])
         open_ = ledger.open_intents(new.id)
         assert [(intent.round, intent.release) for intent in open_] == [(2, 0), (3, 0)]
         assert open_[0].subjects.tolist() == [1, 3]
         assert ledger.charged_releases(new.id) == [2]
         releases = np.array([4, 3], np.int32)
-        ledger.put_totals(new.id, project_id, releases=releases, refusals=0, withheld=0)
+        ledger.put_totals(new.id, releases=releases, refusals=0, withheld=0)
         assert ledger.charged_releases(new.id) == [5]
 
 

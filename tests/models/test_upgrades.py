@@ -16,6 +16,7 @@ from sqlalchemy import types as sql
 import migrations
 from migrations.revisions import DanglingReferencesError
 from models.database import HEAD, Database
+from tests.downgrades import downgrade
 
 REVISIONS = sorted(
     path.name[:4] for path in Path(migrations.__file__).parent.glob("earlier/versions/[0-9]*.py")
@@ -28,7 +29,7 @@ def test_a_new_database_has_the_schema_that_the_revisions_lead_to(empty_database
     database = Database(empty_database_url)
     with database.read() as session:
         reached = _schema(session.connection())
-    migrations.downgrade(empty_database_url, "base")
+    downgrade(empty_database_url, "base")
     with database.write() as session:
         session.execute(text("DROP TABLE alembic_version"))
     migrations.upgrade(empty_database_url)

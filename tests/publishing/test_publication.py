@@ -21,10 +21,10 @@ from fedaudit.publishing.publication import (
     PublishingError,
     declared_figures,
     from_file,
-    parsed_report,
     publication,
     round_figures,
 )
+from fedaudit.reports.figures import parsed
 from fedaudit.reports.report import assemble, report_hash
 from tests.api.ledgers.trainings import CENTRAL, declared, group, opened, post
 from tests.api.service import running_api, settings_for
@@ -110,7 +110,7 @@ def test_what_the_report_withholds_is_not_published_round_by_round(material):
         {"round": 3, "validation_loss": float("inf"), "leakage_max": 2.0},
     ]
     gaps = [{**gap, "round": number} for number in (1, 2)]
-    found = round_figures(document, parsed_report(document), rounds=rounds, gaps=gaps)
+    found = round_figures(document, parsed(document), rounds=rounds, gaps=gaps)
     # The report's target is a number, so that it has no accuracy; its groups are too small.
     assert list(found) == [
         ("rounds/utility/validation_loss", 3.0, 1),

@@ -11,6 +11,8 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters, unbo
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.sections.part import VerdictParts
+from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from tests.fairness.disclosures import with_disclosures
@@ -39,6 +41,11 @@ SPEC: dict[str, Any] = {
         {"figure": "equalized_odds_difference", "op": "le", "value": 0.01},
     ],
 }
+
+
+def verdict_parts(report: dict[str, Any]) -> VerdictParts:
+    """The four parts of its verdict."""
+    return VerdictParts.model_validate(judged(report)["verdict_parts"])
 
 
 def counts_of_clients() -> np.ndarray:

@@ -20,6 +20,7 @@ from models.clock import utc_now
 from models.database import Database
 from models.repositories import FederationRepository, ReportRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
+from tests.downgrades import downgrade
 from tests.workers.admission import Submitted, events_of, experiment_of, ran, spec_with, submit
 from tests.workers.registering import REGISTRATION, federation_of, people, register
 from workers import disclosure_memory
@@ -205,7 +206,7 @@ def test_what_a_spec_makes_of_images_is_no_other_file(database, context, tmp_pat
 def test_what_was_remembered_of_images_is_put_together(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'service.db'}"
     migrations.upgrade(url)
-    migrations.downgrade(url, "0035")
+    downgrade(url, "0035")
     database = Database(url)
     of_file = hashlib.sha256(b"rows of the file").hexdigest()
     stored = [(of_file, "a"), ("3" * 64, "a"), ("4" * 64, "a"), ("4" * 64, "b")]

@@ -79,7 +79,7 @@ def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(api, serve
     age(api, ended, days=8)
     with api.database.write() as session:
         for id_ in (ended, running):
-            CheckpointRepository(session).put(id_, api.project_id, round=1, data=b"state")
+            CheckpointRepository(session, api.project_id).put(id_, round=1, data=b"state")
         key_id = api.get("/v1/api-keys").json()["items"][0]["id"]
         for name in ("old", "new"):
             IdempotencyRepository(session).add(

@@ -125,9 +125,8 @@ def test_a_checkpoint_by_a_key_that_was_planted_covers_nothing(database, context
         SigningKeyRepository(session).use(
             planted.key_id, algorithm=ALGORITHM, public_key=planted.public.pem
         )
-        LedgerCheckpointRepository(session).add(
+        LedgerCheckpointRepository(session, stopped.project_id).add(
             stopped.id,
-            stopped.project_id,
             entries=_STOPPED_AT,
             status="running",
             envelope=forged_checkpoint.sign(planted).as_dict(),

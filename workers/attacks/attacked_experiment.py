@@ -183,7 +183,7 @@ class LeasedAttacks(AttackWatch):
         """`is_cancelled`: whether a caller has asked for their end. `later`: the number of the
         request, of attacks on an experiment that has ended."""
         self._context, self._lease, self._writer = context, lease, writer
-        self._owner = (experiment_id, project_id)
+        self._experiment_id, self._project_id = experiment_id, project_id
         self._is_cancelled = is_cancelled
         self._later = {} if later is None else {"later": later}
         self._kind, self._next_look, self._begun = "", 0.0, False
@@ -220,7 +220,8 @@ class LeasedAttacks(AttackWatch):
             self._record(COMPLETED, position, status=section.status)
 
     def _recorded(self, session: Session, position: int) -> list[str]:
-        events = EventRepository(session).of_type(self._owner[0], STARTED, STOPPED, COMPLETED)
+        recorded = EventRepository(session, self._project_id)
+        events = recorded.of_type(self._experiment_id, STARTED, STOPPED, COMPLETED)
         own = position, self._later.get("later")
         return [one.type for one in events if (one.data["position"], one.data.get("later")) == own]
 
@@ -230,6 +231,7 @@ class LeasedAttacks(AttackWatch):
         def record(session: Session) -> None:
             if self._writer.again and self._recorded(session, position)[-1:] == [type_]:
                 return
-            EventRepository(session).append(*self._owner, [(type_, data)])
+            events = EventRepository(session, self._project_id)
+            events.append(self._experiment_id, [(type_, data)])
 
         self._writer.write(record)

@@ -55,12 +55,19 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
     """The attacks of one claimed unit."""
 
     def _carry_out(self, request: _Request) -> None:
+        database, experiment = self._context.database, request.experiment
+        asked = TypeAdapter(list[AttackSpec]).validate_python(request.row.asked)
         try:
-            cell = self._cell(request)
+            cell = load_cell(
+                database, experiment, own=self._own, loaded=Loaded(), parse=parse_admitted
+            )
+            cell = replace(cell, spec=cell.spec.model_copy(update={"attacks": asked}))
+            check_attacks(cell)
         except InvalidInputError as error:
             # As of experiments: faults of data are shown to callers who may read them.
             self._end_untried(request, "invalid-data", str(error))
         else:
+            self._lease.progressed()
             self._attack(request, cell)
 
     def _start(self, session: Session) -> _Request | None:
@@ -77,17 +84,6 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
         if experiment is None or report is None:
             raise LookupError(f"no report of experiment {row.experiment_id}")
         return _Request(row, experiment, report, later.sections(row.experiment_id))
-
-    def _cell(self, request: _Request) -> Cell:
-        """The experiment's spec and data with the attacks that are asked for. Raises
-        InvalidInputError."""
-        database, experiment = self._context.database, request.experiment
-        cell = load_cell(database, experiment, own=self._own, loaded=Loaded(), parse=parse_admitted)
-        asked = TypeAdapter(list[AttackSpec]).validate_python(request.row.asked)
-        cell = replace(cell, spec=cell.spec.model_copy(update={"attacks": asked}))
-        check_attacks(cell)
-        self._lease.progressed()
-        return cell
 
     def _attack(self, request: _Request, cell: Cell) -> None:
         # These import torch, which a worker that only refuses bad data need not load.
@@ -198,7 +194,7 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
         changed = [gate for gate in judged["gates"] if gate not in before["gates"]]
         events = [(GATE_EVALUATED, gate) for gate in changed]
         events += alarm_events(statement.attacks, later=row.number)
-        EventRepository(session).append(id_, row.project_id, events)
+        EventRepository(session, row.project_id).append(id_, events)
         ReportRepository(session).restate(id_, summary=report_index(judged).summary)
         ExperimentRepository(session, row.project_id).judge_later(
             id_, raised=raised, figures=stored_figures(judged)

@@ -125,9 +125,8 @@ def sign_checkpoint(
     """Store a signed checkpoint, in the transaction of the rows that it counts."""
     use_key(session, key)
     envelope = checkpoint.sign(key)
-    if LedgerCheckpointRepository(session).add(
+    if LedgerCheckpointRepository(session, project_id).add(
         checkpoint.experiment_id,
-        project_id,
         entries=checkpoint.entries,
         status=checkpoint.status,
         envelope=envelope.as_dict(),

@@ -255,7 +255,7 @@ def _append(
         after, stored, rows = _with_round(after, one, about, secret=secret)
         rounds.append(stored)
         written += rows
-    LedgerRepository(session).insert(row.id, row.project_id, written)
+    LedgerRepository(session, row.project_id).insert(row.id, written)
     parts.add_rounds(rounds)
     if used := [one.round for one in fresh if holds(reserved.get(one.round), now)]:
         parts.end_reservations(row.id, used, USED)

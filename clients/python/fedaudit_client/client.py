@@ -7,8 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 from fedaudit_client.experiments import ExperimentCalls
 from fedaudit_client.projects import ProjectCalls
 from fedaudit_client.reports import ReportCalls
-from fedaudit_client.wire import Request, json_value, path_of
-from fedaudit_client.wire import content as bytes_of
+from fedaudit_client.wire import json_value, path_of
 
 
 class Client(ExperimentCalls, ReportCalls, ProjectCalls):
@@ -31,15 +30,15 @@ class Client(ExperimentCalls, ReportCalls, ProjectCalls):
         if parts.scheme or parts.netloc or parts.fragment or ".." in parts.path.split("/"):
             raise ValueError(f"{path!r} is no path below /v1: leave host, `..` and `#` out")
         where, _, query = path.partition("?")
-        body: dict[str, Any] = {"json": json} if content is None else {"content": content}
-        headers = {} if content is None else {"Content-Type": "application/octet-stream"}
-        request = Request(
-            method, where, bytes_of, parse_qs(query), headers, {} if method == "GET" else body
-        )
+        asked: dict[str, Any] = {"params": parse_qs(query)}
         if method == "GET":
-            yield from self._read(request)
+            yield from self._read(where, **asked)
             return
-        with self._opened(request) as chunks:
+        if content is None:
+            asked["json"] = json
+        else:
+            asked |= {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
+        with self._opened(method, where, **asked) as chunks:
             yield from chunks
 
     def ask(self, method: str, path: str, *, json: Any = None) -> Any:

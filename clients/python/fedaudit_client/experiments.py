@@ -9,20 +9,7 @@ from typing import Any
 import httpx
 
 from fedaudit_client.errors import ClientError, ProblemError, UnreachableError
-from fedaudit_client.wire import (
-    Calls,
-    Items,
-    Json,
-    Patience,
-    Request,
-    call,
-    got,
-    nothing,
-    once,
-    path_of,
-    posted,
-    with_status,
-)
+from fedaudit_client.wire import Calls, Items, Json, Patience, once, path_of, with_status
 
 _TRIAL: dict[str, Any] = {"params": {"validate_only": "true"}, "repeatable": True}
 """What makes a submission a check of it."""
@@ -89,25 +76,20 @@ _PLANNED = httpx.Timeout(30.0, read=600.0)
 class ExperimentCalls(Calls):
     """Calls on experiments and sweeps."""
 
-    @call
-    def submit(
-        self, spec: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Request[Json]:
+    def submit(self, spec: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Queue an experiment; returns it.
 
         Repeated after a lost answer: the key, generated unless given, prevents a second experiment.
         """
-        return posted("experiments", json=spec, **once(idempotency_key))
+        return self._posted("experiments", json=spec, **once(idempotency_key))
 
-    @call
-    def project(self, spec: Mapping[str, Any]) -> Request[Json]:
+    def project(self, spec: Mapping[str, Any]) -> Json:
         """What an experiment would cost; nothing is stored."""
-        return posted("experiments", json=spec, **_TRIAL)
+        return self._posted("experiments", json=spec, **_TRIAL)
 
-    @call
-    def get(self, experiment_id: str) -> Request[Json]:
+    def get(self, experiment_id: str) -> Json:
         """One experiment."""
-        return got("experiments/{}", experiment_id)
+        return self._got("experiments/{}", experiment_id)
 
     def list(self, *, limit: int | None = None, **filters: Any) -> Items:
         """Every experiment that the filters select, page after page, newest first.
@@ -116,15 +98,13 @@ class ExperimentCalls(Calls):
         """
         return self.items("experiments", limit=limit, **filters)
 
-    @call
-    def cancel(self, experiment_id: str) -> Request[Json]:
+    def cancel(self, experiment_id: str) -> Json:
         """Cancel an experiment; returns it."""
-        return posted("experiments/{}/cancel", experiment_id)
+        return self._posted("experiments/{}/cancel", experiment_id)
 
-    @call
-    def retry(self, experiment_id: str, *, idempotency_key: str | None = None) -> Request[Json]:
+    def retry(self, experiment_id: str, *, idempotency_key: str | None = None) -> Json:
         """Queue the spec of a failed or cancelled experiment again; returns the new experiment."""
-        return posted("experiments/{}/retry", experiment_id, **once(idempotency_key))
+        return self._posted("experiments/{}/retry", experiment_id, **once(idempotency_key))
 
     def watch(
         self, experiment_id: str, *, after: int = 0, patience_seconds: float = 60.0
@@ -152,7 +132,7 @@ class ExperimentCalls(Calls):
                 # The stream ended without a last event: either that one is not above `after`, or
                 # the service is stopping, and another stream has the rest.
                 path = path_of("experiments/{}", experiment_id)
-                ended = self._send(Request("GET", path, with_status))["status"] in ENDED
+                ended = self._send("GET", path, with_status)["status"] in ENDED
                 patience.answered()
                 if ended:
                     continue
@@ -165,8 +145,7 @@ class ExperimentCalls(Calls):
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         # The service sends a comment every 15 seconds if nothing happens.
         silence = httpx.Timeout(10.0, read=45.0)
-        request = Request("GET", path, nothing, headers=headers, timeout=silence)
-        with self._opened(request) as chunks:
+        with self._opened("GET", path, headers=headers, timeout=silence) as chunks:
             try:
                 yield from events_in(chunks)
             except ValueError as error:
@@ -179,42 +158,34 @@ class ExperimentCalls(Calls):
         """The experiment, once it has ended; `patience_seconds` as for `watch`."""
         for _ in self.watch(experiment_id, patience_seconds=patience_seconds):
             pass
-        return self._send(got("experiments/{}", experiment_id))
+        return self.get(experiment_id)
 
-    @call
-    def submit_sweep(
-        self, sweep: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Request[Json]:
+    def submit_sweep(self, sweep: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Queue an experiment for every combination of values; all are admitted, or none is.
 
         Repeated after a lost answer, as `submit` is.
         """
-        return posted("sweeps", json=sweep, timeout=_PLANNED, **once(idempotency_key))
+        return self._posted("sweeps", json=sweep, timeout=_PLANNED, **once(idempotency_key))
 
-    @call
-    def project_sweep(self, sweep: Mapping[str, Any]) -> Request[Json]:
+    def project_sweep(self, sweep: Mapping[str, Any]) -> Json:
         """What all cells would cost together, and whether budgets have room; nothing is stored."""
-        return posted("sweeps", json=sweep, timeout=_PLANNED, **_TRIAL)
+        return self._posted("sweeps", json=sweep, timeout=_PLANNED, **_TRIAL)
 
-    @call
-    def sweep(self, sweep_id: str) -> Request[Json]:
+    def sweep(self, sweep_id: str) -> Json:
         """One sweep: its cells, progress and total cost."""
-        return got("sweeps/{}", sweep_id)
+        return self._got("sweeps/{}", sweep_id)
 
-    @call
-    def sweep_table(self, sweep_id: str) -> Request[Json]:
+    def sweep_table(self, sweep_id: str) -> Json:
         """A row for each combination: figures over seeds, which is best, and how surely."""
-        return got("sweeps/{}/table", sweep_id)
+        return self._got("sweeps/{}/table", sweep_id)
 
     def watch_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Items:
         """The sweep as it is now, and every few seconds again until all cells have ended.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        request = got("sweeps/{}", sweep_id)
-        return self._polled(request, until=ENDED, patience_seconds=patience_seconds)
+        return self._polled("sweeps/{}", sweep_id, until=ENDED, patience_seconds=patience_seconds)
 
     def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The sweep, once all cells have ended; `patience_seconds` as for `watch_sweep`."""
-        request = got("sweeps/{}", sweep_id)
-        return self._awaited(request, until=ENDED, patience_seconds=patience_seconds)
+        return self._awaited("sweeps/{}", sweep_id, until=ENDED, patience_seconds=patience_seconds)

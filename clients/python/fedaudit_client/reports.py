@@ -3,7 +3,7 @@
 import io
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -14,17 +14,13 @@ from fedaudit_client.experiments import ENDED, whole_lines
 from fedaudit_client.wire import (
     Calls,
     Json,
-    Request,
-    call,
-    content,
     foreign,
-    got,
     json_object,
     json_or_markdown,
     json_value,
     once,
     path_of,
-    posted,
+    stated,
     text,
 )
 
@@ -72,15 +68,14 @@ def _table(experiment_id: str, table: Table, form: str) -> str:
     return path_of(f"experiments/{{}}/{name}.{form}", experiment_id)
 
 
-def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request[ExportedTable]:
-    path = _table(experiment_id, table, "parquet")
-    return Request("GET", path, _exported, params=filters)
-
-
 def _exported(response: httpx.Response) -> ExportedTable:
     if not response.content.startswith(b"PAR1"):
         raise foreign(response.url, response.content)
     return ExportedTable(response.content)
+
+
+def _evaluated(response: httpx.Response) -> Json:
+    return json_object(response, "outcome", "gates")
 
 
 def _gate_line(gate: Json) -> str:
@@ -93,34 +88,31 @@ def _gate_line(gate: Json) -> str:
 class ReportCalls(Calls):
     """Calls on reports and tables of experiments, gates, audits of predictions, and attacks."""
 
-    @call
-    def report(self, experiment_id: str) -> Request[Json]:
+    def report(self, experiment_id: str) -> Json:
         """The report document."""
-        return got("experiments/{}/report.json", experiment_id)
+        return self._got("experiments/{}/report.json", experiment_id)
 
-    @call
-    def report_page(self, experiment_id: str, *, appendix: bool = False) -> Request[str]:
+    def report_page(self, experiment_id: str, *, appendix: bool = False) -> str:
         """The report as one HTML page; `appendix`: with the figures of every round."""
         path = path_of("experiments/{}/report.html", experiment_id)
-        return Request("GET", path, text, params={"appendix": appendix or None})
+        return self._send("GET", path, text, params=stated(appendix=appendix or None))
 
-    @call
-    def reading(self, experiment_id: str, name: str) -> Request[Json | str]:
+    def reading(self, experiment_id: str, name: str) -> Json | str:
         """The report in a published form: JSON, or Markdown for a model card.
 
         `name`: `registry`, `nist-800-226`, `impact-ratio`, `model-card`, `annex-iv` or
         `edpb-28-2024`.
         """
         path = path_of("experiments/{}/report/readings/{}", experiment_id, name)
-        return Request("GET", path, json_or_markdown)
+        return self._send("GET", path, json_or_markdown)
 
     def download_bundle(self, experiment_id: str, file: IO[bytes]) -> None:
         """Write the bundle for offline verification, a zip, into a file."""
-        self._save(path_of("experiments/{}/bundle", experiment_id), file)
+        self._save(file, "experiments/{}/bundle", experiment_id)
 
     def download_dossier(self, experiment_id: str, file: IO[bytes]) -> None:
         """Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file."""
-        self._save(path_of("experiments/{}/dossier", experiment_id), file)
+        self._save(file, "experiments/{}/dossier", experiment_id)
 
     def export(
         self,
@@ -130,49 +122,48 @@ class ReportCalls(Calls):
         form: Literal["csv", "ndjson", "parquet"] = "ndjson",
     ) -> Generator[bytes, None, None]:
         """A whole table as the bytes of a file, as they arrive."""
-        return self._read(Request("GET", _table(experiment_id, table, form), content))
+        return self._read(_table(experiment_id, table, form))
 
     def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
-        request = Request("GET", _table(experiment_id, table, "ndjson"), content)
-        address = f"{self.url}/v1/{request.path}"
-        with closing(self._read(request)) as chunks:
+        path = _table(experiment_id, table, "ndjson")
+        address = f"{self.url}/v1/{path}"
+        with closing(self._read(path)) as chunks:
             # An unfinished line counts, or a page of HTML would be a table without rows.
             for line in filter(None, whole_lines(chain(chunks, [b"\n"]))):
                 yield json_value(line, address)
 
-    @call
-    def privacy_ledger(self, /, experiment_id: str, **filters: Any) -> Request[ExportedTable]:
+    def privacy_ledger(self, /, experiment_id: str, **filters: Any) -> ExportedTable:
         """Who spent what in which round: `.to_arrow()`, `.to_pandas()`, `.parquet`.
 
         The filters are the service's query parameters: `client`, `round_from`, `round_to`.
         Confidential: it names clients. The whole table is held in memory.
         """
-        return _whole(experiment_id, "ledger", filters)
+        return self._whole(experiment_id, "ledger", **filters)
 
-    @call
-    def rounds(self, experiment_id: str) -> Request[ExportedTable]:
+    def rounds(self, experiment_id: str) -> ExportedTable:
         """The figures of each round: `.to_arrow()`, `.to_pandas()`, `.parquet`."""
-        return _whole(experiment_id, "rounds", {})
+        return self._whole(experiment_id, "rounds")
 
-    @call
-    def fairness(self, /, experiment_id: str, **filters: Any) -> Request[ExportedTable]:
+    def fairness(self, /, experiment_id: str, **filters: Any) -> ExportedTable:
         """The fairness figures of each round: `.to_arrow()`, `.to_pandas()`, `.parquet`.
 
         The filters are the service's query parameters, as `attribute="sex"`.
         """
-        return _whole(experiment_id, "fairness", filters)
+        return self._whole(experiment_id, "fairness", **filters)
 
-    @call
+    def _whole(self, experiment_id: str, table: Table, /, **filters: Any) -> ExportedTable:
+        path = _table(experiment_id, table, "parquet")
+        return self._send("GET", path, _exported, params=stated(**filters))
+
     def evaluate_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
-    ) -> Request[Json]:
+    ) -> Json:
         """Whether the experiment passes these gates, or otherwise its own."""
         body: Json = {"experiment_id": experiment_id}
         if gates is not None:
             body["gates"] = list(gates)
-        evaluated = posted("gates/evaluations", json=body, repeatable=True)
-        return replace(evaluated, parse=lambda answer: json_object(answer, "outcome", "gates"))
+        return self._send("POST", "gates/evaluations", _evaluated, json=body, repeatable=True)
 
     def require_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
@@ -188,52 +179,45 @@ class ReportCalls(Calls):
             raise GatesNotPassedError(experiment_id, outcome, lines)
         return found
 
-    @call
-    def submit_audit(
-        self, spec: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Request[Json]:
+    def submit_audit(self, spec: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
         """Queue an audit; returns it. Nothing is trained.
 
         Repeated after a lost answer, as `submit` is.
         """
-        return posted("audits", json=dict(spec), **once(idempotency_key))
+        return self._posted("audits", json=dict(spec), **once(idempotency_key))
 
     def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The audit, once it has `succeeded` or `failed`.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        request = got("audits/{}", audit_id)
-        return self._awaited(request, until=ENDED, patience_seconds=patience_seconds)
+        return self._awaited("audits/{}", audit_id, until=ENDED, patience_seconds=patience_seconds)
 
-    @call
-    def audit_report(self, audit_id: str) -> Request[Json]:
+    def audit_report(self, audit_id: str) -> Json:
         """The report document of an audit."""
-        return got("audits/{}/report.json", audit_id)
+        return self._got("audits/{}/report.json", audit_id)
 
     def download_audit_bundle(self, audit_id: str, file: IO[bytes]) -> None:
         """Write the bundle for offline verification, a zip, into a file."""
-        self._save(path_of("audits/{}/bundle", audit_id), file)
+        self._save(file, "audits/{}/bundle", audit_id)
 
-    @call
     def attack(
         self,
         experiment_id: str,
         attacks: Sequence[Mapping[str, Any]],
         *,
         idempotency_key: str | None = None,
-    ) -> Request[Json]:
+    ) -> Json:
         """Attack an experiment that has succeeded: its report stays, and the findings count.
 
         `attacks`: as in a spec. Repeated after a lost answer, as `submit` is.
         """
         body, again = {"attacks": [dict(one) for one in attacks]}, once(idempotency_key)
-        return posted("experiments/{}/attacks", experiment_id, json=body, **again)
+        return self._posted("experiments/{}/attacks", experiment_id, json=body, **again)
 
-    @call
-    def later_attacks(self, experiment_id: str) -> Request[Json]:
+    def later_attacks(self, experiment_id: str) -> Json:
         """Every request for attacks after the report was signed, oldest first, as `items`."""
-        return got("experiments/{}/attacks/later", experiment_id)
+        return self._got("experiments/{}/attacks/later", experiment_id)
 
     def wait_attack(
         self, experiment_id: str, later_id: str, *, patience_seconds: float = 60.0
@@ -242,5 +226,7 @@ class ReportCalls(Calls):
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        request = got("experiments/{}/attacks/later/{}", experiment_id, later_id)
-        return self._awaited(request, until=ENDED, patience_seconds=patience_seconds)
+        path = "experiments/{}/attacks/later/{}"
+        return self._awaited(
+            path, experiment_id, later_id, until=ENDED, patience_seconds=patience_seconds
+        )

@@ -5,11 +5,11 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from functools import wraps
+from dataclasses import dataclass
+from functools import partial
 from json import loads
 from time import monotonic, sleep
-from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -26,7 +26,6 @@ from fedaudit_client.errors import (
 from fedaudit_client.version import __version__
 
 T = TypeVar("T")
-P = ParamSpec("P")
 Json = dict[str, Any]
 Items = Generator[Json, None, None]
 
@@ -43,46 +42,14 @@ _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0
 # -- requests and answers --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Request(Generic[T]):
-    """One request below `/v1`, and how its answer is parsed."""
-
-    method: str
-    path: str
-    parse: Callable[[httpx.Response], T]
-    """The value of a successful answer. Raises UnreachableError if it has none."""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    """Query parameters; those that are None are left out."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: Mapping[str, Any] = field(default_factory=dict)
-    """The body, as httpx takes it: `json`, `content` or `files`."""
-    timeout: httpx.Timeout | None = None
-    """Replaces the client's own."""
-    repeatable: bool | None = None
-    """Whether it may be sent again after a lost answer; None: depends on the method."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Everything but method and path, as httpx takes it."""
-        params = {name: value for name, value in self.params.items() if value is not None}
-        options = {**self.body, "params": params, "headers": dict(self.headers)}
-        return options if self.timeout is None else {**options, "timeout": self.timeout}
-
-
 def once(key: str | None) -> dict[str, Any]:
     """What makes a POST repeatable: an idempotency key, generated unless given."""
     return {"headers": {"Idempotency-Key": key or str(uuid.uuid4())}, "repeatable": True}
 
 
-def got(path: str, *ids: str) -> Request[Json]:
-    """A request for the JSON object at a path, as `path_of` takes it."""
-    return Request("GET", path_of(path, *ids), json_object)
-
-
-def posted(path: str, *ids: str, json: Any = None, **more: Any) -> Request[Json]:
-    """A POST that is answered by a JSON object; `more` is as `Request` has it."""
-    body = {} if json is None else {"json": json}
-    return Request("POST", path_of(path, *ids), json_object, body=body, **more)
+def stated(**values: Any) -> Json:
+    """Those that are not None: parameters of a query, or fields of a body."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def path_of(path: str, *ids: str) -> str:
@@ -167,11 +134,6 @@ def text(response: httpx.Response) -> str:
 def json_or_markdown(response: httpx.Response) -> Json | str:
     """The JSON object of an answer, or its text if the answer is Markdown."""
     return text(response) if _media_type(response) == "text/markdown" else json_object(response)
-
-
-def content(response: httpx.Response) -> bytes:
-    """The bytes of an answer."""
-    return response.content
 
 
 def nothing(response: httpx.Response) -> None:
@@ -348,43 +310,60 @@ class Calls:
         """Close the connections."""
         self._http.close()
 
-    def _send(self, request: Request[T]) -> T:
-        """The value of the answer; the request is repeated if it may be and that may help."""
+    def _send(
+        self,
+        method: str,
+        path: str,
+        parse: Callable[[httpx.Response], T],
+        *,
+        repeatable: bool = False,
+        **options: Any,
+    ) -> T:
+        """The value that `parse` finds in the answer to one request below `/v1`.
+
+        `options`: as httpx takes them. `repeatable`: may be sent again after a lost answer, as a
+        read and a PUT may; it is then repeated if that may help.
+        """
 
         def attempt() -> T:
             with self._translated():
-                response = self._http.request(request.method, request.path, **request.options)
+                response = self._http.request(method, path, **options)
             check(response)
-            return request.parse(response)
+            return parse(response)
 
-        repeatable = request.repeatable
-        if request.method in _REPEATABLE if repeatable is None else repeatable:
+        if repeatable or method in _REPEATABLE:
             return self._retries.of(attempt)
         return attempt()
 
+    def _got(self, path: str, *ids: str) -> Json:
+        """The JSON object at a path, as `path_of` takes it."""
+        return self._send("GET", path_of(path, *ids), json_object)
+
+    def _posted(self, path: str, *ids: str, **options: Any) -> Json:
+        """The JSON object that answers a POST; `options` as `_send` takes them."""
+        return self._send("POST", path_of(path, *ids), json_object, **options)
+
     @contextmanager
-    def _opened(self, request: Request[Any]) -> Iterator[Iterator[bytes]]:
+    def _opened(self, method: str, path: str, **options: Any) -> Iterator[Iterator[bytes]]:
         """The bytes of an answer, read while the block runs. Nothing is repeated."""
-        with (
-            self._translated(),
-            self._http.stream(request.method, request.path, **request.options) as response,
-        ):
+        with self._translated(), self._http.stream(method, path, **options) as response:
             if response.status_code >= 400:
                 response.read()
             check(response)
             yield response.iter_bytes()
 
-    def _read(self, request: Request[Any]) -> Generator[bytes, None, None]:
-        """The bytes of an answer as they arrive; only the start is retried.
+    def _read(self, path: str, **options: Any) -> Generator[bytes, None, None]:
+        """The bytes of what is at a path, as they arrive; only the start is retried.
 
         Raises UnreachableError if the connection breaks after that.
         """
         with ExitStack() as stack:
-            yield from self._retries.of(lambda: stack.enter_context(self._opened(request)))
+            opened = partial(self._opened, "GET", path, **options)
+            yield from self._retries.of(lambda: stack.enter_context(opened()))
 
-    def _save(self, path: str, file: IO[bytes]) -> None:
+    def _save(self, file: IO[bytes], path: str, *ids: str) -> None:
         """Write what is at a path into a file, as it arrives."""
-        file.writelines(self._read(Request("GET", path, content)))
+        file.writelines(self._read(path_of(path, *ids)))
 
     def items(self, path: str, *, limit: int | None = None, **filters: Any) -> Items:
         """The items of any list, page after page: `items("reports", attribute="sex")`.
@@ -392,23 +371,23 @@ class Calls:
         The filters are the service's query parameters; `limit` is the size of a page.
         """
         while True:
-            page = self._send(Request("GET", path, _page, params={"limit": limit, **filters}))
+            page = self._send("GET", path, _page, params=stated(limit=limit, **filters))
             yield from page["items"]
             if page["next_cursor"] is None:
                 return
             filters["cursor"] = page["next_cursor"]
 
     def _polled(
-        self, request: Request[Json], *, until: Collection[str], patience_seconds: float = 0.0
+        self, path: str, *ids: str, until: Collection[str], patience_seconds: float = 0.0
     ) -> Items:
-        """Every answer, until one has such a status.
+        """What is at a path, until it has such a status.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        patience, request = Patience(patience_seconds), replace(request, parse=with_status)
+        patience = Patience(patience_seconds)
         while True:
             try:
-                found = self._send(request)
+                found = self._send("GET", path_of(path, *ids), with_status)
             except (UnreachableError, ProblemError) as error:
                 patience.pause(error)
                 continue
@@ -419,19 +398,8 @@ class Calls:
             patience.pause()
 
     def _awaited(
-        self, request: Request[Json], *, until: Collection[str], patience_seconds: float = 0.0
+        self, path: str, *ids: str, until: Collection[str], patience_seconds: float = 0.0
     ) -> Json:
         """The last answer of `_polled`."""
-        found = self._polled(request, until=until, patience_seconds=patience_seconds)
+        found = self._polled(path, *ids, until=until, patience_seconds=patience_seconds)
         return deque(found, maxlen=1).pop()
-
-
-def call(make: Callable[Concatenate[Any, P], Request[T]]) -> Callable[Concatenate[Any, P], T]:
-    """A call that is one request."""
-
-    @wraps(make)
-    def send(self: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
-        answer: T = self._send(make(self, *arguments, **named))
-        return answer
-
-    return send

@@ -179,6 +179,8 @@ class Reconstructed:
     """[updates]: how far the reconstruction's update is from the one that was sent."""
     finite: Bools
     """[updates]: whether an update left at all."""
+    quality: Quality
+    """Of all images."""
 
 
 def attack_gradient_leakage(
@@ -224,16 +226,10 @@ def _reconstruct(
         for own in (np.flatnonzero(chosen == one) for one in np.unique(chosen))
         for first in range(0, len(own), together)
     ]
-    found, done = [], 0.0
+    count, found, done = len(images.rows), list[Reconstructed](), 0.0
     for multiplier in spec.noise_multipliers:
-        count = len(images.rows)
-        one = Reconstructed(
-            multiplier,
-            np.zeros_like(images.pixels),
-            np.full(count, -1, dtype=np.int64),
-            np.zeros(count),
-            np.zeros(count, dtype=np.bool_),
-        )
+        guessed, labels = np.zeros_like(images.pixels), np.full(count, -1, dtype=np.int64)
+        distances, arrived = np.zeros(count), np.zeros(count, dtype=np.bool_)
         for part in parts:
             share = len(part) / len(chosen) / len(spec.noise_multipliers)
             start = theta[int(chosen[part[0]])]
@@ -248,12 +244,13 @@ def _reconstruct(
                 guess = attacker(
                     start.double(), targets[finite], numbers=left, source=source, progress=report
                 )
-                one.images[left] = guess.images.cpu().numpy().reshape(-1, *size)
-                one.distances[left] = guess.distances.cpu().numpy()
-                one.finite[left] = True
-                one.labels[left] = guess.labels.cpu().numpy()
+                guessed[left] = guess.images.cpu().numpy().reshape(-1, *size)
+                distances[left] = guess.distances.cpu().numpy()
+                arrived[left] = True
+                labels[left] = guess.labels.cpu().numpy()
             done += share
-        found.append(one)
+        measured = quality(guessed, images.pixels)
+        found.append(Reconstructed(multiplier, guessed, labels, distances, arrived, measured))
     return found
 
 
@@ -263,14 +260,13 @@ def _files(images: AttackedImages, found: Sequence[Reconstructed]) -> dict[str, 
     shown = [column[:_SHOWN] for column in (images.pixels, *(one.images for one in found))]
     lines = list[dict[str, object]]()
     for one in found:
-        measured = quality(one.images, images.pixels)
         for image in range(len(images.rows)):
             left, guessed = bool(one.finite[image]), int(one.labels[image])
             figures = {
                 "guessed_label": "" if guessed < 0 else guessed,
-                "mse": float(measured.mse[image]),
-                "psnr": peak_signal_to_noise(float(measured.mse[image])),
-                "ssim": float(measured.ssim[image]),
+                "mse": float(one.quality.mse[image]),
+                "psnr": peak_signal_to_noise(float(one.quality.mse[image])),
+                "ssim": float(one.quality.ssim[image]),
                 "distance": float(one.distances[image]),
             }
             lines.append(
@@ -328,13 +324,13 @@ def _section(
 
 def _result(one: Reconstructed, images: AttackedImages, known: Sequence[Quality]) -> LeakageResult:
     """`known`: the baselines; empty for one image."""
-    measured = quality(one.images[one.finite], images.pixels[one.finite])
-    error = float(np.median(measured.mse))
+    errors, likeness = one.quality.mse[one.finite], one.quality.ssim[one.finite]
+    error = float(np.median(errors))
     ratio = peak_signal_to_noise(error)
     shares = dict[str, Any]()
     if known:
         least = np.min([baseline.mse for baseline in known], axis=0)[one.finite]
-        recovered, better = measured.mse <= RECOVERED_BELOW * least, measured.mse < least
+        recovered, better = errors <= RECOVERED_BELOW * least, errors < least
         for name, hits in (("recovered", recovered), ("better", better)):
             shares |= {f"{name}_share": float(hits.mean())}
             shares |= {f"{name}_interval": share_interval(hits)}
@@ -344,7 +340,7 @@ def _result(one: Reconstructed, images: AttackedImages, known: Sequence[Quality]
         mse=error,
         psnr=ratio,
         psnr_reason=_NO_ERROR if ratio is None else None,
-        ssim=float(np.median(measured.ssim)),
+        ssim=float(np.median(likeness)),
         **shares,
         label_share=None if (guessed < 0).any() else float((guessed == true).mean()),
         withheld=int((~one.finite).sum()),

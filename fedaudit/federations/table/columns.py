@@ -112,10 +112,9 @@ def find_columns(
         key = ClientKey(source.key_column, f"/federation/{field_name}")
     _check_named(source, key, names, sensitive, budgets)
     if source.features == "all":
-        joined = {column for one in source.join.values() for column in one.columns}
-        features = _all_others(source, key, names, {*sensitive, *joined, budgets})
+        features = _all_others(source, names, {*sensitive, budgets})
     else:
-        features = _chosen(source.features, source, key)
+        features = _chosen(source.features, source)
     return Columns(
         key,
         source.target,
@@ -149,11 +148,10 @@ def _check_named(
         for name, one in source.join.items()
         for column in one.columns
     }
-    named = {_TARGET: source.target, **dropped, **attributes, **joined, **reviewed}
+    named = {} if key is None else {key.where: key.name}
+    named |= {_TARGET: source.target, **dropped, **attributes, **joined, **reviewed}
     if budgets is not None:
         named[BUDGETS] = budgets
-    if key is not None:
-        named = {key.where: key.name, **named}
     if source.features != "all":
         named |= {f"{_FEATURES}/{place}": _name(item) for place, item in enumerate(source.features)}
     known = set(names)
@@ -172,18 +170,17 @@ def _check_named(
         for name in source.join
         if name in known
     ]
-    if key is not None and source.target == key.name:
+    if source.target == source.key_column:
         faults.append(FieldError(_TARGET, "is the client key; name another column"))
     faults += [
         FieldError(where, f"{name!r} is the target; name another column")
         for where, name in {**attributes, **joined}.items()
         if name == source.target
     ]
-    needed = {source.target} if key is None else {source.target, key.name}
     faults += [
         FieldError(where, f"{name!r} is needed as the client key or target; do not drop it")
         for where, name in dropped.items()
-        if name in needed
+        if name in (source.key_column, source.target)
     ]
     raise_errors(faults)
 
@@ -193,11 +190,10 @@ def _name(item: str | Feature) -> str:
 
 
 def _all_others(
-    source: Table, key: ClientKey | None, names: Sequence[str], kept_out: Collection[str | None]
+    source: Table, names: Sequence[str], kept_out: Collection[str | None]
 ) -> list[FeatureColumn]:
-    other = {source.target, *source.drop, *kept_out}
-    if key is not None:
-        other.add(key.name)
+    joined = {column for one in source.join.values() for column in one.columns}
+    other = {source.target, source.key_column, *source.drop, *joined, *kept_out}
     # Not validated: a file's own names may be longer than a spec would allow.
     chosen = [
         FeatureColumn(Feature.model_construct(name=name), _FEATURES)
@@ -213,19 +209,16 @@ def _all_others(
     return chosen
 
 
-def _chosen(
-    features: Sequence[str | Feature], source: Table, key: ClientKey | None
-) -> list[FeatureColumn]:
+def _chosen(features: Sequence[str | Feature], source: Table) -> list[FeatureColumn]:
     faults: list[FieldError] = []
     columns: list[FeatureColumn] = []
-    seen: set[str] = set()
-    dropped = set(source.drop)
+    seen, dropped = set[str](), set(source.drop)
     for place, item in enumerate(features):
         where, name = f"{_FEATURES}/{place}", _name(item)
         column = FeatureColumn(Feature(name=item) if isinstance(item, str) else item, where)
         problems = {
             "the target; leave it out of `features`": name == source.target,
-            "the client key; leave it out of `features`": key is not None and name == key.name,
+            "the client key; leave it out of `features`": name == source.key_column,
             "under `drop` too; keep it in one of them": name in dropped,
             "named twice; name it once": not seen.isdisjoint((name, *column.names)),
         }

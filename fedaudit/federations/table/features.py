@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from fedaudit.federations.split import held_out_rows, share_of_rows, split_clien
 from fedaudit.federations.table.columns import Columns, FeatureColumn
 from fedaudit.spec.labels import find_classes
 from fedaudit.spec.sources import Source
+from fedaudit.spec.table import Standardise
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +63,15 @@ class Standardiser:
 
 
 def standardiser(
-    how: Literal["global", "client"],
+    how: Standardise | None,
     clients: Levels,
     *,
     source: Source,
     seed: int,
     keys: NDArray[np.uint64] | None = None,
-) -> Standardiser:
-    """Standardisation over the rows of all training clients, or within each client.
+) -> Standardiser | None:
+    """Standardisation over the rows of all training clients, or within each client; None where no
+    statistics are taken.
 
     Held-out clients or rows depend on the experiment's seed. If rows are held out, only training
     rows are counted, which follow from the rows' `keys` [rows], or without these from how many each
@@ -77,6 +79,8 @@ def standardiser(
     """
     fraction = source.validation_fraction
     match how:
+        case None | "ranges":
+            return None
         case "client":
             groups, among = clients.codes, " within each client,"
             counted, whose = np.ones(len(groups), dtype=np.bool_), "its own rows"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.federations.federation import Federation, check_memory
+from fedaudit.federations.federation import Federation, run_bytes
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels
 from fedaudit.federations.mapped import check_clients, check_scales, loading_folder, pack
@@ -63,7 +63,14 @@ def deal_rows(
     InvalidInputError below /federation/partition where the rows are too few or the method does
     not fit the target.
     """
-    _check_enough_rows(partition, len(target))
+    parts, what = partition.clients, "clients"
+    if isinstance(partition, Shards):
+        parts, what = partition.clients * partition.shards_per_client, "shards"
+    if parts > len(target):
+        raise error_at(
+            f"{_PARTITION}/clients",
+            f"{parts} {what} are more than the {len(target)} rows; ask for fewer",
+        )
     match partition:
         case Iid():
             # In random order, dealt in turn: client sizes differ by at most one row.
@@ -89,20 +96,6 @@ def deal_rows(
 def dealt_note(partition: Dealt) -> str:
     """How clients were made."""
     return f"rows dealt to {partition.clients} clients by the seed ({partition.method})"
-
-
-def _check_enough_rows(partition: Dealt, rows: int) -> None:
-    match partition:
-        case Shards():
-            parts, what = partition.clients * partition.shards_per_client, "shards"
-        case Iid() | Dirichlet():
-            parts, what = partition.clients, "clients"
-        case _:
-            assert_never(partition)
-    if parts > rows:
-        raise error_at(
-            f"{_PARTITION}/clients", f"{parts} {what} are more than the {rows} rows; ask for fewer"
-        )
 
 
 def _by_shards(target: Floats, partition: Shards, *, seed: int) -> Ints:
@@ -216,15 +209,6 @@ def is_classified(source: Table, table: TableFile, fairness: Groups) -> bool:
     return len(known) <= _TWO or (few and all(number.is_integer() for number in known))
 
 
-def profiled_source(source: Table) -> Table:
-    """The source for a profile: without statistics of the data, and with rows dealt out evenly
-    where a seed deals them out unevenly."""
-    partition = source.partition
-    if isinstance(partition, Dirichlet | Shards):
-        partition = Iid(method="iid", clients=partition.clients)
-    return source.model_copy(update={"standardise": None, "partition": partition})
-
-
 @dataclass(frozen=True, eq=False)
 class ReadTable:
     """A table as a federation, and what a profile also needs of it."""
@@ -251,36 +235,6 @@ def _giveaway_warnings(source: Table, read: ReadTable) -> Iterator[dict[str, str
             "otherwise list it under `leak_reviewed`"
         )
         yield {"pointer": asked[name].where, "message": message}
-
-
-def table_figures(source: Table, fairness: Groups, read: ReadTable) -> dict[str, Any]:
-    """Sizes and names as JSON; small groups are suppressed. `read`: the outline of the
-    `profiled_source`. Raises InvalidInputError where there are too many clients, or a rule does not
-    fit."""
-    federation = read.federation
-    if federation.clients > MAX_CLIENTS:
-        raise error_at(
-            "/federation/client_key",
-            f"there are {federation.clients} clients, and {MAX_CLIENTS} are allowed; name another "
-            "column",
-        )
-    figures = profile(federation, fairness)
-    figures["warnings"] += _giveaway_warnings(source, read)
-    without_group = {
-        one.name: int(np.count_nonzero(one.codes < 0)) for one in federation.attributes
-    }
-    figures["missing"] = {**read.missing, **{name: n for name, n in without_group.items() if n}}
-    if source.dealt is None:
-        return figures
-    dealt = dealt_note(profiled_source(source).dealt or source.dealt)
-    by_each = f"rows are dealt to clients by each experiment ({source.dealt.method})"
-    figures["notes"] = [by_each if note == dealt else note for note in figures["notes"]]
-    for attribute in figures["attributes"].values():
-        attribute["of"] = "record"
-    if not isinstance(source.dealt, Iid):
-        figures["rows_per_client"] = dict.fromkeys(("minimum", "median", "maximum"))
-        figures["reasons"]["rows_per_client"] = _BY_SEED
-    return figures
 
 
 _TARGET = "/federation/target"
@@ -357,13 +311,11 @@ def _grouped(
         cells = joined_cells(rows, columns.trained_on)
         row_keys = keys_of_contents(cells, clients.codes, clients.values)
     attributes, missing = read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
-    standardise = (
-        None
-        if source.standardise is None or source.standardise == "ranges"
-        else standardiser(
-            source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
-        )
+    standardise = standardiser(
+        source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
     )
+    target_scale = source.scale.get(source.target, 1.0)
+    assert not isinstance(target_scale, Range | Centre)  # `check_scales` refuses them
     features, order, said, filled = read_features(
         rows,
         columns,
@@ -379,7 +331,7 @@ def _grouped(
         feature_names=columns.feature_names,
         target=target,
         target_name=source.target,
-        target_scale=_target_scale(source),
+        target_scale=target_scale,
         fingerprint=rows.source.fingerprint,
         classes=classes,
         attributes=attributes,
@@ -394,15 +346,20 @@ def _grouped(
 
 
 def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:
-    """Raises InvalidInputError where a run has no room for so many rows, or more."""
+    """Raises InvalidInputError where a run would need more memory than is allowed for so many rows,
+    or `more`."""
     asked.progress()
-    check_memory(
-        rows=rows,
-        features=columns.width,
-        attributes=len(columns.sensitive),
-        allowed=asked.files.room.memory_bytes,
-        more=more,
-    )
+    features, attributes = columns.width, len(columns.sensitive)
+    needed = run_bytes(rows=rows, features=features, attributes=attributes)
+    allowed = asked.files.room.memory_bytes
+    if needed > allowed:
+        raise error_at(
+            "/federation/features",
+            f"{rows}{' or more' if more else ''} rows of {features} features and {attributes} "
+            f"sensitive attributes take about {needed / 2**30:.2f} GiB of memory in a run, and "
+            f"{allowed / 2**30:.2f} GiB are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES); use fewer "
+            "rows or attributes, or raise it where the machine has the memory",
+        )
 
 
 def _named_clients(
@@ -447,13 +404,6 @@ def _budgets(rows: TableRows, name: str | None) -> NDArray[np.float64] | None:
     remedy = "give every record a positive epsilon, or take out records that may not be used"
     rows.refuse(found <= 0, name, BUDGETS, problem, remedy)
     return found
-
-
-def _target_scale(source: Table) -> float:
-    scale = source.scale.get(source.target, 1.0)
-    if isinstance(scale, Range | Centre):
-        raise ValueError("the scale of a target is a divisor")
-    return scale
 
 
 MAX_FAULTS = 25
@@ -510,8 +460,12 @@ class TableKind(SourceKind[Table]):
 
     def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:
         """That of the outline of all rows, with its gaps and the columns that give the outcome
-        away."""
-        source = profiled_source(self._source)
+        away: without statistics of the data, and with rows dealt out evenly where a seed deals them
+        out unevenly."""
+        partition = self._source.partition
+        if isinstance(partition, Dirichlet | Shards):
+            partition = Iid(method="iid", clients=partition.clients)
+        source = self._source.model_copy(update={"standardise": None, "partition": partition})
         with open_source(self._source, files=asked.files) as file:
             check_fingerprint(file.read_fingerprint(asked.progress), fingerprint)
             table = TableFile(file, header=source.header)
@@ -522,7 +476,26 @@ class TableKind(SourceKind[Table]):
                 classes = is_classified(source, table, asked.fairness)
             asked = replace(asked, classification=classes)
             read = read_table(source, file, asked, faults, outline=True)
-        figures = table_figures(self._source, asked.fairness, read)
+        federation = read.federation
+        if federation.clients > MAX_CLIENTS:
+            message = (
+                f"there are {federation.clients} clients, and {MAX_CLIENTS} are allowed; name "
+                "another column"
+            )
+            raise error_at("/federation/client_key", message)
+        figures = profile(federation, asked.fairness)
+        figures["warnings"] += _giveaway_warnings(source, read)
+        without = {one.name: np.count_nonzero(one.codes < 0) for one in federation.attributes}
+        figures["missing"] = {**read.missing, **{name: int(n) for name, n in without.items() if n}}
+        if (dealt := self._source.dealt) is not None:
+            note = dealt_note(source.dealt or dealt)
+            by_each = f"rows are dealt to clients by each experiment ({dealt.method})"
+            figures["notes"] = [by_each if one == note else one for one in figures["notes"]]
+            for attribute in figures["attributes"].values():
+                attribute["of"] = "record"
+            if not isinstance(dealt, Iid):
+                figures["rows_per_client"] = dict.fromkeys(figures["rows_per_client"])
+                figures["reasons"]["rows_per_client"] = _BY_SEED
         figures["notes"] += [table.note] if table.note else []
         return figures
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from fedaudit.number_text import FigureTable
+from fedaudit.number_text import FigureTable, round_step
 
 Attribute = str | int | float
 Values = tuple[float | None, ...]
@@ -186,7 +186,7 @@ def value_scale(
     if high - low <= (_FLAT if _plain(size) else _FLAT_POWER) * size or high - low < 1 / _MAX_VALUE:
         margin = size / 10 if size > 1 / _MAX_VALUE else 1.0
         low, high = low - margin, high + margin
-    step = _step((high - low) / 4)
+    step = round_step((high - low) / 4)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     ticks = tuple(number * step for number in range(first, last + 1))
     return Scale(ticks[0], ticks[-1], start, end, ticks)
@@ -196,7 +196,7 @@ def round_scale(first: int, last: int, *, start: float, end: float) -> Scale:
     """An axis of rounds, whose ticks are whole numbers."""
     if first == last:
         return Scale(first - 1, first + 1, start, end, (float(first),))
-    step = max(1.0, _step((last - first) / 5))
+    step = max(1.0, round_step((last - first) / 5))
     ticks = [number * step for number in range(math.ceil(first / step), int(last // step) + 1)]
     if ticks and ticks[0] - first > 0.4 * step:
         ticks.insert(0, float(first))
@@ -213,13 +213,6 @@ def _power(value: float, decimals: int) -> str:
         return "0"
     number, power = f"{value:.{decimals}e}".split("e")
     return f"{number}e{int(power)}".replace("-", "−")
-
-
-def _step(least: float) -> float:
-    """The smallest number of the form 1, 2 or 5 times a power of ten that is at least this
-    value."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
 
 
 _LEGEND_ROW, _SAMPLE = 18.0, 28.0

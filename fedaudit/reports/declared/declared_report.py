@@ -72,28 +72,24 @@ def declared_report(material: DeclaredMaterial) -> dict[str, Any]:
         DeclaredReport,
         DECLARED,
         material,
-        judged=(_stated, _judged),
+        judged=(_judged,),
         limits_first=("guarantee", "ledger", "integrity", "fairness"),
         progressed=lambda: None,
     )
 
 
-def _stated(material: DeclaredMaterial, _so_far: Values) -> Values:
+def _judged(material: DeclaredMaterial, so_far: Values) -> Values:
     newest = material.groups_round
-    return {
+    stated = {
         "declared": True,
         "terms": material.terms.model_dump(mode="json"),
         "fairness_round": None if newest is None else newest.round,
         "contradictions": material.contradicted,
     }
-
-
-def _judged(material: DeclaredMaterial, so_far: Values) -> Values:
-    answer = declared_answer(so_far)
-    return {
-        "answer": answer.model_dump(mode="json"),
-        "verdict": " ".join(_verdict(material, so_far, answer)),
-    }
+    report = {**so_far, **stated}
+    answer = declared_answer(report)
+    verdict = " ".join(_verdict(material, report, answer))
+    return {**stated, "answer": answer.model_dump(mode="json"), "verdict": verdict}
 
 
 def declared_answer(report: Mapping[str, Any]) -> Answer:

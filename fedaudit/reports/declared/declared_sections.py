@@ -92,14 +92,13 @@ def _numbers(rounds: Sequence[int]) -> dict[str, Any]:
     return {
         "rounds": len(rounds),
         "last_round": rounds[-1] if rounds else 0,
-        "gaps": gaps,
+        "gaps": [list(one) for one in gaps],
         "missing_rounds": missing,
     }
 
 
 def _ledger_checks(found: DeclaredEvidence) -> Iterator[Check]:
     by_entries = _numbers(found.rounds)
-    by_entries["gaps"] = [list(one) for one in by_entries["gaps"]]
     if found.asked is not None:
         by_entries |= zip(("participations", "failures"), found.asked, strict=True)
     yield agrees(found.report, "ledger.id", found.evidence.experiment_id)
@@ -458,12 +457,7 @@ def _fairness_limits(material: DeclaredMaterial) -> Iterator[str]:
 
 
 FAIRNESS = Section[DeclaredMaterial, DeclaredEvidence](
-    "fairness",
-    lambda material: declared_fairness(
-        material.groups, minimum_group_size=material.minimum_group_size
-    ),
-    _NOT_IN_ENTRIES,
-    _fairness_limits,
+    "fairness", declared_fairness, _NOT_IN_ENTRIES, _fairness_limits
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedaudit.arrays import Ints
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.gaps import REMEDY_OF_SPEC, gaps, scored_rows
+from fedaudit.fairness.gaps import REMEDY_OF_SPEC, Figure, gaps, scored_rows
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import Declared, Reserved
@@ -35,59 +35,6 @@ _NO_SCORES = "only counts are declared"
 _NO_ACCURACY = "declared counts show whether an outcome was favourable, not whether it was right"
 _REMEDY = "to get one, declare counts in which small groups are joined"
 _SIZES_CONFIDENTIAL = "sizes of groups are confidential, also where the trainer declares them"
-
-
-def declared_fairness(groups: Tallies, *, minimum_group_size: int) -> list[FairnessSection]:
-    """A section for each attribute; small groups are suppressed, and others with them where a small
-    one would follow from the rest of the same attribute."""
-    return [_section(name, groups[name], minimum_group_size) for name in sorted(groups)]
-
-
-def decides_nothing(groups: Tallies) -> bool | None:
-    """Whether the declared counts come from a model that is no better than one answer for all; None
-    without counts."""
-    if not groups:
-        return None
-    tp, fp, tn, fn = _counts(groups[min(groups)]).sum(axis=0).tolist()
-    constant = max(tp + fn, tn + fp)
-    return bool(tp + tn <= constant or tp + fp == 0 or tn + fn == 0)
-
-
-def _section(
-    attribute: str, groups: Mapping[str, Mapping[str, int]], minimum_group_size: int
-) -> FairnessSection:
-    counts = _counts(groups)
-    disclosure = DisclosureRule(minimum_group_size).decide(scored_rows(counts))
-    metrics = {
-        one.metric: MetricSection(
-            value=one.value,
-            reason=one.reason and one.reason.replace(REMEDY_OF_SPEC, _REMEDY),
-            interval=None,
-            interval_reason=_NO_CLIENTS,
-        )
-        for one in gaps(counts, disclosure)[0]
-    }
-    columns = {
-        **rate_columns(counts, has_favourable_outcome=True),
-        **absent(("accuracy",), len(counts), _NO_ACCURACY),
-        **absent(("loss", "auc"), len(counts), _NO_SCORES),
-    }
-    for name in SCORE_METRICS:
-        metrics[name] = MetricSection(
-            value=None, reason=_NO_SCORES, interval=None, interval_reason=_NO_SCORES
-        )
-    return FairnessSection(
-        attribute=attribute,
-        favourable=_AS_DECLARED,
-        reference_group=None,
-        groups=group_sections(sorted(groups), columns, disclosure, no_sizes=_SIZES_CONFIDENTIAL),
-        metrics=metrics,
-        cross_check_reason="the rows are elsewhere, so nothing was computed twice",
-    )
-
-
-def _counts(groups: Mapping[str, Mapping[str, int]]) -> Ints:
-    return np.array([[groups[name][count] for count in COUNTS] for name in sorted(groups)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,6 +113,59 @@ class DeclaredEvidence:
     """The numbers of the rounds that have entries."""
     asked: tuple[int, int] | None
     """Participations and failures in them; None where entries hide who took part."""
+
+
+def declared_fairness(material: DeclaredMaterial) -> list[FairnessSection]:
+    """A section for each attribute; small groups are suppressed, and others with them where a small
+    one would follow from the rest of the same attribute."""
+    rule = DisclosureRule(material.minimum_group_size)
+    return [_section(name, groups, rule) for name, groups in sorted(material.groups.items())]
+
+
+def decides_nothing(groups: Tallies) -> bool | None:
+    """Whether the declared counts come from a model that is no better than one answer for all; None
+    without counts."""
+    if not groups:
+        return None
+    tp, fp, tn, fn = _counts(groups[min(groups)]).sum(axis=0).tolist()
+    constant = max(tp + fn, tn + fp)
+    return bool(tp + tn <= constant or tp + fp == 0 or tn + fn == 0)
+
+
+def _section(
+    attribute: str, groups: Mapping[str, Mapping[str, int]], rule: DisclosureRule
+) -> FairnessSection:
+    counts = _counts(groups)
+    disclosure = rule.decide(scored_rows(counts))
+    metrics = {
+        one.metric: MetricSection(
+            value=one.value,
+            reason=one.reason and one.reason.replace(REMEDY_OF_SPEC, _REMEDY),
+            interval=None,
+            interval_reason=_NO_SCORES if one.metric in SCORE_METRICS else _NO_CLIENTS,
+        )
+        for one in (
+            *gaps(counts, disclosure)[0],
+            *(Figure(name, None, _NO_SCORES) for name in SCORE_METRICS),
+        )
+    }
+    columns = {
+        **rate_columns(counts, has_favourable_outcome=True),
+        **absent(("accuracy",), len(counts), _NO_ACCURACY),
+        **absent(("loss", "auc"), len(counts), _NO_SCORES),
+    }
+    return FairnessSection(
+        attribute=attribute,
+        favourable=_AS_DECLARED,
+        reference_group=None,
+        groups=group_sections(sorted(groups), columns, disclosure, no_sizes=_SIZES_CONFIDENTIAL),
+        metrics=metrics,
+        cross_check_reason="the rows are elsewhere, so nothing was computed twice",
+    )
+
+
+def _counts(groups: Mapping[str, Mapping[str, int]]) -> Ints:
+    return np.array([[groups[name][count] for count in COUNTS] for name in sorted(groups)])
 
 
 _MAX_GAPS = 100

@@ -104,7 +104,14 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
     # How far apart neighbours move all releases of one canary together, in declared deviations.
     mu = reach * math.sqrt(found.squared_ratio)
     law = ReleaseLaw(ratio=mu, rate=1.0, compositions=1, adjacency=terms.adjacency)
-    claim = gaussian_epsilon(law.mu, terms.delta)
+    claim, alarm = gaussian_epsilon(law.mu, terms.delta), None
+    if found.alarm_round is not None:
+        alarm = Alarm(
+            claim="Gaussian noise of the declared multiplier on sums of clipped contributions",
+            evidence=f"in round {found.alarm_round} likelihood ratios against it reached "
+            f"{ENOUGH_ALONE:g}, which they ever do in at most {1 / ENOUGH_ALONE:.1%} of trainings "
+            "whose noise is as declared",
+        )
     return TestedNoise(
         status=status,
         reason=reason,
@@ -116,7 +123,7 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
         claim=claim,
         bounds=list(_bounds(found, law, delta=terms.delta, claim=claim, power=power)),
         e_value=found.e_value,
-        alarm=_alarm(found),
+        alarm=alarm,
         alarm_round=found.alarm_round,
     )
 
@@ -155,19 +162,6 @@ def _thinned(fit: SignalFit) -> SignalFit:
     product, weight = share * fit.product, share * fit.weight
     squares = product**2 / weight + deviation**2 * (numbers - 1)
     return SignalFit(product, weight, squares, numbers)
-
-
-def _alarm(found: CanaryEvidence) -> Alarm | None:
-    if found.alarm_round is None:
-        return None
-    return Alarm(
-        claim="Gaussian noise of the declared multiplier on sums of clipped contributions",
-        evidence=(
-            f"in round {found.alarm_round} likelihood ratios against it reached {ENOUGH_ALONE:g}, "
-            f"which they ever do in at most {1 / ENOUGH_ALONE:.1%} of trainings whose noise is as "
-            "declared"
-        ),
-    )
 
 
 def _bounds(

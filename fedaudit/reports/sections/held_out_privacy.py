@@ -1,9 +1,9 @@
 """The section `fairness_privacy`: what counts with noise may reveal of held-out people."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -24,7 +24,7 @@ from fedaudit.reports.sections.guarantee import delta_limits
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, Section
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import publishes_noised_rounds
+from fedaudit.spec.fairness import HeldOutUnit, publishes_noised_rounds
 from fedaudit.spec.metrics import COUNTS
 
 
@@ -92,17 +92,17 @@ def is_secret(spec: ExperimentSpec) -> bool:
     return mechanism_of(spec).noise_is_secret
 
 
+_WHO: Mapping[HeldOutUnit, str] = {
+    "client": (
+        "one validation client are counted or not; at most {rows} of its rows count towards an "
+        "attribute"
+    ),
+    "record": "one held-out record are counted or not, its client's other records being given",
+}
+
+
 def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force: bool) -> str:
-    match release.unit:
-        case "client":
-            who = (
-                "one validation client are counted or not; at most "
-                f"{release.max_rows} of its rows count towards an attribute"
-            )
-        case "record":
-            who = "one held-out record are counted or not, its client's other records being given"
-        case _:
-            assert_never(release.unit)
+    who = _WHO[release.unit].format(rows=release.max_rows)
     delta = f", delta = {release.delta:g}" if release.delta else ""
     published = "this report"
     if releases != 1:
@@ -238,9 +238,8 @@ def _alike(inputs: MechanismParameters, expected: MechanismParameters) -> bool:
 def _published_counts(report: Mapping[str, Any]) -> int:
     """How many counts the fairness sections rest on; 0 where they cannot be read."""
     sections = value_at(report, "fairness")
-    groups: Sequence[Any] = []
-    if isinstance(sections, list):
-        groups = [value_at(section, "groups") for section in sections]
+    listed = sections if isinstance(sections, list) else []
+    groups = [value_at(section, "groups") for section in listed]
     return len(COUNTS) * sum(len(some) for some in groups if isinstance(some, list))
 
 
@@ -248,6 +247,21 @@ _SIMULATED = (
     "The noise on the fairness counts was simulated: anyone with the seed can subtract it, so "
     "fairness_privacy protects no one here."
 )
+
+
+_HOW_COUNTED: Mapping[HeldOutUnit, str] = {
+    "client": (
+        "At most {rows} rows of a client count towards an attribute, drawn at random where it has "
+        "more, so clients with more rows weigh less than their rows. Intervals are for the gap in "
+        "a population counted so: where larger clients fare otherwise, the gap over all rows may "
+        "lie outside. How many rows were left out is not stated. Intervals allow for all rows of a "
+        "client being alike, and are wide where they are not."
+    ),
+    "record": (
+        "Intervals take the rows for drawn one by one: where rows of one client are alike they are "
+        "too narrow. A client with several rows is protected less than a record."
+    ),
+}
 
 
 def noised_limits(spec: ExperimentSpec) -> list[str]:
@@ -269,33 +283,13 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
         "Intervals are for the gaps in the population that the held-out people were drawn from, "
         "noise included; a gap's value is computed from clamped counts and is biased where the "
         "noise is as large as a group.",
-        *_limit_unit(release),
+        _HOW_COUNTED[release.unit].format(rows=release.max_rows),
         f"Groups with fewer than {spec.fairness.minimum_group_size} rows by the noised counts are "
         "left out, since noise would outweigh people; a gap may be larger among them.",
     ]
     if not is_secret(spec):
         found.append(_SIMULATED)
     return found + list(spec.federation.traits.fairness_limits)
-
-
-def _limit_unit(release: CountRelease) -> list[str]:
-    match release.unit:
-        case "client":
-            return [
-                f"At most {release.max_rows} rows of a client count towards an attribute, drawn at "
-                "random where it has more, so clients with more rows weigh less than their rows. "
-                "Intervals are for the gap in a population counted so: where larger clients fare "
-                "otherwise, the gap over all rows may lie outside. How many rows were left out is "
-                "not stated. Intervals allow for all rows of a client "
-                "being alike, and are wide where they are not."
-            ]
-        case "record":
-            return [
-                "Intervals take the rows for drawn one by one: where rows of one client are alike "
-                "they are too narrow. A client with several rows is protected less than a record."
-            ]
-        case _:
-            assert_never(release.unit)
 
 
 def _limit_delta(material: ReportMaterial) -> list[str]:

@@ -23,10 +23,10 @@ def favourable_in_words(
     """The favourable outcome, as `not re-arrested (two_year_recid = 0)`. `positive`: the positive
     class, which is favourable where there is no rule. None where no outcome is favourable. Rules of
     several groups are separated by semicolons."""
+    if favourable is None and positive is not None:
+        favourable = Rule(op="in", value=[positive])
     if favourable is None:
-        if positive is None:
-            return None
-        return _rule_in_words(Rule(op="in", value=[positive]), target=target, labels=labels)
+        return None
     if isinstance(favourable, Rule):
         return _rule_in_words(favourable, target=target, labels=labels)
     return "; ".join(
@@ -85,26 +85,31 @@ def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str
 
 def with_words(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The fairness sections of a report with their outcome and the groups' labels in words."""
-    outcome = derived_outcome(report)
+    outcome, labels = derived_outcome(report), labels_of_spec(value_at(report, "spec"))
+    given = {"favourable": outcome, "favourable_reason": NO_OUTCOME if outcome is None else None}
     worded = []
     for section in report["fairness"]:
-        labels = _group_labels(report, section["attribute"])
-        worded.append(
-            {
-                **section,
-                "favourable": outcome,
-                "favourable_reason": NO_OUTCOME if outcome is None else None,
-                "groups": [
-                    {**group, "label": labels.get(group["value"])} for group in section["groups"]
-                ],
-            }
-        )
+        names = {
+            value: _parts_in_words(parts, labels)
+            for value, parts in _parts(report, section["attribute"]).items()
+            # In a combination the parts without a label have their codes.
+            if any(label_of(labels.get(part, {}), one) is not None for part, one in parts)
+        }
+        groups = [{**group, "label": names.get(group["value"])} for group in section["groups"]]
+        worded.append({**section, **given, "groups": groups})
     return worded
 
 
 def for_readers(report: Mapping[str, Any]) -> dict[str, Any]:
     """The report with labels for the codes of groups, for pages and charts; the JSON keeps both."""
-    return {**report, "fairness": [_with_labels(section) for section in report["fairness"]]}
+    worded = []
+    for section in report["fairness"]:
+        names = {one["value"]: one.get("label") or one["value"] for one in section["groups"]}
+        groups = [{**group, "value": names[group["value"]]} for group in section["groups"]]
+        reference = section["reference_group"]
+        reference = names.get(reference, reference)
+        worded.append({**section, "reference_group": reference, "groups": groups})
+    return {**report, "fairness": worded}
 
 
 def derived_outcome(report: Mapping[str, Any]) -> str | None:
@@ -112,10 +117,10 @@ def derived_outcome(report: Mapping[str, Any]) -> str | None:
     positive = value_at(report, "data", "positive_class")
     words = outcome_of_spec(value_at(report, "spec"), positive_class=positive)
     unnamed = words is None and value_at(report, "spec", "fairness", "favourable") is None
-    return _UNNAMED_POSITIVE if unnamed and _classifies(report) else words
+    return _UNNAMED_POSITIVE if unnamed and _classifies(value_at(report, "spec")) else words
 
 
-def outcome_of_spec(spec: Any, *, positive_class: Any = None) -> str | None:
+def outcome_of_spec(spec: Any, *, positive_class: Any) -> str | None:
     """The favourable outcome by the parts `federation` and `fairness` of a spec or registration.
     `positive_class`: which of two classes is favourable without a rule, where known."""
     try:
@@ -149,14 +154,13 @@ def labels_of_spec(spec: Any) -> Labels:
     return found if isinstance(found, Mapping) else {}
 
 
-def _classifies(report: Mapping[str, Any]) -> bool:
-    """`ExperimentSpec.classifies` for a report of any version."""
-    loss, model = value_at(report, "spec", "training", "loss"), value_at(report, "spec", "model")
-    traits = _traits(value_at(report, "spec"))
-    return bool(
-        loss == "cross-entropy"
-        or value_at(model, "kind") == "logistic"
-        or (traits is not None and traits.target == "class")
+def _classifies(spec: Any) -> bool:
+    """`ExperimentSpec.classifies` for a spec of any version."""
+    if value_at(spec, "training", "loss") == "cross-entropy":
+        return True
+    traits = _traits(spec)
+    return value_at(spec, "model", "kind") == "logistic" or (
+        traits is not None and traits.target == "class"
     )
 
 
@@ -190,26 +194,6 @@ def _parts_in_words(parts: Sequence[tuple[str, str]], labels: Labels) -> str:
     return _BETWEEN.join(group_in_words(part, one, labels=labels) for part, one in parts)
 
 
-def _group_labels(report: Mapping[str, Any], attribute: str) -> dict[str, str]:
-    """The label of each group that has one; in a combination the parts without have their codes."""
-    labels = labels_of_spec(value_at(report, "spec"))
-    return {
-        value: _parts_in_words(parts, labels)
-        for value, parts in _parts(report, attribute).items()
-        if any(label_of(labels.get(part, {}), one) is not None for part, one in parts)
-    }
-
-
-def _with_labels(section: Mapping[str, Any]) -> dict[str, Any]:
-    labels = {group["value"]: group.get("label") or group["value"] for group in section["groups"]}
-    reference = section["reference_group"]
-    return {
-        **section,
-        "reference_group": labels.get(reference, reference),
-        "groups": [{**group, "value": labels[group["value"]]} for group in section["groups"]],
-    }
-
-
 def words_checks(report: Mapping[str, Any]) -> Iterator[Check]:
     """Whether outcome and groups are called what the spec calls them."""
     try:
@@ -226,9 +210,6 @@ def words_checks(report: Mapping[str, Any]) -> Iterator[Check]:
 
 def _named(sections: Sequence[Mapping[str, Any]]) -> list[Any]:
     return [
-        [
-            section["favourable"],
-            [[group["value"], group.get("label")] for group in section["groups"]],
-        ]
-        for section in sections
+        [one["favourable"], [[group["value"], group.get("label")] for group in one["groups"]]]
+        for one in sections
     ]

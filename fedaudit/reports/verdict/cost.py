@@ -1,7 +1,7 @@
 """What was spent, and how much that is."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import (
@@ -153,41 +153,30 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
             "Training sent nothing from any client, so there is no cost of it to bound. What is "
             "published of held-out people has no guarantee from it."
         ]
-    cost_kind: CostKind = "unbounded"
-    if bounding_exponent(report) is not None:
-        cost_kind = "epsilon" if privacy["epsilon"] else "leakage"
-    match cost_kind:
-        case "unbounded":
-            how, formal = unbounded_release(guarantee["mechanism"]), "There is no privacy guarantee"
-            if guarantee["kind"] == "heuristic":
-                formal = "The guarantee is heuristic, not enforced as a formal one"
-            took_part = _took_part(privacy, start="a")
-            return [f"{formal}, so the cost is unbounded: {took_part}, each time {how}."]
-        case "epsilon":
-            facts = known_facts(guarantee["mechanism"])
-            return [
-                epsilon_words(report),
-                *(() if facts is None else _TRUSTED[facts.applied_by]),
-                scale_words(report),
-                f"The guarantee is {guarantee['label']}.",
-                _RESTS_ON[guarantee["kind"], cost_kind],
-                *_planned(report),
-            ]
-        case "leakage":
-            return [*_leakage(report), _RESTS_ON[guarantee["kind"], cost_kind]]
-        case _:
-            assert_never(cost_kind)
-
-
-def _planned(report: Mapping[str, Any]) -> Iterator[str]:
-    """What is proven where losses ended the run early."""
+    if bounding_exponent(report) is None:
+        how, formal = unbounded_release(guarantee["mechanism"]), "There is no privacy guarantee"
+        if guarantee["kind"] == "heuristic":
+            formal = "The guarantee is heuristic, not enforced as a formal one"
+        took_part = _took_part(privacy, start="a")
+        return [f"{formal}, so the cost is unbounded: {took_part}, each time {how}."]
+    if not privacy["epsilon"]:
+        return [*_leakage(report), _RESTS_ON[guarantee["kind"], "leakage"]]
+    facts = known_facts(guarantee["mechanism"])
+    stated = [
+        epsilon_words(report),
+        *(() if facts is None else _TRUSTED[facts.applied_by]),
+        scale_words(report),
+        f"The guarantee is {guarantee['label']}.",
+        _RESTS_ON[guarantee["kind"], "epsilon"],
+    ]
     if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
-        planned = report["privacy"].get("epsilon_planned")
+        planned = privacy.get("epsilon_planned")
         figure = "" if planned is None else f", {at_most(planned, digits=4)}"
-        yield (
+        stated.append(
             "Validation losses ended the run early: what is proven is the larger epsilon of all "
             f"rounds that were planned{figure}."
         )
+    return stated
 
 
 _ADDED = "Of what this run adds alone, that is"

@@ -70,8 +70,11 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     something, its guarantee is in force and bounds something, and all gates passed, one of them on
     the guarantee, and one on how good the model is where no interval shows it. Where gates lack
     evidence, or ask too little, as of a wide gap, nothing is decided."""
-    doubts = counts_doubts(report)
-    against, gap, missing = objections(report), unjudged_gap(report), [*_missing(report)]
+    doubts, allowed = counts_doubts(report), judged_by_guarantee(report)
+    first_of_each = (one for kind in faults(report) for one in islice(kind, 1))
+    # A gate on the guarantee allows that it is not proven.
+    against = [one for one in first_of_each if not (allowed and one.code == "guarantee-not-proven")]
+    gap, missing = unjudged_gap(report), [*_missing(report)]
     if doubts and report["gates"]:
         missing += _doubts(report)
     outcome: AnswerOutcome = "not-decided"
@@ -115,16 +118,14 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         )
         yield reason("no-gate-on-guarantee", words)
     else:
-        yield from islice(_broken_when_planned(report), 1)
-
-
-def _broken_when_planned(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
-    """Reasons of gates that an earlier version passed by the rounds that were played."""
-    for gate in report["gates"]:
-        if gate["figure"] == "epsilon_max":
-            why = planned_doubt(gate["figure"], gate["op"], gate["bound"], report)
-            if why is not None:
-                yield reason("proven-for-planned-rounds", why)
+        # Earlier versions passed gates by the rounds that were played.
+        broken = (
+            planned_doubt(gate["figure"], gate["op"], gate["bound"], report)
+            for gate in report["gates"]
+            if gate["figure"] == "epsilon_max"
+        )
+        if why := next(filter(None, broken), None):
+            yield reason("proven-for-planned-rounds", why)
 
 
 def _allowed(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -179,16 +180,9 @@ def training_words(report: Mapping[str, Any]) -> str:
     return f"{ended}. The best hypotheses are those of round {utility['best_round']}"
 
 
-def objections(report: Mapping[str, Any]) -> list[AnswerReason]:
-    """Reasons against a release, the most important first: the first of each kind, except for a
-    guarantee that is not proven and that a gate allows."""
-    found = [one for kind in faults(report) for one in islice(kind, 1)]
-    allowed = judged_by_guarantee(report)
-    return [one for one in found if not (allowed and one.code == "guarantee-not-proven")]
-
-
 def faults(report: Mapping[str, Any]) -> list[Iterator[AnswerReason]]:
-    """What speaks against a model, kind by kind: answers and sign-offs state one of each kind."""
+    """What speaks against a model, kind by kind, the most important first: answers and sign-offs
+    state one of each kind."""
     # Alarms first: where the claim is wrong, nothing that is proven or gated holds.
     alarms = [
         iter([reason("attack-raised-alarm", alarm_words(kind, alarm))])

@@ -45,24 +45,19 @@ _ADVICE = 2
 """Suggestions that are shown."""
 
 
-def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
-    """The four parts, from an otherwise complete report. The next step is the most important one,
-    and what follows it."""
-    first, *others = (one.text for one in islice(_suggestions(report), _ADVICE))
+def judged(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an otherwise complete report that say what to think of it. The next step is the
+    most important one, and what follows it."""
+    first, *others = islice(_suggestions(report), _ADVICE)
     # Signing off comes after what has still to be done.
-    following = [first, *(one for one in others if one != _SIGN_OFF)]
-    return VerdictParts(
+    following = [first.text, *(one.text for one in others if one.text != _SIGN_OFF)]
+    parts = VerdictParts(
         release=release_part(report),
         cost=cost_part(report),
         fairness=fairness_part(report),
         next=" ".join(following),
     )
-
-
-def judged(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an otherwise complete report that say what to think of it."""
-    advice = next(_suggestions(report)).model_dump(mode="json")
-    return {**verdict(answer_of(report), verdict_parts(report)), "advice": advice}
+    return {**verdict(answer_of(report), parts), "advice": first.model_dump(mode="json")}
 
 
 def verdict(answer: Answer, parts: VerdictParts) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """What the clients of all cells compute on their own rows (Algorithm 1, lines 5 and 6)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import CDLL
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
@@ -14,6 +15,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.native.library import kernels, line
 from fedaudit.native.tensors import call
 from fedaudit.networks.stacked_network import BatchedNetwork, Loss, Network, SmallDenseNetwork
+from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
@@ -163,9 +165,69 @@ def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:
     return theta.gather(1, chosen[..., None].expand(-1, -1, theta.shape[2]))
 
 
+def batches_of(
+    lanes: Lanes, local: Local, longest: int, source: Source, *, rounds: Ints, clients: Ints
+) -> Iterator[Lanes]:
+    """The rows of each local step of every client, all clients at once.
+
+    `longest`: rows of the longest client; `rounds` [cells] and `clients` [cells, clients] key the
+    order of their rows.
+    """
+    size = local.batch_size
+    if size is None or whole_data(local, longest):
+        for _ in range(local.whole_steps):
+            yield lanes
+        return
+    per_epoch = -(-longest // size)
+    steps = local.steps or (local.epochs or 1) * per_epoch
+    epochs = -(-steps // per_epoch)
+    words = source.words(
+        purpose=Purpose.BATCHES, round_=rounds[:, None], counters=clients, count=epochs * longest
+    )
+    words = words.reshape(*clients.shape, epochs, longest)
+    batches = np.full(clients.shape, per_epoch)
+    if local.steps is not None:
+        # A client whose rows are used up starts over, so that all take as many steps.
+        batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
+    drawn: Ints | None = None
+    for step in range(steps):
+        epoch = step // batches % epochs
+        if drawn is None or not np.array_equal(epoch, drawn):
+            drawn = epoch
+            keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
+            order = _order(lanes, keys)
+        yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
+
+
 def whole_data(local: Local, rows: int) -> bool:
     """Whether every local step sees all of a client's rows (at most `rows`)."""
     return local.batch_size is None or local.batch_size >= rows
+
+
+def _order(lanes: Lanes, keys: NDArray[np.uint32]) -> Tensor:
+    """Each client's rows by their keys [cells, clients, rows], padding last: int64 of that
+    shape."""
+    padding = ((1 - lanes.mask.permute(1, 2, 0)) * 2**33).long()
+    drawn = torch.from_numpy(keys.astype(np.int64)).to(padding.device)
+    return (drawn + padding).argsort(dim=-1, stable=True)
+
+
+def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: Ints, size: int) -> Lanes:
+    """`size` rows of each client's order [cells, clients, rows], from place `first` [cells,
+    clients] on.
+
+    A client whose rows are used up has an empty batch: weights 0 and no step.
+    """
+    device = lanes.mask.device
+    places = torch.from_numpy(first).to(device)[..., None] + torch.arange(size, device=device)
+    rows = order.gather(-1, places.clamp_max(order.shape[-1] - 1)).permute(2, 0, 1)
+    mask = (places < lanes.count[..., None]).permute(2, 0, 1).to(lanes.mask.dtype)
+    return Lanes(
+        features=lanes.features.gather(1, rows.expand(lanes.features.shape[0], *rows.shape)),
+        target=lanes.target.gather(0, rows),
+        mask=mask,
+        count=mask.sum(0).clamp_min(1),
+    )
 
 
 class CompiledClients:
@@ -183,9 +245,7 @@ class CompiledClients:
             *(packed, count, packed.shape[2]),
         )
 
-    def learn(
-        self, theta: Tensor, columns: Ints, *, steps: int, step_size: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def learn(self, theta: Tensor, columns: Ints, local: Local) -> tuple[Tensor, Tensor, Tensor]:
         """The hypotheses that clients choose, int64 [cells, clients], their parameters, and what
         the clients make of them, both [cells, clients, n].
 
@@ -198,7 +258,8 @@ class CompiledClients:
         call(
             self._library.fedaudit_learn,
             *(*self._fixed, self._data.rows_needed(columns), theta, theta.shape[1]),
-            *(columns, *columns.shape, self._root_mean, steps, step_size, chosen, start, updated),
+            *(columns, *columns.shape, self._root_mean, local.whole_steps, local.step_size),
+            *(chosen, start, updated),
         )
         return chosen, start, updated
 

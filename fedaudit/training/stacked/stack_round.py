@@ -1,14 +1,13 @@
 """One round of Algorithm 1 (Galli et al., section 4) for a stack of experiments."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
@@ -18,7 +17,7 @@ from fedaudit.networks.stacked_network import (
     SmallDenseNetwork,
     choose_network,
 )
-from fedaudit.randomness import Purpose, Source
+from fedaudit.randomness import Source
 from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_cohort
 from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
@@ -31,6 +30,7 @@ from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods import training_method
 from fedaudit.training.stacked.clients import (
     Lanes,
+    batches_of,
     choose_hypotheses,
     own_hypotheses,
     real_rows,
@@ -139,41 +139,37 @@ class Learner:
 
     def __init__(self, cell: Cell) -> None:
         """Raises ValueError for a convolutional network, whose images are not padded."""
-        training, rows = cell.spec.training, cell.federation.longest
-        self.network, self.loss = choose_network(cell.shape, rows=rows), build_loss(cell)
-        self._training, self._local, self._rows = training, training.local, rows
-        method = training_method(training)
+        self._training, self._longest = cell.spec.training, cell.federation.longest
+        self.network, self.loss = choose_network(cell.shape, rows=self._longest), build_loss(cell)
+        method = training_method(self._training)
         self.weighting = method.weighting
         """How clients weight what they send; None where they send what they updated."""
         self._personal = method.personal_steps
 
-    @property
-    def steps(self) -> int:
-        """Local steps of clients who see all of their rows in each."""
-        return self._local.steps or self._local.epochs or 1
-
     def learn(
-        self, theta: Tensor, lanes: Lanes, *, source: Source, rounds: Ints, clients: Ints
+        self, theta: Tensor, lanes: Lanes, *, batches: Source, rounds: Ints, clients: Ints
     ) -> Learned:
         """Train from hypotheses theta [cells, k, n], for `clients` [cells, clients], whose data are
-        `lanes`, in `rounds` [cells]; `source` draws the order of their rows."""
+        `lanes`, in `rounds` [cells]; `batches` draws the order of their rows."""
         chosen = choose_hypotheses(self.network, theta, lanes, self.loss)
         start = own_hypotheses(theta, chosen)
-        updated = self._updated(start, self._batches(lanes, source, rounds, clients), rounds)
+        local = self._training.local
+        taken = batches_of(lanes, local, self._longest, batches, rounds=rounds, clients=clients)
+        updated = self._updated(start, taken, rounds)
         if self.weighting is not None:
             values = self.loss.values(self.network.forward(theta, lanes.features), lanes.target)
             losses = self.loss.client_loss(totals(real_rows(values, lanes)) / lanes.count)
             updated = self.weighting.weigh(start, updated, losses[0])
         return Learned(chosen, start, updated)
 
-    def _updated(self, start: Tensor, batches: Iterator[Lanes], rounds: Ints) -> Tensor:
-        """Parameters [cells, clients, n] after a local step on each of the batches."""
-        theta = start.permute(2, 0, 1).contiguous()
-        size: float | Tensor = self._local.step_size
-        if self._local.schedule != DEFAULT_SCHEDULE:  # cells need not be in the same round
+    def _updated(self, start: Tensor, batches: Iterable[Lanes], rounds: Ints) -> Tensor:
+        """Parameters [cells, clients, n] after a step over each of the batches."""
+        local, theta = self._training.local, start.permute(2, 0, 1).contiguous()
+        size: float | Tensor = local.step_size
+        if local.schedule != DEFAULT_SCHEDULE:  # cells need not be in the same round
             sizes = [[self._training.step_size(round_)] for round_ in rounds.tolist()]
             size = torch.tensor(sizes, device=theta.device)
-        optimiser = local_optimiser(self._local, size)
+        optimiser = local_optimiser(local, size)
         memory = optimiser.start(theta, axis=0)
         for batch in batches:
             gradient = self.network.gradient(
@@ -188,38 +184,6 @@ class Learner:
             theta, memory = moved, after
         return theta.permute(1, 2, 0).contiguous()
 
-    def _batches(
-        self, lanes: Lanes, source: Source, rounds: Ints, clients: Ints
-    ) -> Iterator[Lanes]:
-        """The rows of each step; arguments as for `learn`, of which two key the order."""
-        size = self._local.batch_size
-        if size is None or whole_data(self._local, self._rows):
-            for _ in range(self.steps):
-                yield lanes
-            return
-        per_epoch = -(-self._rows // size)
-        steps = self._local.steps or (self._local.epochs or 1) * per_epoch
-        epochs = -(-steps // per_epoch)
-        words = source.words(
-            purpose=Purpose.BATCHES,
-            round_=rounds[:, None],
-            counters=clients,
-            count=epochs * self._rows,
-        )
-        words = words.reshape(*clients.shape, epochs, self._rows)
-        batches = np.full(clients.shape, per_epoch)
-        if self._local.steps is not None:
-            # A client whose rows are used up starts over, so that all take as many steps.
-            batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
-        drawn: Ints | None = None
-        for step in range(steps):
-            epoch = step // batches % epochs
-            if drawn is None or not np.array_equal(epoch, drawn):
-                drawn = epoch
-                keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
-                order = _order(lanes, keys)
-            yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
-
     def measure(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
         """Scores hypotheses theta [cells, k, n] on held-out clients; `largest` as in `evaluate`.
 
@@ -229,32 +193,6 @@ class Learner:
             return evaluate(self.network, theta, lanes, self.loss, largest)
         personal = self._personal if tuned else replace(self._personal, steps=0)
         return evaluate_personal(self.network, theta, lanes, self.loss, largest, personal=personal)
-
-
-def _order(lanes: Lanes, keys: NDArray[np.uint32]) -> Tensor:
-    """Each client's rows by their keys [cells, clients, rows], padding last: int64 of that
-    shape."""
-    padding = ((1 - lanes.mask.permute(1, 2, 0)) * 2**33).long()
-    drawn = torch.from_numpy(keys.astype(np.int64)).to(padding.device)
-    return (drawn + padding).argsort(dim=-1, stable=True)
-
-
-def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: Ints, size: int) -> Lanes:
-    """`size` rows of each client's order [cells, clients, rows], from place `first` [cells,
-    clients] on.
-
-    A client whose rows are used up has an empty batch: weights 0 and no step.
-    """
-    device = lanes.mask.device
-    places = torch.from_numpy(first).to(device)[..., None] + torch.arange(size, device=device)
-    rows = order.gather(-1, places.clamp_max(order.shape[-1] - 1)).permute(2, 0, 1)
-    mask = (places < lanes.count[..., None]).permute(2, 0, 1).to(lanes.mask.dtype)
-    return Lanes(
-        features=lanes.features.gather(1, rows.expand(lanes.features.shape[0], *rows.shape)),
-        target=lanes.target.gather(0, rows),
-        mask=mask,
-        count=mask.sum(0).clamp_min(1),
-    )
 
 
 class Engine(ABC):

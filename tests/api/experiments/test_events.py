@@ -10,6 +10,7 @@ import structlog
 
 from benchmarks.served_api import http
 from models.repositories import ApiKeyRepository, EventRepository
+from models.repositories.accounts import hash_of_key
 from tests.api.service import ROUNDS, Api, fail, finished, play, running_api, served, settings_for
 
 
@@ -58,7 +59,7 @@ def test_a_client_that_leaves_is_no_failure(live, caplog):
     # More than a connection holds, so that messages are under way when the client leaves.
     past = [("round.completed", {"round": number}) for number in range(20_000)]
     with api.database.write() as session:
-        EventRepository(session, api.project_id).append(id_, api.project_id, past)
+        EventRepository(session, api.project_id).append(id_, past)
     path = f"/v1/experiments/{id_}/events"
     with structlog.testing.capture_logs() as logged:
         for _ in range(5):
@@ -113,6 +114,6 @@ def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
         lines = response.iter_lines()
         assert next(lines).startswith("event: ")
         with api.database.write() as session:
-            found = ApiKeyRepository(session).find(key)
+            found = ApiKeyRepository(session).find(hash_of_key(key))
             ApiKeyRepository(session).revoke(api.project_id, found.id)
         list(lines)

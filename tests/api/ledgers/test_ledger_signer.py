@@ -177,8 +177,8 @@ def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
     )
     with api.database.write() as session:
         envelope = planted.sign(SigningKey.generate()).as_dict()
-        LedgerCheckpointRepository(session).add(
-            ledger, api.project_id, entries=1, status="running", envelope=envelope
+        LedgerCheckpointRepository(session, api.project_id).add(
+            ledger, entries=1, status="running", envelope=envelope
         )
     assert sign(api) == 0
 

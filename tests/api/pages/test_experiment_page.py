@@ -13,7 +13,7 @@ from api.pages.experiment import tiles, time_left
 from api.pages.wording import NONE
 from api.services.report_pages import live_figures
 from fedaudit.number_text import interval_text
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, Report
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import ROUNDS, Api, fail, finish, play, spec
 from tests.spec.documents import TABLE
@@ -122,6 +122,18 @@ def test_without_the_scope_for_reports_nothing_of_the_report_is_shown(api: Api) 
     assert "/report" not in answer.text
     for word in ("cancel", "retry", "/experiments/new?like"):
         assert f"{path_of(experiment)}/{word}" not in answer.text
+
+
+def test_a_report_of_another_version_is_no_fault_of_the_page(api: Api) -> None:
+    """Beside it clients are kept, and this version reads neither."""
+    path, clients = path_of(experiment := api.submit()), {"figure": "leakage", "reason": []}
+    finish(api, experiment["id"])
+    with api.database.write() as session:
+        of_before = {"document": {"report_version": 1}, "clients": clients}
+        session.execute(update(Report).values(**of_before))
+    answer = signed_in(api).get(path)
+    assert (answer.status_code, "What each client paid" in answer.text) == (200, False)
+    assert f"{path}/report" not in answer.text
 
 
 def test_one_that_failed_says_why_and_can_be_retried_once(api: Api) -> None:

@@ -65,8 +65,8 @@ def test_a_report_that_was_altered_to_none(api: Api) -> None:
     first, other = api.submit()["id"], api.submit()["id"]
     finish(api, first)
     with api.database.write() as session:
-        ReportRepository(session).put(
-            other, api.project_id, document={"report_version": 1}, report_hash="a" * 64
+        ReportRepository(session, api.project_id).put(
+            other, document={"report_version": 1}, report_hash="a" * 64
         )
     assert "another version of fedaudit" in body_of(compared(api, first, other), 409)["detail"]
     path = f"/v1/experiments/{other}/report"

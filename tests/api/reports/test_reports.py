@@ -16,6 +16,7 @@ from models.tables.ledger import Ledger, LedgerCheckpoint
 from tests.api.answers import body_of
 from tests.api.service import KEY, Api, fail, finish, finished
 from tests.api.stored_reports import Reports, gaps, leaks, spends
+from tests.downgrades import downgrade
 
 JSON, HTML = "application/json", "text/html"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -329,7 +330,8 @@ def test_the_migration_finds_what_a_worker_would_have_stored(api_on_both: Api) -
         reports.add(change)
     broken = api.submit()["id"]
     with api.database.write() as session:
-        ReportRepository(session).put(broken, api.project_id, document={}, report_hash="a" * 64)
+        reports = ReportRepository(session, api.project_id)
+        reports.put(broken, document={}, report_hash="a" * 64)
         if api.database.dialect == "sqlite":
             session.execute(
                 text("UPDATE reports SET document = '{' WHERE experiment_id = :id"), {"id": broken}
@@ -337,7 +339,7 @@ def test_the_migration_finds_what_a_worker_would_have_stored(api_on_both: Api) -
     before = _index(api)
     listed = _listed(api)
     url = api.database.url.render_as_string(hide_password=False)
-    migrations.downgrade(url, "0007")
+    downgrade(url, "0007")
     migrations.upgrade(url)
     assert _index(api) == before
     assert len(before[0]) > 5 * 10

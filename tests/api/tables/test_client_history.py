@@ -48,9 +48,9 @@ def _stored(api: Api, *, inputs: dict[str, Any], rounds: int = ROUNDS) -> str:
         head = link(head, digest, fields["clusters"])
         rows.append(LedgerRow(**fields, digest=digest, link=head))
     with api.database.write() as session:
-        ledger = LedgerRepository(session)
-        ledger.insert(id_, api.project_id, rows)
-        ledger.put_totals(id_, api.project_id, releases=releases, refusals=0, withheld=0)
+        ledger = LedgerRepository(session, api.project_id)
+        ledger.insert(id_, rows)
+        ledger.put_totals(id_, releases=releases, refusals=0, withheld=0)
         session.get(Experiment, id_).rounds_done = rounds
     return id_
 

@@ -66,7 +66,7 @@ def test_clusters_of_rounds(api: Api) -> None:
         RoundRow(round=2),
     ]
     with api.database.write() as session:
-        RoundRepository(session).insert(id_, api.project_id, rows)
+        RoundRepository(session, api.project_id).insert(id_, rows)
     path = f"/v1/experiments/{id_}/rounds"
     now, older = _pages(api, path)
     assert (now["leakage_by_cluster"], now["reasons"]) == (by_cluster, {})

@@ -11,8 +11,9 @@ from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble, gate_checks, gated
 from fedaudit.reports.verdict import release, verdict, worst_off
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, verdict_parts
+from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of
 from fedaudit.spec.gates import Gate
+from tests.reports.conftest import verdict_parts
 from tests.reports.verdict.test_parts import ONE, PASSING, RELEASED
 
 OPEN = {"figure": "auc", "op": "ge", "value": 0.7}

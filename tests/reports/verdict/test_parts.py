@@ -16,8 +16,8 @@ from fedaudit.privacy.guarantees.cost_sentences import (
 )
 from fedaudit.reports.charts.answer_pictures import answer_pictures
 from fedaudit.reports.report import assemble
-from fedaudit.reports.verdict.verdict import judged, verdict_parts
-from tests.reports.conftest import SPEC
+from fedaudit.reports.verdict.verdict import judged
+from tests.reports.conftest import SPEC, verdict_parts
 from tests.reports.reading_documents import gaussian
 
 RELEASED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5.0, "radius": 1.0,

@@ -15,12 +15,10 @@ from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.spec.training import Local
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked.clients import Lanes
+from fedaudit.training.stacked.clients import Lanes, batches_of
 from fedaudit.training.stacked.server import Server, separation
-from fedaudit.training.stacked.stack_round import Learner
 from tests.native_fallback import fallback_only
 from tests.training.bits import fingerprint
-from tests.training.federations import federation, table_cell
 from tests.training.specs import cell, groups_spec, linear_spec
 from tests.training.test_stack import NETWORKS, run_stacked
 
@@ -195,57 +193,43 @@ def test_a_run_may_go_on_where_there_are_no_kernels() -> None:
 # -- batches: every row of every client has its turn, however many rows there are -----------------
 
 
-STEP = 0.125
 COUNTS = torch.tensor([[6.0, 3.0, 1.0, 2.0]])
 ROWS = 6
 
 
 def visits(local: Local, *, seed: int = 1, round_: int = 1) -> list[list[float]]:
-    """How often each row of each client was learned from, one row in a batch.
-
-    Row i has the i-th unit vector for features and 1 for a target: only its own visits move the
-    i-th parameter, each by a factor of 1 - 2 * STEP towards 1.
-    """
+    """How much each row of each client counts in all batches together: row i has the i-th unit
+    vector for features."""
     mask = (torch.arange(ROWS)[:, None, None] < COUNTS).float()
     features = torch.eye(ROWS)[:, :, None, None] * mask
     lanes = Lanes(features=features, target=mask.clone(), mask=mask, count=COUNTS)
-    data = federation([np.eye(ROWS)] * 4, [np.ones(ROWS)] * 4)
-    given = {"model__intercept": False, "training__loss": "mse", "training__hypotheses": 1}
-    steps = local.model_dump(exclude_unset=True)
-    learned = Learner(table_cell(data, **given, training__local=steps)).learn(
-        torch.zeros(1, 1, ROWS),
-        lanes,
-        source=CounterSource(np.array([[seed]], dtype=np.uint64)),
-        rounds=np.array([round_]),
-        clients=np.arange(4)[None],
-    )
-    counted = torch.log(1 - learned.updated[0].double()) / np.log(1 - 2 * STEP)
-    return [
-        [round(value, 3) for value in row[: int(count)]]
-        for row, count in zip(counted.tolist(), COUNTS[0], strict=True)
-    ]
+    source = CounterSource(np.array([[seed]], dtype=np.uint64))
+    rounds, clients = np.array([round_]), np.arange(4)[None]
+    taken = batches_of(lanes, local, ROWS, source, rounds=rounds, clients=clients)
+    counted = sum((batch.features * batch.weight).sum(1)[:, 0].T for batch in taken)
+    return [row[: int(count)] for row, count in zip(counted.tolist(), COUNTS[0], strict=True)]
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_an_epoch_visits_every_row_once(epochs: int) -> None:
-    local = Local(epochs=epochs, batch_size=1, step_size=STEP)
+    local = Local(epochs=epochs, batch_size=1)
     assert visits(local) == [[epochs] * int(count) for count in COUNTS[0]]
 
 
 def test_steps_are_as_many_for_clients_with_few_rows() -> None:
-    local = Local(steps=12, epochs=None, batch_size=1, step_size=STEP)
+    local = Local(steps=12, epochs=None, batch_size=1)
     assert visits(local) == [[2.0] * 6, [4.0] * 3, [12.0], [6.0] * 2]
 
 
 def test_the_rest_of_the_steps_goes_to_some_rows() -> None:
-    found = visits(Local(steps=8, epochs=None, batch_size=1, step_size=STEP))
-    assert [sum(row) for row in found] == pytest.approx([8, 8, 8, 8], abs=0.01)
+    found = visits(Local(steps=8, epochs=None, batch_size=1))
+    assert [sum(row) for row in found] == [8, 8, 8, 8]
     assert sorted(found[0]) == [1, 1, 1, 1, 2, 2]
     assert sorted(found[1]) == [2, 3, 3]
 
 
 def test_the_order_depends_on_seed_and_round() -> None:
-    local = Local(steps=3, epochs=None, batch_size=1, step_size=STEP)
+    local = Local(steps=3, epochs=None, batch_size=1)
     first = visits(local)
     assert visits(local) == first
     orders = {str(visits(local, seed=seed, round_=round_)) for seed in (1, 2) for round_ in (1, 2)}
@@ -253,16 +237,12 @@ def test_the_order_depends_on_seed_and_round() -> None:
 
 
 def test_a_batch_of_all_rows_is_the_whole_data() -> None:
-    whole, batch = (
-        visits(Local(epochs=2, batch_size=size, step_size=STEP)) for size in (None, ROWS)
-    )
+    whole, batch = (visits(Local(epochs=2, batch_size=size)) for size in (None, ROWS))
     assert whole == batch
 
 
 def test_the_last_batch_averages_over_what_is_left() -> None:
-    """Batches of 4 of 6 rows: each row moves by 2 * STEP over its own batch's size."""
-    found = visits(Local(epochs=1, batch_size=4, step_size=STEP))
-    quarter, half = (np.log(1 - 2 * STEP / size) / np.log(1 - 2 * STEP) for size in (4, 2))
-    assert sorted(found[0]) == pytest.approx([quarter] * 4 + [half] * 2, abs=1e-3)
-    third = np.log(1 - 2 * STEP / 3) / np.log(1 - 2 * STEP)
-    assert found[1] == pytest.approx([third] * 3, abs=1e-3)
+    """Batches of 4 of 6 rows: each row counts as a share of its own batch."""
+    found = visits(Local(epochs=1, batch_size=4))
+    assert sorted(found[0]) == [1 / 4] * 4 + [1 / 2] * 2
+    assert found[1] == pytest.approx([1 / 3] * 3)
