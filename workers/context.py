@@ -18,7 +18,7 @@ from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.storage import Storage, stored_artifact
-from models.database import Database, schema_state
+from models.database import Database, schema_fault
 from models.repositories import FederationRepository, ProjectRepository
 from models.values import FederationStatus
 from workers.health import Heartbeat
@@ -40,12 +40,12 @@ def start() -> tuple[Settings, Database]:
     # A worker that froze in a transaction must not hold its unit longer than its lease.
     database = Database(settings.database_url, transaction_seconds=settings.lease_seconds)
     try:
-        schema = schema_state(database)
+        fault = schema_fault(database)
     except SQLAlchemyError as error:
         log.warning("database away; starting all the same", error=type(error).__name__)
         return settings, database
-    if not schema.matches:
-        raise SystemExit(schema.fault)
+    if fault is not None:
+        raise SystemExit(fault)
     return settings, database
 
 
