@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,7 +18,7 @@ from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.storage import Storage, stored_artifact
-from models.database import Database, schema_state
+from models.database import Database, schema_fault
 from models.repositories import FederationRepository, ProjectRepository
 from models.values import FederationStatus
 from workers.health import Heartbeat
@@ -40,13 +40,37 @@ def start() -> tuple[Settings, Database]:
     # A worker that froze in a transaction must not hold its unit longer than its lease.
     database = Database(settings.database_url, transaction_seconds=settings.lease_seconds)
     try:
-        schema = schema_state(database)
+        fault = schema_fault(database)
     except SQLAlchemyError as error:
         log.warning("database away; starting all the same", error=type(error).__name__)
         return settings, database
-    if not schema.matches:
-        raise SystemExit(schema.fault)
+    if fault is not None:
+        raise SystemExit(fault)
     return settings, database
+
+
+_MAX_PAUSE_SECONDS = 10.0
+
+
+def repeat(work: Callable[[], object], wait: Callable[[float], bool], *, seconds: float) -> None:
+    """Work again and again while `wait`, which is given the pause in seconds, says so; after
+    failures pauses are longer."""
+    pause = seconds
+    while wait(pause):
+        try:
+            work()
+        except SQLAlchemyError as error:
+            log.warning(
+                "database away",
+                error=type(error).__name__,
+                detail=str(getattr(error, "orig", error))[:300],
+            )
+        except Exception:
+            log.exception("failed; it is tried again")
+        else:
+            pause = seconds
+            continue
+        pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """The rows of all clients end to end, used by training, auditing and reporting."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from fedaudit.spec.experiment import ExperimentSpec
 
 Number = TypeVar("Number", bound=np.generic)
+Made = TypeVar("Made")
 
 _SIDE_BY_SIDE_CELLS = 2**26
 CELLS_BESIDE_FEATURES = 5
@@ -131,6 +133,18 @@ class Federation:
     def client_of(self) -> NDArray[np.int64]:
         """Each row's client: [rows]."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @cached_property
+    def _made(self) -> dict[Hashable, Any]:
+        return {}
+
+    def once(self, name: Hashable, made: Callable[[], Made]) -> Made:
+        """What follows from the data, which never change: made where it is first asked for, and
+        shared by all who ask for it by this name."""
+        if name not in self._made:
+            self._made[name] = made()
+        found: Made = self._made[name]
+        return found
 
     @property
     def width(self) -> int:

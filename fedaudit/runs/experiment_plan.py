@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, assert_never
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -259,23 +259,11 @@ def plan_experiment(
         }
         figure["value"] = release.epsilon(1)
         projection = replace(projection, fairness_epsilon=figure)
-    return ExperimentPlan(
-        spec, federation, n, training, ledger_context, projection, _profile(federation)
-    )
-
-
-_PROFILES: WeakKeyDictionary[Federation, dict[str, Any]] = WeakKeyDictionary()
-"""Profiles of loaded data, which never change: cells and submissions share them."""
-
-
-def _profile(federation: Federation) -> dict[str, Any]:
     # Only now: it brings pyarrow along, which would double the time that the API needs to start.
     from fedaudit.federations.profiles.profile import profile
 
-    known = _PROFILES.get(federation)
-    if known is None:
-        known = _PROFILES[federation] = profile(federation)
-    return known
+    shown = federation.once("profile", partial(profile, federation))
+    return ExperimentPlan(spec, federation, n, training, ledger_context, projection, shown)
 
 
 def planned_costs(spec: ExperimentSpec, context: LedgerContext) -> list[Cost]:
