@@ -48,7 +48,7 @@ from api.shared.security import (
 from fedaudit.attacks.attack_files import AttackFile, file_in, files_in
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.runs.experiment_plan import with_start
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell, draws_in_secret
@@ -374,8 +374,7 @@ def _refuse_without_model(
         for position, attack in enumerate(spec.attacks)
         if attack.needs_hypotheses
     ]
-    if faults:
-        raise InvalidInputError(faults)
+    raise_errors(faults)
 
 
 def _device(report: Report, spec: ExperimentSpec) -> str:

@@ -37,7 +37,7 @@ from api.schemas.base import PageQuery, of_row
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
-from api.services.disclosure import floor_of, refuse_by_policies, refuse_faults, registration_of
+from api.services.disclosure import floor_of, refuse_by_policies, registration_of
 from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import finder, list_page, note
 from api.services.report_evidence import (
@@ -66,7 +66,7 @@ from fedaudit.spec.audits import (
     policy_faults,
     registered_use_faults,
 )
-from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, raise_errors
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import (
@@ -229,7 +229,7 @@ def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Pr
     if (earlier := idempotency.before(call, _find_audit)) is not None:
         return earlier
     audit = parse_audit(value)
-    refuse_faults(floor_faults_of_audit(floor_of(call.resources.settings), audit))
+    raise_errors(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
         fingerprint = _fingerprint(call, audit)
     except InvalidInputError as error:
@@ -274,7 +274,7 @@ def _fingerprint(call: Call, audit: AuditSpec) -> str:
         registration = None if row is None else registration_of(row)
         if registration is None:
             raise _not_registered(audit)
-        refuse_faults(registered_use_faults(audit, registration))
+        raise_errors(registered_use_faults(audit, registration))
     if audit.id is not None and row is not None:
         return row.fingerprint
     with call.resources.open_source(call.project_id, str(audit.path)) as file:

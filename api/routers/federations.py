@@ -31,7 +31,7 @@ from api.schemas.federations import (
 )
 from api.schemas.people import ChangeBody, ChangePage
 from api.services.budgets import bodies, budgets_of
-from api.services.disclosure import floor_of, policy_of, refuse_faults, stored_policy
+from api.services.disclosure import floor_of, policy_of, stored_policy
 from api.services.dispatch import Accepting, dispatch
 from api.services.lookups import find_federation, list_page, note, note_setting
 from api.services.pending_uploads import SURVEYED_ROWS, proposal_for
@@ -47,7 +47,7 @@ from api.services.uploads import IncomingFile, received
 from api.shared.security import Call, FederationsReader, FederationsWriter
 from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.disclosure import DisclosurePolicy, parse_disclosure_policy
-from fedaudit.spec.errors import FieldError
+from fedaudit.spec.errors import FieldError, raise_errors
 from fedaudit.spec.registration import Registration, parse_uploaded
 from models.identifiers import new_id
 from models.repositories import FederationRepository, SettingChangeRepository
@@ -252,7 +252,7 @@ def set_disclosure(federation_id: str, call: FederationsWriter, value: JsonBody)
         if asked is not None and asked < least:
             message = f"is below {least}, the least that this service allows anyway; raise it"
             faults.append(FieldError(f"/{name}", message))
-    refuse_faults(faults)
+    raise_errors(faults)
     with call.writing() as session:
         found = find_federation(session, call.caller, federation_id)
         federations = FederationRepository(session, call.project_id)

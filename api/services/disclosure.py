@@ -21,7 +21,7 @@ from fedaudit.spec.disclosure import (
     parse_disclosure_policy,
     spec_faults,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.registration import Registration, parse_registration
@@ -66,7 +66,7 @@ def registration_of(row: Federation) -> Registration | None:
 
 def refuse_below_floor(settings: Settings, groups: Groups) -> None:
     """Raises InvalidInputError where groups would be shown that the service never shows."""
-    refuse_faults(floor_faults(floor_of(settings), groups))
+    raise_errors(floor_faults(floor_of(settings), groups))
 
 
 _COUNTED_LATER = (
@@ -94,7 +94,7 @@ def refuse_departures(
     # A report states what the owner had set, not what a guest set for itself.
     policy = policy_of(found if owners is None else owners)
     if spec.fairness.exclude and policy.exclude is None and not spec.federation.traits.made_up:
-        refuse_faults([FieldError("/fairness/exclude", _COUNTED_LATER, of_spec=True)])
+        raise_errors([FieldError("/fairness/exclude", _COUNTED_LATER, of_spec=True)])
     return policy
 
 
@@ -108,13 +108,7 @@ def refuse_by_policies(
     for row in rows:
         if row is not None and row.disclosure is not None:
             found += faults(policy_of(row), asked, registration=registration_of(row))
-    refuse_faults(list(dict.fromkeys(found)))
-
-
-def refuse_faults(faults: Sequence[FieldError]) -> None:
-    """Raises InvalidInputError where there are any."""
-    if faults:
-        raise InvalidInputError(faults)
+    raise_errors(list(dict.fromkeys(found)))
 
 
 def refuse_what_is_not_secret(

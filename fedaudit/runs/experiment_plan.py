@@ -21,7 +21,7 @@ from fedaudit.privacy.planning.cost_projection import Projection, theorem_sum
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.reports.sections.held_out_privacy import NO_NOISE
 from fedaudit.runs.run import cell_ledger_context
-from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
@@ -101,8 +101,7 @@ def check_limits(cell: Cell, limits: PlanLimits) -> None:
             faults += _record_faults(cell.federation, limits)
         case _:
             assert_never(role)
-    if faults:
-        raise InvalidInputError(faults)
+    raise_errors(faults)
 
 
 def _record_faults(federation: Federation, limits: PlanLimits) -> list[FieldError]:

@@ -34,7 +34,7 @@ from fedaudit.spec.declared_ledgers import (
     LedgerTerms,
     ReservationRequest,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, validated
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, raise_errors, validated
 
 UNBOUNDED = "some rounds were declared without noise, so nothing bounds what they reveal"
 
@@ -223,8 +223,7 @@ def read_rounds(
         faults += events.faults(one.event, asked, at)
         if not asked and not charge_of(terms, one.event).everyone:
             faults.append(FieldError(f"{at}/participants", _NOBODY))
-    if faults:
-        raise InvalidInputError(faults)
+    raise_errors(faults)
     return found
 
 
@@ -239,8 +238,7 @@ def read_reservation(
         *names.faults({"participants": one.participants}, ""),
         *_Events(terms, held).faults(one.event, len(one.participants), ""),
     ]
-    if faults:
-        raise InvalidInputError(faults)
+    raise_errors(faults)
     return one
 
 

@@ -33,7 +33,7 @@ from fedaudit.privacy.records.record_plans import (
     sampling_grid,
 )
 from fedaudit.randomness import Purpose, Source, keyed_words, wide_uniforms
-from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
+from fedaudit.spec.errors import FieldError, error_at, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import Cohort, PoissonCohort
@@ -98,8 +98,7 @@ def given_budgets(values: ArrayLike, *, rows: ArrayLike, epsilon_max: float) -> 
         )
         if wrong.any()
     ]
-    if faults:
-        raise InvalidInputError(faults)
+    raise_errors(faults)
     return np.minimum(budgets, epsilon_max)
 
 
