@@ -15,12 +15,12 @@ from infrastructure.settings import Settings
 from models.database import Database
 from tests.processes import completed
 from tests.waiting import wait_until
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from tests.workers.admission import IN_BATCHES, Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import Service, service
 from workers.health import unwell
 
 # Long enough to take the broker away while it runs.
-BUSY = spec_with(training__rounds=1200)
+BUSY = spec_with(training__rounds=1200, training__local=IN_BATCHES)
 
 
 @pytest.fixture

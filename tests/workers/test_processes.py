@@ -24,15 +24,12 @@ from models.repositories import Budgets, LedgerRepository, ReportRepository
 from models.tables.accounts import SweeperLease
 from tests.ledger.whole_chain import first_broken_link
 from tests.waiting import wait_until
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit, unit_of
+from tests.workers.admission import IN_BATCHES, Submitted, experiment_of, spec_with, submit, unit_of
 from tests.workers.processes import LEASE_SECONDS, Service, service
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
-_IN_BATCHES = {"batch_size": 2, "epochs": 2}
-"""Small batches make a run last two seconds after its first rounds are stored. On a busy machine
-the third of a second of whole passes is over before a signal arrives."""
-LONG = spec_with(training__rounds=1000, training__local=_IN_BATCHES)
+LONG = spec_with(training__rounds=1000, training__local=IN_BATCHES)
 ENDED = ("succeeded", "failed", "cancelled")
 
 
