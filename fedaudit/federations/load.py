@@ -18,7 +18,7 @@ from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import compared, left_out_rows, outcome_rules, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.image_federation import FemnistKind, ImagesKind
-from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
+from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.federations.split import held_out, split_clients, training_clients
@@ -61,20 +61,14 @@ def source_kind(source: FederationSpec) -> SourceKind[Any]:
 
 
 def load_federation(
-    spec: ExperimentSpec,
-    *,
-    sources_dir: Path | None,
-    open_upload: OpenUpload | None = None,
-    may_read: MayRead | None = None,
-    room: DataRoom | None = None,
+    spec: ExperimentSpec, *, sources_dir: Path | None = None, files: Files | None = None
 ) -> Federation:
     """The clients' data that a spec asks for, checked against the rest of the spec.
 
-    Files are read below `sources_dir`, those that `may_read` lets pass, or opened by `open_upload`
-    where the spec names an uploaded federation. Large data stay on disk, where `room` says. Raises
-    InvalidInputError with pointers below /federation, /fairness or /training.
+    `files`: where those that the spec names are found; without it, everything below `sources_dir`.
+    Raises InvalidInputError with pointers below /federation, /fairness or /training.
     """
-    asked = _asked(spec, Files(sources_dir, open_upload, may_read, room or DataRoom()))
+    asked = _asked(spec, files or Files(sources_dir))
     return _agreed(spec, source_kind(spec.federation).load(asked))
 
 

@@ -176,12 +176,9 @@ def pack(
     )
 
 
-FEATURES = "features"
-
-
-def new_array(folder: Path, name: str, shape: tuple[int, int]) -> NDArray[np.float32]:
-    """A file for float32 numbers, mapped to be written. Raises OSError where the disk is full."""
-    path = folder / f"{name}.npy"
+def new_array(folder: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
+    """A file for features, mapped to be written. Raises OSError where the disk is full."""
+    path = folder / "features.npy"
     mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     with path.open("rb+") as file:
         # Otherwise a full disk would be met by a write to memory, which kills the process.

@@ -277,16 +277,12 @@ def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Level
             f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; train "
             "a number with `rmse` or `mse`, or make classes of it by a threshold first",
         )
-    return levels if positive is None else _with_positive_last(levels, positive)
-
-
-def _with_positive_last(levels: Levels, positive: str) -> Levels:
+    if positive is None:
+        return levels
     where = "/federation/positive"
-    if len(levels.values) != 2:
+    if count != 2:
         raise error_at(
-            where,
-            f"the target has {len(levels.values)} classes, and a positive class is for two; leave "
-            "it out",
+            where, f"the target has {count} classes, and a positive class is for two; leave it out"
         )
     chosen = find_class(levels.values, positive)
     if chosen is None:

@@ -14,7 +14,6 @@ from fedaudit.federations.federation import is_large, no_cells
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import (
     EVERY_NUMBER,
-    FEATURES,
     Scales,
     as_float32,
     client_order,
@@ -231,7 +230,7 @@ def read_features(
         values = no_cells(rows=len(rows), features=columns.width)
     else:
         shape = (len(rows), columns.width)
-        values = new_array(folder, FEATURES, shape) if large else np.empty(shape, np.float32)
+        values = new_array(folder, shape) if large else np.empty(shape, np.float32)
     # A mean needs all rows of a column.
     whole = not large or standardise is not None
     step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, columns.width))
