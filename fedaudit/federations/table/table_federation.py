@@ -298,7 +298,11 @@ def _grouped(
     outline: bool,
 ) -> ReadTable:
     """The rows that are kept as a federation."""
-    target, classes = _target(rows, source, classification=asked.classification)
+    if asked.classification:
+        levels = class_levels(rows, source.target, positive=source.positive)
+        target, classes = levels.codes.astype(np.float64), levels.values
+    else:
+        target, classes = rows.numbers(source.target, _TARGET), ()
     if source.dealt is None:
         clients, dealt = _named_clients(columns, rows, used)
     else:
@@ -383,16 +387,6 @@ def _named_clients(
         )
     empty = seen - len(clients.values)
     return clients, (f"clients without a row, left out: {empty}",) * bool(empty)
-
-
-def _target(
-    rows: TableRows, source: Table, *, classification: bool
-) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """The target [rows], and its classes if it has any."""
-    if classification:
-        levels = class_levels(rows, source.target, positive=source.positive)
-        return levels.codes.astype(np.float64), levels.values
-    return rows.numbers(source.target, _TARGET), ()
 
 
 def _budgets(rows: TableRows, name: str | None) -> NDArray[np.float64] | None:
