@@ -1,9 +1,5 @@
-"""Load or profile the federation of a spec: the entry point of this package.
-
-Clients as the groups of an attribute: small ones are compared together, as one group.
-
-What a spec and its data must agree on.
-"""
+"""Load or profile the federation of a spec, which its data must agree with: the entry point of
+this package."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +7,6 @@ from pathlib import Path
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaudit.arrays import Ints
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
@@ -130,7 +125,7 @@ class RegisteredData:
         raise_errors(label_faults(self.registration.federation.labels, codes))
         return figures
 
-    def row_hashes(self, *, keep: int) -> NDArray[np.int64] | None:
+    def row_hashes(self, *, keep: int) -> Ints | None:
         """The `keep` smallest hashes of a table's rows; None for what is no table.
 
         Raises InvalidInputError where a column cannot be read, which need not be one that is used.

@@ -220,13 +220,7 @@ def _attribute_figures(
 
 
 def _warnings(
-    where: str,
-    groups: str,
-    names: Sequence[str],
-    rows: NDArray[np.int64],
-    rule: DisclosureRule,
-    *,
-    so: str,
+    where: str, groups: str, names: Sequence[str], rows: Ints, rule: DisclosureRule, *, so: str
 ) -> Warnings:
     """A warning of small groups, or classes."""
     small = [name for name, size in zip(names, rows.tolist(), strict=True) if rule.is_small(size)]
@@ -234,9 +228,7 @@ def _warnings(
     return [{"pointer": where, "message": f"{of}: {listed(small)}; {so}"}] if small else []
 
 
-def _with_gaps(
-    names: Sequence[str], figures: NDArray[np.generic], shown: NDArray[np.bool_]
-) -> dict[str, Any]:
+def _with_gaps(names: Sequence[str], figures: NDArray[np.generic], shown: Bools) -> dict[str, Any]:
     """The figures by name, null where they are suppressed."""
     values = zip(names, figures.tolist(), shown.tolist(), strict=True)
     return {name: figure if is_shown else None for name, figure, is_shown in values}

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints
 from fedaudit.federations.federation import Federation, run_bytes
@@ -389,7 +388,7 @@ def _named_clients(
     return clients, (f"clients without a row, left out: {empty}",) * bool(empty)
 
 
-def _budgets(rows: TableRows, name: str | None) -> NDArray[np.float64] | None:
+def _budgets(rows: TableRows, name: str | None) -> Floats | None:
     """The privacy budget of each row. Raises InvalidInputError for the first invalid one."""
     if name is None:
         return None
@@ -493,7 +492,7 @@ class TableKind(SourceKind[Table]):
         figures["notes"] += [table.note] if table.note else []
         return figures
 
-    def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64]:
+    def row_hashes(self, asked: LoadRequest, *, keep: int) -> Ints:
         """Hash all columns, whichever the registration names."""
         with open_source(self._source, files=asked.files) as file:
             return smallest_row_hashes(file, asked, header=self._source.header, keep=keep)
