@@ -264,7 +264,7 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         constant, truth = "majority", rows.target.astype(np.int64)
         correct = _count(rows, rows.predicted == rows.target)
         constant_correct = _count(rows, truth == most_frequent(truth, rows))
-    outcomes, true_outcomes = _outcomes(rows)
+    outcomes, true_outcomes, counts = _outcomes(rows)
     gains = _gains(rows, constant_values, classifies=shape.classes > 0)
     return ConstantComparison(
         constant=constant,
@@ -285,7 +285,7 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
             for name, (groups, codes) in rows.groups.items()
         },
         threshold=rows.threshold,
-        counts=_four_counts(rows),
+        counts=counts,
         ranking=_ranking(rows),
     )
 
@@ -304,15 +304,6 @@ def _ranking(rows: MeasuredRows) -> Ranking | None:
         hypothesis=rows.hypothesis[judged],
         groups={name: (groups, codes[judged]) for name, (groups, codes) in rows.groups.items()},
     )
-
-
-def _four_counts(rows: MeasuredRows) -> Ints | None:
-    if not rows.two_outcomes or rows.outcome is None or rows.true_outcome is None:
-        return None
-    judged = rows.outcome >= 0
-    place = 2 * rows.outcome[judged] + rows.true_outcome[judged]
-    # In the order of COUNTS: positives that are true, false, then negatives.
-    return np.bincount(place, minlength=4)[[3, 2, 0, 1]]
 
 
 def _count(rows: MeasuredRows, which: Bools) -> Ints:
@@ -346,17 +337,20 @@ def _gains(rows: MeasuredRows, constant_values: Floats, *, classifies: bool) -> 
     return found
 
 
-def _outcomes(rows: MeasuredRows) -> tuple[Ints | None, Ints | None]:
-    """Predicted by hypothesis, and true. Rows for which no rule decides have the outcome -1."""
+def _outcomes(rows: MeasuredRows) -> tuple[Ints | None, Ints | None, Ints | None]:
+    """Predicted by hypothesis, true, and the four counts of two outcomes. Rows for which no rule
+    decides have the outcome -1."""
     if rows.outcome is None or rows.true_outcome is None:
-        return None, None
+        return None, None, None
     judged = rows.outcome >= 0
     predicted, true = rows.outcome[judged], rows.true_outcome[judged]
     kinds = 1 + int(max(predicted.max(initial=1), true.max(initial=1)))
     hypotheses = 1 + int(rows.hypothesis.max(initial=0))
     place = rows.hypothesis[judged] * kinds + predicted
     counts = np.bincount(place, minlength=hypotheses * kinds).reshape(hypotheses, kinds)
-    return counts, np.bincount(true, minlength=kinds)
+    # In the order of COUNTS: positives that are true, false, then negatives.
+    four = np.bincount(2 * predicted + true, minlength=4)[[3, 2, 0, 1]]
+    return counts, np.bincount(true, minlength=kinds), four if rows.two_outcomes else None
 
 
 _JUDGED_AT = 0.95

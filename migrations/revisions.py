@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
 from migrations.ledger_view import create_view
-from models.database import Database
+from models.database import Database, current_revision
 from models.tables.base import Base
 
 # Any constant: a migration holds this lock.
@@ -66,8 +66,7 @@ def current(url: str) -> str | None:
     """The revision that the database is at; None where it was never migrated."""
     database = Database(url)
     try:
-        with database.read() as session:
-            return MigrationContext.configure(session.connection()).get_current_revision()
+        return current_revision(database)
     finally:
         database.dispose()
 

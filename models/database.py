@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from select import POLLIN, poll
 from time import monotonic, sleep
@@ -219,32 +218,23 @@ HEAD = "0052"
 """The revision of `migrations` that this code is written for."""
 
 
-@dataclass(frozen=True)
-class SchemaState:
-    """The revision that a database is at (None: never migrated), and the one needed."""
-
-    current: str | None
-    head: str
-
-    @property
-    def matches(self) -> bool:
-        """Whether this code may work on the database."""
-        return self.current == self.head
-
-    @property
-    def fault(self) -> str:
-        """Why this code may not, and what to do."""
-        return (
-            f"the database's schema is at {self.current or 'nothing'} and this version needs "
-            f"{self.head}; run `fedaudit migrate`"
-        )
-
-
-def schema_state(database: Database) -> SchemaState:
-    """Reads the revision; raises sqlalchemy.exc.SQLAlchemyError where the database is away."""
+def current_revision(database: Database) -> str | None:
+    """The revision that a database is at; None where it was never migrated. Raises
+    sqlalchemy.exc.SQLAlchemyError where the database is away."""
     with database.read() as session:
-        connection = session.connection()
-        if not inspect(connection).has_table("alembic_version"):
-            return SchemaState(None, HEAD)
-        current = session.scalar(text("SELECT version_num FROM alembic_version"))
-        return SchemaState(current, HEAD)
+        if not inspect(session.connection()).has_table("alembic_version"):
+            return None
+        found: str | None = session.scalar(text("SELECT version_num FROM alembic_version"))
+        return found
+
+
+def schema_fault(database: Database) -> str | None:
+    """Why this code may not work on a database, and what to do; None where it may. Raises as
+    `current_revision`."""
+    current = current_revision(database)
+    if current == HEAD:
+        return None
+    return (
+        f"the database's schema is at {current or 'nothing'} and this version needs {HEAD}; run "
+        "`fedaudit migrate`"
+    )

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from models.database import Database, schema_state
+from models.database import Database, schema_fault
 from models.person import Person
 from models.repositories import (
     ApiKeyRepository,
@@ -27,9 +27,8 @@ def _writing(url: str) -> Iterator[Session]:
     """A transaction. Raises RuntimeError for another schema, sqlalchemy.exc.SQLAlchemyError."""
     database = Database(url)
     try:
-        state = schema_state(database)
-        if not state.matches:
-            raise RuntimeError(state.fault)
+        if fault := schema_fault(database):
+            raise RuntimeError(fault)
         with database.write() as session:
             yield session
     finally:

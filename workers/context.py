@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -11,20 +11,14 @@ import structlog
 from celery.worker import state
 from sqlalchemy.exc import SQLAlchemyError
 
-from fedaudit.federations.reading.source_files import (
-    DataRoom,
-    Files,
-    MayRead,
-    Upload,
-    registered_file,
-)
+from fedaudit.federations.reading.source_files import DataRoom, Files, Upload, registered_file
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.spec.errors import error_at
 from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.storage import Storage, stored_artifact
-from models.database import Database, schema_state
+from models.database import Database, schema_fault
 from models.repositories import FederationRepository, ProjectRepository
 from models.values import FederationStatus
 from workers.health import Heartbeat
@@ -46,13 +40,37 @@ def start() -> tuple[Settings, Database]:
     # A worker that froze in a transaction must not hold its unit longer than its lease.
     database = Database(settings.database_url, transaction_seconds=settings.lease_seconds)
     try:
-        schema = schema_state(database)
+        fault = schema_fault(database)
     except SQLAlchemyError as error:
         log.warning("database away; starting all the same", error=type(error).__name__)
         return settings, database
-    if not schema.matches:
-        raise SystemExit(schema.fault)
+    if fault is not None:
+        raise SystemExit(fault)
     return settings, database
+
+
+_MAX_PAUSE_SECONDS = 10.0
+
+
+def repeat(work: Callable[[], object], wait: Callable[[float], bool], *, seconds: float) -> None:
+    """Work again and again while `wait`, which is given the pause in seconds, says so; after
+    failures pauses are longer."""
+    pause = seconds
+    while wait(pause):
+        try:
+            work()
+        except SQLAlchemyError as error:
+            log.warning(
+                "database away",
+                error=type(error).__name__,
+                detail=str(getattr(error, "orig", error))[:300],
+            )
+        except Exception:
+            log.exception("failed; it is tried again")
+        else:
+            pause = seconds
+            continue
+        pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
 
 
 @dataclass(frozen=True)
@@ -64,12 +82,6 @@ class WorkerContext:
     queue: Queue
     device: str
     """`cpu` or `cuda:N`."""
-
-    @property
-    def room(self) -> DataRoom:
-        """What clients' data may take of this machine."""
-        settings = self.settings
-        return DataRoom(settings.max_data_memory_bytes, settings.scratch_dir)
 
     @cached_property
     def storage(self) -> Storage:
@@ -116,20 +128,16 @@ class ProjectFiles:
         self._context = context
         self._project_id = project_id
 
-    @property
+    @cached_property
     def files(self) -> Files:
         """Files for the loaders, without what the operator's map no longer opens to the project."""
-        context = self._context
-        return Files(context.settings.sources_dir, self.open, self._may_read, context.room)
-
-    @cached_property
-    def _may_read(self) -> MayRead | None:
-        rights = self._context.settings.source_rights
-        if rights is None:
-            return None
-        with self._context.database.read() as session:
-            project = ProjectRepository(session).name(self._project_id)
-        return partial(rights.admits, project)
+        settings, may_read = self._context.settings, None
+        if settings.source_rights is not None:
+            with self._context.database.read() as session:
+                project = ProjectRepository(session).name(self._project_id)
+            may_read = partial(settings.source_rights.admits, project)
+        room = DataRoom(settings.max_data_memory_bytes, settings.scratch_dir)
+        return Files(settings.sources_dir, self.open, may_read, room)
 
     @contextmanager
     def open(self, federation_id: str) -> Iterator[Upload]:

@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from infrastructure.settings import Settings, SettingsError, load_settings
-from models.database import Database, schema_state
+from models.database import Database, schema_fault
 
 log = structlog.get_logger()
 
@@ -122,12 +122,11 @@ def main() -> int:
 def _schema_fault(url: str) -> str | None:
     database = Database(url)
     try:
-        schema = schema_state(database)
+        return schema_fault(database)
     except SQLAlchemyError as error:
         return f"the database does not answer: {type(error).__name__}"
     finally:
         database.dispose()
-    return None if schema.matches else schema.fault
 
 
 if __name__ == "__main__":

@@ -123,11 +123,14 @@ def _as_page(handler: MaybeSlow, endpoints: frozenset[Any]) -> Handler:
     return handle
 
 
-async def _to_sign_in(request: Request, error: Any) -> Response:
+async def _to_sign_in(request: Request, _error: Any) -> Response:
+    way_back = HOME
+    if request.method == "GET":
+        way_back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     # A cookie that is sent to its own site alone is left out when another site's link leads here;
     # a page of ours that goes on by itself brings it along.
     if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
-        return page(request, "arrived.html", visitor=None, target=local_path(error.next_path))
-    query = "" if error.next_path == HOME else f"?{urlencode({'next': error.next_path})}"
+        return page(request, "arrived.html", visitor=None, target=local_path(way_back))
+    query = "" if way_back == HOME else f"?{urlencode({'next': way_back})}"
     target = f"/sign-in{query}"
     return RedirectResponse(target, status_code=303, headers={"Cache-Control": "no-store"})

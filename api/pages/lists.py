@@ -198,7 +198,7 @@ _OF_REPORTS = (
 @router.get("/")
 def experiments_list(visit: AnyVisit) -> Response:
     """The project's experiments; a key that may not read them opens its first page instead."""
-    if not visit.may("experiments:read") and (better := home(visit.visitor)) is not None:
+    if not visit.may("experiments:read") and (better := home(visit.caller)) is not None:
         return RedirectResponse(better.path, status_code=303)
     require(visit.caller, "experiments:read")
     asked = visit.asked()

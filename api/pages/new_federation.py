@@ -20,7 +20,6 @@ from api.services.pending_uploads import (
     FIRST_ROWS,
     LookedAt,
     check_room,
-    discard,
     find_upload,
     keep_upload,
     look_at,
@@ -81,9 +80,16 @@ async def upload_table(visit: FederationsAuthor) -> Response:
     refuse_foreign(visit.request)
     if media_type(visit.request) != _FORM:
         raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
-    upload_id = new_id()
+
+    def accept(word: bytes, _name: str) -> None:
+        check_word(visit.caller, word.decode("utf-8", "replace"))
+
+    upload_id, content_type = new_id(), visit.request.headers["content-type"]
     try:
-        await _take(visit, upload_id)
+        await run_sync(check_room, visit)
+        incoming = IncomingFile(visit, upload_id, content_type, text=CSRF_FIELD, accept=accept)
+        async with received(visit.request, incoming) as sent:
+            await run_sync(keep_upload, visit, sent, upload_id)
     except ProblemError as error:
         if error.status not in _SHOWN_BESIDE:
             raise
@@ -121,21 +127,10 @@ async def registration_page(
 async def post_registration(upload_id: str, form: FederationsForm) -> Response:
     """Register the table as corrected, or discard it. A faulty form is shown again."""
     if form.text("action") == "discard":
-        await run_sync(discard, form, upload_id)
+        unwanted = await run_sync(find_upload, form, upload_id)
+        await run_sync(form.resources.discard_upload, unwanted)
         return RedirectResponse("/federations/new", status_code=303)
     return await form.run(partial(_answer, form, upload_id))
-
-
-async def _take(visit: Visit, upload_id: str) -> None:
-    await run_sync(check_room, visit)
-
-    def accept(word: bytes, _name: str) -> None:
-        check_word(visit.visitor, word.decode("utf-8", "replace"))
-
-    content_type = visit.request.headers["content-type"]
-    incoming = IncomingFile(visit, upload_id, content_type, text=CSRF_FIELD, accept=accept)
-    async with received(visit.request, incoming) as sent:
-        await run_sync(keep_upload, visit, sent, upload_id)
 
 
 def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTMLResponse:

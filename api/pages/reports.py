@@ -211,7 +211,7 @@ def _shown(
         base=base,
         clients=clients,
         experiment_id=experiment_id,
-        visitor=visit.visitor,
+        visitor=visit.caller,
         csrf_field=CSRF_FIELD,
         sign_offs=signed,
         report_hash=report.report_hash,

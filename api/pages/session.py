@@ -22,7 +22,6 @@ from api.shared.security import Caller
 from models.person import Identity
 from models.repositories import WebSessionRepository
 from models.repositories.accounts import FoundSession
-from models.vocabulary import Scope
 
 COOKIE = "fedaudit_session"
 SESSION_SECONDS = 12 * 3600
@@ -37,51 +36,40 @@ _FORM = "application/x-www-form-urlencoded"
 _CONTROLS = frozenset(map(chr, [*range(0x20), 0x7F]))
 
 
-@dataclass(frozen=True)
-class Visitor:
+@dataclass(frozen=True, kw_only=True)
+class Visitor(Caller):
     """A person who signed in. They see and do what their key or their groups allow."""
 
-    caller: Caller
     project_name: str
     csrf: str
     """Goes into every form that is posted, as the field `csrf`."""
-
-    def may(self, scope: Scope) -> bool:
-        """Whether the key has the scope; none implies another."""
-        return self.caller.may(scope)
 
 
 class SignInNeededError(Exception):
     """Ends a request without a session: the browser is sent to the sign-in page."""
 
-    def __init__(self, next_path: str) -> None:
-        super().__init__("no session")
-        self.next_path = next_path
-
 
 def visitor_of(request: Request, resources: Shared) -> Visitor:
     """Raises SignInNeededError where the request has no valid session."""
-    token = request.cookies.get(COOKIE)
-    found = None
-    if token:
-        with resources.database.read() as session:
-            found = WebSessionRepository(session).find(token)
-    caller = None if found is None else _caller_of(request, resources, found)
-    if token is None or found is None or caller is None:
-        raise SignInNeededError(_way_back(request))
-    csrf = hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
-    visitor = Visitor(caller, found.project_name, csrf)
-    # For the page of a later error.
-    request.state.visitor = visitor
+    if (visitor := visitor_if_any(request, resources)) is None:
+        raise SignInNeededError
     return visitor
 
 
 def visitor_if_any(request: Request, resources: Resources) -> Visitor | None:
     """None where the request has no valid session."""
-    try:
-        return visitor_of(request, resources)
-    except SignInNeededError:
+    if not (token := request.cookies.get(COOKIE)):
         return None
+    with resources.database.read() as session:
+        found = WebSessionRepository(session).find(token)
+    caller = None if found is None else _caller_of(request, resources, found)
+    if found is None or caller is None:
+        return None
+    csrf = hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
+    visitor = Visitor(**vars(caller), project_name=found.project_name, csrf=csrf)
+    # For the page of a later error.
+    request.state.visitor = visitor
+    return visitor
 
 
 def _caller_of(request: Request, resources: Resources, found: FoundSession) -> Caller | None:
@@ -160,10 +148,3 @@ def local_path(target: str | None) -> str:
     if "\\" in target or not _CONTROLS.isdisjoint(target):
         return HOME
     return target
-
-
-def _way_back(request: Request) -> str:
-    if request.method != "GET":
-        return HOME
-    query = request.url.query
-    return f"{request.url.path}?{query}" if query else request.url.path

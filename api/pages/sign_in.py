@@ -59,9 +59,9 @@ def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
     sign people in with its key, and read there what they do."""
     key, next_path = fields.get("key"), fields.get("next")
     target = local_path(next_path if isinstance(next_path, str) else None)
-    given = key.strip() if isinstance(key, str) else ""
+    secret_hash = hash_of_key(key.strip() if isinstance(key, str) else "")
     with resources.database.read() as session:
-        found = ApiKeyRepository(session).find(given)
+        found = ApiKeyRepository(session).find(secret_hash)
     if found is None:
         # Keys hold 256 random bits: nothing is gained by counting guesses.
         address = request.client.host if request.client else ""
@@ -72,7 +72,7 @@ def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
         sessions = WebSessionRepository(session)
         if earlier := request.cookies.get(COOKIE):
             sessions.end(earlier)
-        token = sessions.begin(found, seconds=SESSION_SECONDS, secret_hash=hash_of_key(given))
+        token = sessions.begin(found, seconds=SESSION_SECONDS, secret_hash=secret_hash)
     response = RedirectResponse(target, status_code=303, headers=_NO_STORE)
     set_cookie(response, request, token)
     return response

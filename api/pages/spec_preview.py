@@ -34,22 +34,15 @@ def as_yaml(value: dict[str, Any]) -> str:
 
 
 def preview(planned: ExperimentPlan, trial: Trial) -> dict[str, Any]:
-    """A spec that could be run, its cost, and what its submission would meet: `refusal` is why the
-    federation's budgets would refuse it, `is_bounded` whether a total is set that counts it, and
-    `doubts` what its report is likely to lack. `document` is the spec, every default explicit."""
+    """A spec that could be run, its cost, and what its submission would meet. `doubts`: what its
+    report is likely to lack; `document`: the spec, every default explicit."""
     return {
+        "planned": planned,
+        "trial": trial,
         "guarantee": mechanism_of(planned.spec).guarantee_kind,
-        "mechanism": planned.spec.privacy.mechanism,
         "note": _cost_note(planned),
         "lines": list(_lines(planned)),
-        "parameters": planned.parameters,
-        "clients": planned.federation.clients,
-        "training_clients": planned.training_clients,
-        "refusal": trial.refusal,
-        "noise": planned.spec.privacy.noise,
-        "is_bounded": trial.is_bounded,
         "doubts": list(_doubts(planned)),
-        "warnings": trial.warnings,
         "document": as_yaml(planned.spec.model_dump(mode="json")),
         "spec_hash": spec_hash(planned.spec),
     }

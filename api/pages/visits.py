@@ -35,13 +35,13 @@ _NEWEST_FEDERATIONS = 200
 class Visit(Call):
     """A request by a visitor; `fields` are those of a posted form, from one of our own pages."""
 
+    caller: Visitor
     request: Request
-    visitor: Visitor
     fields: FormData = field(default_factory=FormData)
 
     def may(self, scope: Scope) -> bool:
         """Whether the visitor's key has the scope."""
-        return self.visitor.may(scope)
+        return self.caller.may(scope)
 
     def text(self, name: str) -> str:
         """The field's text without blanks around it; empty where it is missing or a file."""
@@ -71,7 +71,7 @@ class Visit(Call):
 
     def page(self, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
         """The template as an answer; see `templates.page`."""
-        return page(self.request, template, visitor=self.visitor, status=status, **context)
+        return page(self.request, template, visitor=self.caller, status=status, **context)
 
     def to(self, address: str, *units: Unit) -> RedirectResponse:
         """Lead on to another page; units that were queued are dispatched after the answer."""
@@ -121,7 +121,7 @@ def as_picture(charts: Iterable[Chart | None], name: str, form: PictureForm) -> 
 
 
 def _visit(request: Request, visitor: SignedIn, resources: Shared) -> Visit:
-    return Visit(resources, visitor.caller, request, visitor)
+    return Visit(resources, visitor, request)
 
 
 async def _posted(request: Request, visitor: SignedIn, fields: OwnForm, resources: Shared) -> Visit:
@@ -129,7 +129,7 @@ async def _posted(request: Request, visitor: SignedIn, fields: OwnForm, resource
     word = fields.get(CSRF_FIELD)
     check_word(visitor, word if isinstance(word, str) else "")
     await run_sync(partial(resources.check_schema, within=SCHEMA_SECONDS))
-    return Visit(resources, visitor.caller, request, visitor, fields)
+    return Visit(resources, visitor, request, fields)
 
 
 AnyVisit = Annotated[Visit, Depends(_visit)]

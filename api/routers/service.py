@@ -25,7 +25,7 @@ from api.shared.resources import Shared
 from api.shared.security import Credentials, identify
 from fedaudit import __version__
 from infrastructure.settings import SettingsError
-from models.database import Database, schema_state
+from models.database import HEAD, Database, current_revision
 from models.repositories import ServiceStateRepository
 from models.repositories.service import Samples
 from models.vocabulary import Scope
@@ -126,13 +126,13 @@ class StateMetrics(Collector):
 
 def _stored(database: Database) -> dict[str, Samples]:
     """What the database says; of one with another schema only that."""
-    schema = schema_state(database)
-    revisions = {"current": schema.current or "none", "needed": schema.head}
+    current = current_revision(database)
+    revisions = {"current": current or "none", "needed": HEAD}
     found: dict[str, Samples] = {
         "schema_info": [(revisions, 1)],
-        "schema_matches": [({}, schema.matches)],
+        "schema_matches": [({}, current == HEAD)],
     }
-    if not schema.matches:
+    if current != HEAD:
         return found
     with database.read() as session:
         return found | ServiceStateRepository(session).figures()

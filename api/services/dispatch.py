@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -27,7 +27,18 @@ Row = TypeVar("Row")
 def dispatch(resources: Resources, *units: Unit) -> None:
     """Publish units that were queued, once they are committed. What the queue does not take, the
     sweeper publishes later: a unit is its message until it is marked as published."""
-    published = list(_published(resources, units))
+    if not units:
+        return
+    from infrastructure.queue import QueueUnavailableError
+
+    published = list[str]()
+    try:
+        for one in units:
+            resources.queue.publish_unit(one.id, one.device)
+            published.append(one.id)
+    except QueueUnavailableError as error:
+        waiting = units[len(published)].id
+        log.warning("left to the sweeper", unit_id=waiting, error=type(error).__name__)
     if not published:
         return
     try:
@@ -35,19 +46,6 @@ def dispatch(resources: Resources, *units: Unit) -> None:
             UnitRepository(session).mark_published(published)
     except SQLAlchemyError as error:
         log.warning("left to the sweeper", units=len(published), error=type(error).__name__)
-
-
-def _published(resources: Resources, units: Sequence[Unit]) -> Iterator[str]:
-    """The ids of those that the queue took: none after the first that it refused."""
-    from infrastructure.queue import QueueUnavailableError
-
-    for one in units:
-        try:
-            resources.queue.publish_unit(one.id, one.device)
-        except QueueUnavailableError as error:
-            log.warning("left to the sweeper", unit_id=one.id, error=type(error).__name__)
-            return
-        yield one.id
 
 
 @dataclass(frozen=True)

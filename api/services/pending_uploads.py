@@ -152,11 +152,6 @@ def find_upload(call: Call, upload_id: str) -> PendingUpload:
         )
 
 
-def discard(call: Call, upload_id: str) -> None:
-    """Remove a table that was not registered."""
-    call.resources.discard_upload(find_upload(call, upload_id))
-
-
 def look_at(
     resources: Resources,
     upload: PendingUpload,

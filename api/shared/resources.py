@@ -21,7 +21,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError, remove_left_over
-from models.database import Database, schema_state
+from models.database import Database, schema_fault
 from models.repositories import Budgets, ProjectRepository, UploadRepository
 from models.tables.federations import PendingUpload
 
@@ -46,7 +46,7 @@ class Resources:
         self.identities = Identities(settings, self.database)
         """People who sign in elsewhere."""
         self.storage = Storage(settings.storage_url)
-        self.federations = FederationCache(settings)
+        self.federations = FederationCache(settings, self.database, self.storage)
         self.open()
         self.ledgers = LedgerStates()
         """What declared ledgers came to."""
@@ -82,9 +82,8 @@ class Resources:
         if time.monotonic() < self._schema_right_at + within:
             return
         self._schema_right_at = float("-inf")
-        state = schema_state(self.database)
-        if not state.matches:
-            raise unavailable(state.fault)
+        if fault := schema_fault(self.database):
+            raise unavailable(fault)
         self._schema_right_at = time.monotonic()
 
     def may_read(self, project_id: str) -> "MayRead | None":

@@ -146,7 +146,7 @@ class Caller:
 
     def is_in_force(self, session: Session) -> bool:
         """Whether what was sent would still be taken."""
-        lasts = ApiKeyRepository(session).is_in_force(self.secret_hash)
+        lasts = ApiKeyRepository(session).find(self.secret_hash) is not None
         return lasts and time.time() < self.ends_at
 
 
@@ -204,8 +204,9 @@ def identify(
         return replace(Caller.of(row), scopes=projects[project], ends_at=signed_in.ends_at)
     if credentials is None:
         raise _unauthorised("send an API key in the header Authorization: Bearer KEY")
+    secret_hash = hash_of_key(credentials.credentials)
     with resources.database.autocommit_read() as session:
-        key = ApiKeyRepository(session).find(credentials.credentials)
+        key = ApiKeyRepository(session).find(secret_hash)
     if key is None:
         raise _unauthorised(
             "the API key is unknown or revoked, or its secret was replaced", error="invalid_token"
@@ -213,7 +214,7 @@ def identify(
     if PROJECT_HEADER in request.headers:
         with resources.database.autocommit_read() as session:
             _chosen(request, [ProjectRepository(session).name(key.project_id)])
-    return Caller.of(key, secret_hash=hash_of_key(credentials.credentials))
+    return Caller.of(key, secret_hash=secret_hash)
 
 
 def _chosen(request: Request, projects: Collection[str]) -> str:

@@ -196,22 +196,6 @@ _EARLIER = {
     "anyone with it can": "whoever has it can",
 }
 """Words of these texts in bundles of earlier versions."""
-_MAX_BYTES = {
-    _README: 1 << 16,
-    "bundle.json": 1 << 12,
-    "report.json": 1 << 26,
-    "spec.json": 1 << 22,
-    "subjects.json": 1 << 28,
-    "checkpoints.json": 1 << 28,
-    _SIGN_OFFS: 1 << 26,
-    _LATER_ATTACKS: 1 << 28,
-    _ERASED: 1 << 16,
-    _SALT: 1 << 12,
-    _CLAIMS: 1 << 28,
-    _LOG: 1 << 28,
-    "keys.json": 1 << 20,
-}
-"""Bytes of each member that is read as a whole."""
 _MAX_LINE_BYTES = 1 << 28
 _OPTIONAL = {"report.json", *_LINES, _README}
 _CHUNK = 1 << 16
@@ -274,22 +258,15 @@ def opened_bundle(path: Path) -> Iterator[Evidence]:
 
 
 def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
-    contents: dict[str, Any] = {
-        "bundle.json": {"bundle_version": VERSION, "experiment_id": evidence.experiment_id},
-        "report.json": evidence.report,
-        "spec.json": evidence.spec,
-        "subjects.json": list(evidence.names),
-        "checkpoints.json": list(evidence.checkpoints),
-        _SIGN_OFFS: list(evidence.sign_offs) or None,
-        _LATER_ATTACKS: list(evidence.later_attacks) or None,
-        _ERASED: evidence.erased,
-        _SALT: None if evidence.salt is None else {"salt": evidence.salt.hex()},
-        _LOG: evidence.log,
-        "keys.json": [key_fields(key, evidence.compromised) for key in evidence.keys],
-    }
-    files = {name: canonical_json(one) for name, one in contents.items() if one is not None}
-    if evidence.claims:
-        files[_CLAIMS] = claim_lines(evidence.claims)
+    contents = {name: getattr(evidence, part) for name, (part, _, _) in _PARTS.items()}
+    contents["keys.json"] = [key_fields(key, evidence.compromised) for key in evidence.keys]
+    if evidence.salt is not None:
+        contents[_SALT] = {"salt": evidence.salt.hex()}
+    about = {"bundle_version": VERSION, "experiment_id": evidence.experiment_id}
+    files = {"bundle.json": canonical_json(about)}
+    for name, content in contents.items():
+        if content or (content is not None and name not in _LINES):
+            files[name] = claim_lines(content) if name == _CLAIMS else canonical_json(content)
     yield _README, _readme(evidence.spec, files).encode("ascii")
     yield from files.items()
 
@@ -388,22 +365,20 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     faults: list[Fault] = []
     present = set(archive.namelist())
 
-    def read(
-        name: str, form: Callable[[bytes], Any] = read_canonical, *, otherwise: Any = None
-    ) -> Any:
-        """What a member holds; a fault where it is damaged or has another form."""
+    def read(name: str, form: Callable[[bytes], Any] = read_canonical) -> Any:
+        """What a member holds; None, and a fault, where it is damaged or has another form."""
         if name not in present:
-            return otherwise
+            return None
         try:
             content = archive.read(name)
         except _DAMAGE as error:
             faults.append(Fault(name, f"is damaged: {error}"))
-            return otherwise
+            return None
         try:
             return form(content)
         except ValueError as error:
             faults.append(Fault(name, str(error)))
-            return otherwise
+            return None
 
     about = read("bundle.json")
     if not isinstance(about, dict) or set(about) != {"bundle_version", "experiment_id"}:
@@ -411,29 +386,23 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     version = about["bundle_version"]
     if type(version) is not int or version != VERSION:
         raise NotABundleError(f"has version {str(version)[:20]}; version {VERSION} is known here")
-    keys, compromised = read_keys(read("keys.json", _list_in, otherwise=[]), faults)
-    spec = read("spec.json")
-    read(_README, lambda content: _check_readme(content, spec, present))
-    names = distinct_names(read("subjects.json", _list_in, otherwise=[]), faults)
-    report = read("report.json")
+    found = {part: read(name, form) for name, (part, _, form) in _PARTS.items()}
+    read(_README, lambda content: _check_readme(content, found["spec"], present))
+    keys, compromised = read_keys(found.pop("keys") or (), faults)
+    names = distinct_names(found.pop("names") or (), faults)
+    spec, report = found.pop("spec"), found.pop("report")
     if "report.json" in present and not isinstance(report, dict):
         report = {}
     return Evidence(
         experiment_id=str(about["experiment_id"]),
         spec=spec,
-        names=names,
         report=report,
-        checkpoints=read("checkpoints.json", _list_in, otherwise=[]),
-        sign_offs=read(_SIGN_OFFS, _list_in, otherwise=[]),
-        later_attacks=read(_LATER_ATTACKS, _list_in, otherwise=[]),
-        erased=read(_ERASED),
-        salt=read(_SALT, _salt_in),
-        log=read(_LOG),
-        claims=read(_CLAIMS, _claims_in, otherwise=[]),
+        names=names,
         keys=keys,
         compromised=compromised,
         rows=_rows(archive, faults),
         faults=faults,
+        **{part: value for part, value in found.items() if value is not None},
     )
 
 
@@ -463,6 +432,26 @@ def _claims_in(content: bytes) -> list[Any]:
     except ValueError:
         pass
     raise ValueError("is no canonical JSON (RFC 8785), a line for each claim")
+
+
+_PARTS: Mapping[str, tuple[str, int, Callable[[bytes], Any]]] = {
+    "report.json": ("report", 1 << 26, read_canonical),
+    "spec.json": ("spec", 1 << 22, read_canonical),
+    "subjects.json": ("names", 1 << 28, _list_in),
+    "checkpoints.json": ("checkpoints", 1 << 28, _list_in),
+    _SIGN_OFFS: ("sign_offs", 1 << 26, _list_in),
+    _LATER_ATTACKS: ("later_attacks", 1 << 28, _list_in),
+    _ERASED: ("erased", 1 << 16, read_canonical),
+    _SALT: ("salt", 1 << 12, _salt_in),
+    _LOG: ("log", 1 << 28, read_canonical),
+    "keys.json": ("keys", 1 << 20, _list_in),
+    _CLAIMS: ("claims", 1 << 28, _claims_in),
+}
+"""The members that hold a part of the evidence each, in their order in a bundle: the part, most
+bytes of the member, and what reads it."""
+_MAX_BYTES = {_README: 1 << 16, "bundle.json": 1 << 12} | {
+    name: most for name, (_, most, _) in _PARTS.items()
+}
 
 
 def distinct_names(

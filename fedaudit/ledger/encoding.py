@@ -78,7 +78,10 @@ class EntryEncoder:
         names = names_of_subjects(kind, self._names)
         if names is not self._names:
             return self._others.setdefault(kind, EntryEncoder(names)).encode(entries)
-        encoded, (version, form) = self._encoded_inputs(inputs), _form(inputs)
+        # The same object: a zero of the other sign is equal, and has other bytes.
+        if self._inputs is None or self._inputs[0] is not inputs:
+            self._inputs = inputs, _encode_inputs(inputs)
+        encoded, (version, form) = self._inputs[1], _form(inputs)
         subjects = self._subjects(entries, form)
         width, charged = subjects.itemsize, subjects.tobytes()
         who = {observer: _text(kind) + _text(observer) for *_, observer in entries.keys}
@@ -103,12 +106,6 @@ class EntryEncoder:
         """The digest of each entry's bytes. Raises as `encode`, and ValueError for a salt of
         another length."""
         return [digest_of(encoded, self._salt) for encoded in self.encode(entries)]
-
-    def _encoded_inputs(self, inputs: MechanismParameters) -> bytes:
-        # The same object: a zero of the other sign is equal, and has other bytes.
-        if self._inputs is None or self._inputs[0] is not inputs:
-            self._inputs = inputs, _encode_inputs(inputs)
-        return self._inputs[1]
 
     def _subjects(self, entries: EntryColumns, form: np.dtype[np.void]) -> NDArray[np.void]:
         """The subjects, within each entry in the order of their names: [charged]."""
@@ -200,19 +197,15 @@ def _encode_inputs(inputs: MechanismParameters) -> bytes:
     words = _text(inputs.noise) + _text(inputs.guarantee)
     if not inputs.counts_epsilon:
         numbers = (inputs.noise_multiplier, inputs.radius, inputs.radius_floor, inputs.clip)
-        return named + _numbers(*numbers) + words + _components(inputs)
+        metric = named + _numbers(*numbers) + words
+        if inputs.components is None:
+            return metric
+        parts = [_text(part.name) + struct.pack("<Q", part.n) for part in inputs.components]
+        return metric + struct.pack("<I", len(parts)) + b"".join(parts)
     noise = _numbers(inputs.noise_multiplier, inputs.clip)
     counted = _text(inputs.event or "") + _numbers(inputs.delta)
     terms = _text(inputs.adjacency or "") + _text(inputs.accountant or "")
     return named + noise + words + counted + terms
-
-
-def _components(inputs: MechanismParameters) -> bytes:
-    """Nothing where the vector is released as a whole: version 1 has no components."""
-    if inputs.components is None:
-        return b""
-    parts = [_text(part.name) + struct.pack("<Q", part.n) for part in inputs.components]
-    return struct.pack("<I", len(parts)) + b"".join(parts)
 
 
 def _numbers(*numbers: float | None) -> bytes:

@@ -92,14 +92,10 @@ class ApiKeyRepository(Repository):
             self._set(ApiKey, ApiKey.id == id_, person=vars(person))
         return self.session.scalars(select(ApiKey).where(ApiKey.id == id_)).one(), new
 
-    def find(self, plain: str) -> ApiKey | None:
-        """The key with this plain text, unless revoked. The look-up is by hash, so its duration
-        reveals nothing."""
-        return self._one(_OPENED, secret_hash=hash_of_key(plain))
-
-    def is_in_force(self, secret_hash: str) -> bool:
-        """Whether a secret that opened a key before still does."""
-        return self._one(_OPENED, secret_hash=secret_hash) is not None
+    def find(self, secret_hash: str) -> ApiKey | None:
+        """The key that the secret with this hash (`hash_of_key`) opens, unless revoked. As it is
+        looked up by hash, the duration reveals nothing."""
+        return self._one(_OPENED, secret_hash=secret_hash)
 
     def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:
         """The key with a new secret, and its plain text; None if this project has no such key in

@@ -26,7 +26,6 @@ def next_link(previous: str, entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(_LINK + bytes.fromhex(previous) + rfc8785.dumps(dict(entry))).hexdigest()
 
 
-_COLUMNS = tuple(column.name for column in table_of(AuditEntry).columns)
 _END = table_of(AuditHead).c
 _HEAD = (
     select(_END.entries, _END.link)
@@ -57,20 +56,19 @@ class AuditLogRepository(ScopedRepository):
         take later: the project's next entry waits until this transaction ends."""
         head = self._head()
         actor = dict.fromkeys(("key_id", "key_name", "person")) if by is None else vars(by)
-        entry = AuditEntry(
-            project_id=self.project_id,
-            number=head.entries + 1,
-            at=utc_now(),
-            action=action,
-            subject=subject,
-            origin=origin,
-            details=details,
-            link="",
+        row: dict[str, Any] = {
+            "project_id": self.project_id,
+            "number": head.entries + 1,
+            "at": utc_now(),
+            "action": action,
+            "subject": subject,
+            "origin": origin,
+            "details": details,
             **actor,
-        )
-        entry.link = next_link(head.link, entry.content())
-        self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
-        end = {"of_project": self.project_id, "entries": entry.number, "link": entry.link}
+        }
+        link = next_link(head.link, AuditEntry(**row).content())
+        self._insert(AuditEntry, [{**row, "link": link}])
+        end = {"of_project": self.project_id, "entries": row["number"], "link": link}
         self.session.connection().execute(_LENGTHEN, end)
 
     def list(

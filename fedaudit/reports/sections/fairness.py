@@ -287,8 +287,7 @@ def metric_section(
     interval: IntervalSection | str = "there is no value to be sure of"
     if figure.value is not None:
         interval = interval_section(found, asked, method=method)
-    known = None if isinstance(interval, str) else interval
-    why = interval if isinstance(interval, str) else None
+    known, why = (None, interval) if isinstance(interval, str) else (interval, None)
     return MetricSection(
         value=figure.value, reason=figure.reason, interval=known, interval_reason=why
     )

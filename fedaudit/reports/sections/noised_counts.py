@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedaudit.arrays import Bools, Ints
-from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import Figure, gaps_between, scored_rows
 from fedaudit.fairness.intervals import Interval
 from fedaudit.fairness.noised_counts import (
     METHOD,
-    Counts,
     NoisedCounts,
     noised_intervals,
     rate_bounds,
@@ -49,47 +47,38 @@ def noised_section(
     so a group is left out only where it seems too small for a figure to mean something. Nothing is
     left out to protect it, and no group with it: what the noised counts of all groups give away is
     within their epsilon."""
-    values = material.federation.attributes[attribute]
-    rule = material.disclosures[attribute].rule
-    counts, shown, figures = noised_gaps(noised.counts[attribute], rule)
-    combined = material.spec.fairness.combinations.get(attribute)
-    asked = material.spec.fairness.intervals
-    intervals = dict[str, Interval | str]()
-    groups = _groups(values, counts, shown, too_few=rule.few("rows by the noised counts"))
-    if asked is not None:
-        ends = {
-            rate: rate_bounds(noised.counts[attribute], rate, noised, share=1 - asked.level)
-            for rate in RATES
-        }
-        groups = with_rate_intervals(groups, ends, level=asked.level, method=METHOD)
-        intervals = noised_intervals(
-            noised.counts[attribute], noised, shown, reference=rule.reference, level=asked.level
-        )
-    return FairnessSection(
-        attribute=attribute,
-        intersection_of=None if combined is None else list(combined),
-        reference_group=None if rule.reference is None else values[rule.reference],
-        groups=groups,
-        metrics={
-            one.metric: metric_section(
-                one, _with_value(one, intervals.get(one.metric, NO_INTERVALS)), asked, method=METHOD
-            )
-            for one in (*figures, *(Figure(name, None, WITHHELD) for name in SCORE_METRICS))
-        },
-        cross_check_reason=CHECKED_BEFORE,
-    )
-
-
-def noised_gaps(noised: Counts, rule: DisclosureRule) -> tuple[Counts, Bools, list[Figure]]:
-    """Find in counts with noise [groups, 4] those that rates are made of, the groups [groups] that
-    seem large enough for a rate to mean something, and the METRICS between these."""
-    counts = np.maximum(noised, 0)
+    values, drawn = material.federation.attributes[attribute], noised.counts[attribute]
+    rule, fairness = material.disclosures[attribute].rule, material.spec.fairness
+    combined, asked = fairness.combinations.get(attribute), fairness.intervals
+    counts = np.maximum(drawn, 0)
     rows = scored_rows(counts)
     shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
     [figures] = gaps_between(
         counts[np.newaxis], shown[np.newaxis], reference=rule.reference, rows=rows[np.newaxis]
     )
-    return counts, shown, figures
+    figures += [Figure(name, None, WITHHELD) for name in SCORE_METRICS]
+    groups = _groups(values, counts, shown, too_few=rule.few("rows by the noised counts"))
+    intervals = dict[str, Interval | str]()
+    if asked is not None:
+        ends = {rate: rate_bounds(drawn, rate, noised, share=1 - asked.level) for rate in RATES}
+        groups = with_rate_intervals(groups, ends, level=asked.level, method=METHOD)
+        intervals = noised_intervals(
+            drawn, noised, shown, reference=rule.reference, level=asked.level
+        )
+    metrics = {}
+    for one in figures:
+        found = intervals.get(one.metric, NO_INTERVALS)
+        if one.value is not None and not isinstance(found, str):
+            found = Interval(*map(without_dust, _around(one.value, *found)))
+        metrics[one.metric] = metric_section(one, found, asked, method=METHOD)
+    return FairnessSection(
+        attribute=attribute,
+        intersection_of=None if combined is None else list(combined),
+        reference_group=None if rule.reference is None else values[rule.reference],
+        groups=groups,
+        metrics=metrics,
+        cross_check_reason=CHECKED_BEFORE,
+    )
 
 
 def _groups(
@@ -110,12 +99,6 @@ def _groups(
         )
         for place, value in enumerate(values)
     ]
-
-
-def _with_value(figure: Figure, found: Interval | str) -> Interval | str:
-    if isinstance(found, str) or figure.value is None:
-        return found
-    return Interval(*map(without_dust, _around(figure.value, *found)))
 
 
 NOISED_OUTCOMES = (

@@ -3,6 +3,7 @@ with which code, and what binds the report to its ledger and signer."""
 
 import platform
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -207,9 +208,6 @@ class Provenance(Part):
     reasons: Reasons
 
 
-_LIBRARIES = ("numpy", "pyarrow", "torch")
-
-
 def provenance(*, device: str, backend: Mapping[str, str], started_at: datetime) -> dict[str, Any]:
     """The report's provenance of a run that ends now; `backend` as the trainer reports it."""
     return {
@@ -226,11 +224,9 @@ def provenance(*, device: str, backend: Mapping[str, str], started_at: datetime)
 def _versions() -> dict[str, str]:
     """Versions of the libraries that are installed."""
     found = {}
-    for name in _LIBRARIES:
-        try:
+    for name in ("numpy", "pyarrow", "torch"):
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

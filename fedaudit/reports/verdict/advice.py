@@ -11,7 +11,6 @@ multiplier last, never beyond what still protects.
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -69,12 +68,26 @@ _PERHAPS = 0.3
 """Times DROWNED: noise that may be the cause where nothing else is."""
 
 
-@dataclass(frozen=True)
 class _Run:
     """A report's run, or what it would be after changes."""
 
-    report: Mapping[str, Any]
-    spec: ExperimentSpec
+    def __init__(self, report: Mapping[str, Any], spec: ExperimentSpec) -> None:
+        data, clip = report["data"], getattr(spec.privacy, "clip", None)
+        self.report, self.spec = report, spec
+        self.utility: Mapping[str, Any] = report["utility"]
+        self.has_noise = bool(report["guarantee"]["kind"] != "none")
+        self.parameters = int(data["parameters"])
+        self.clients = int(data["training_clients"])
+        self.rows = float(data["rows"] / max(1, data["clients"]))
+        """Rows of a client, on average."""
+        self.step_size = spec.training.local.step_size
+        of_updates = isinstance(spec.privacy, LaplaceL2 | GaussianLocal | GaussianCentral)
+        self.clip = float(clip) if of_updates and isinstance(clip, int | float) else None
+        """A fixed bound on whole updates."""
+        self.length = expected_update(spec, n=self.parameters, rows=self.rows)
+        """About how long an update is before its clip."""
+        self.reach = spec.training.rounds * min(self.length, self.clip or math.inf)
+        """How far all rounds together can go."""
 
     def changed(self, changes: Mapping[str, Any]) -> "_Run | None":
         """The run with other values, keyed by pointer; None where the spec would be refused."""
@@ -83,50 +96,6 @@ class _Run:
             return _Run(self.report, parse_spec(document))
         except InvalidInputError:
             return None
-
-    @property
-    def utility(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.report["utility"]
-        return found
-
-    @property
-    def has_noise(self) -> bool:
-        return bool(self.report["guarantee"]["kind"] != "none")
-
-    @property
-    def parameters(self) -> int:
-        """n."""
-        return int(self.report["data"]["parameters"])
-
-    @property
-    def clients(self) -> int:
-        return int(self.report["data"]["training_clients"])
-
-    @property
-    def rows(self) -> float:
-        """Rows of a client, on average."""
-        return float(self.report["data"]["rows"] / max(1, self.report["data"]["clients"]))
-
-    @property
-    def step_size(self) -> float:
-        return self.spec.training.local.step_size
-
-    @property
-    def clip(self) -> float | None:
-        """A fixed bound on whole updates."""
-        clip = getattr(self.spec.privacy, "clip", None)
-        of_updates = isinstance(self.spec.privacy, LaplaceL2 | GaussianLocal | GaussianCentral)
-        return float(clip) if of_updates and isinstance(clip, int | float) else None
-
-    @property
-    def length(self) -> float:
-        """About how long an update is before its clip."""
-        return expected_update(self.spec, n=self.parameters, rows=self.rows)
-
-    @property
-    def reach(self) -> float:
-        """How far all rounds together can go."""
-        return self.spec.training.rounds * min(self.length, self.clip or math.inf)
 
     @property
     def ratio(self) -> float:
@@ -195,7 +164,12 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     if run.ratio >= DROWNED:
         return _against_noise(run)
     causes = [_too_far, _too_long, _not_moved, _still_falling, _worse_than_constant]
-    at = 0 if _has_learnt(run) else len(causes)
+    gain, loss = run.utility.get("loss_under_baseline"), run.utility.get("baseline_loss")
+    # Whether steps that are long enough brought it closer than a constant.
+    has_learnt = (
+        gain is not None and loss is not None and run.reach >= _REACH and gain > _LEARNT * loss
+    )
+    at = 0 if has_learnt else len(causes)
     causes[at:at] = [_by_outcome, _too_few]
     for cause in causes:
         if (found := cause(run)) is not None:
@@ -251,18 +225,21 @@ def _again(run: _Run) -> str:
 
 
 def _too_far(run: _Run) -> Advice | None:
-    """A number that is predicted and is so large that clipped updates cannot come near it."""
+    """A number that is predicted and is so far from 0 that clipped updates do not reach it."""
     start, constant = (run.utility.get(name) for name in ("start_loss", "baseline_loss"))
+    gain = run.utility.get("loss_under_baseline")
     source, squared = run.spec.federation, run.spec.training.loss == "mse"
     if not (isinstance(source, Table) and squared) or start is None or constant is None:
         return None
-    if run.clip is None or math.sqrt(max(0.0, start - constant)) < _REACH * run.reach:
+    far = math.sqrt(max(0.0, start - constant))
+    if run.clip is None or far < run.reach or (gain is not None and gain > 0):
         return None
+    declared = f"federation.scale: {{{source.target}: {{mean: ..., deviation: ...}}}}"
     return Advice(
-        text=f"All rounds together go {_about(run.reach)}, and {source.target} is far larger: "
-        "register the table with a number that divides it to about 1, by what is publicly known of "
-        f"its size, as `federation.scale: {{{source.target}: ...}}`; or its logarithm, where few "
-        "values are far above the others."
+        text=f"All rounds together go {_about(run.reach)}, and {source.target} is about "
+        f"{_about(far)} from 0: register the table with a number near its middle and how far from "
+        f"it values usually are, by what is publicly known, as `{declared}`; or its logarithm, "
+        "where few values are far above the others."
     )
 
 
@@ -357,14 +334,6 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
     if _round_number(run.step_size * times) <= run.step_size:
         return None
     return _step(run, run.step_size * times, f"the steps are too short, {why}")
-
-
-def _has_learnt(run: _Run) -> bool:
-    """Whether steps that are long enough brought it closer than a constant."""
-    gain, loss = run.utility.get("loss_under_baseline"), run.utility.get("baseline_loss")
-    if gain is None or loss is None:
-        return False
-    return bool(run.reach >= _REACH and gain > _LEARNT * loss)
 
 
 def _by_outcome(run: _Run) -> Advice | None:

@@ -7,7 +7,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
-from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.encoding import salt_hash
 from fedaudit.ledger.statements import (
     DATABASE,
@@ -26,6 +25,7 @@ from fedaudit.privacy.lower_bounds.e_values import e_values_of, is_alarm, run_ev
 from fedaudit.reports.checks import (
     MALFORMED,
     Check,
+    Outcome,
     canonical_hash,
     check,
     failed,
@@ -248,13 +248,7 @@ def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[li
             return
 
 
-_ERASED = "the statement on the erased names"
-
-
-def read_erasure(evidence: Evidence) -> Signed[ErasedNames]:
-    """The statement in place of the names; empty where there is none, or it cannot be read."""
-    values = [] if evidence.erased is None else [evidence.erased]
-    return Signed.read(values, ErasedNames.of, what=_ERASED)
+ERASED = "the statement on the erased names"
 
 
 def erasure_checks(
@@ -263,11 +257,11 @@ def erasure_checks(
     """The checks, in the order in which they are reported; they replace that of the digests."""
     if evidence.erased is None:
         return
-    faults = found.signature_faults(keyring, lambda _: _ERASED)
+    faults = found.signature_faults(keyring, lambda _: ERASED)
     yield check(
         "erasure.signature",
         not faults,
-        good=f"{_ERASED} has a right signature",
+        good=f"{ERASED} has a right signature",
         bad="; ".join(faults),
     )
     if not found.items:
@@ -298,6 +292,10 @@ def erasure_checks(
 NO_CHECKPOINT = (
     "there is no signed checkpoint, so nothing shows whether the newest entries are still there"
 )
+_DELETED = (
+    "the report was signed together with a checkpoint, and there is none: the checkpoints were "
+    "deleted"
+)
 
 
 class ReadCheckpoints(Signed[Checkpoint]):
@@ -306,16 +304,13 @@ class ReadCheckpoints(Signed[Checkpoint]):
     @property
     def newest(self) -> Checkpoint | None:
         """The checkpoint that counts most entries; the last of several such."""
-        return self.items[self._newest] if self.items else None
+        return max(reversed(self.items), key=lambda one: one.entries, default=None)
 
     @property
     def newest_signer(self) -> str | None:
         """The id of the key that signed the newest checkpoint."""
-        return self.envelopes[self._newest].key_id if self.envelopes else None
-
-    @property
-    def _newest(self) -> int:
-        return max(range(len(self.items)), key=lambda place: (self.items[place].entries, place))
+        made = zip(self.items, self.envelopes, strict=True)
+        return next((envelope.key_id for one, envelope in made if one is self.newest), None)
 
 
 def checkpoint_checks(
@@ -329,7 +324,9 @@ def checkpoint_checks(
     """The checks, in the order in which they are reported."""
     yield from _salt(evidence, found)
     if not evidence.checkpoints:
-        yield _absent(evidence)
+        unsigned = value_at(evidence.report, "integrity", "signature") is None
+        outcome: Outcome = "unchecked" if unsigned else "fail"
+        yield Check("checkpoints.signatures", outcome, NO_CHECKPOINT if unsigned else _DELETED)
         return
     yield found.signatures(
         keyring, "checkpoints", "checkpoints", lambda one: f"the checkpoint of entry {one.entries}"
@@ -377,16 +374,6 @@ def _salt(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
         stated == {own},
         good="the salt that its digests are keyed with is the one that was signed",
         bad=missing if own is None else "the salt is not the one that the checkpoints were made of",
-    )
-
-
-def _absent(evidence: Evidence) -> Check:
-    if value_at(evidence.report, "integrity", "signature") is None:
-        return unchecked("checkpoints.signatures", NO_CHECKPOINT)
-    return failed(
-        "checkpoints.signatures",
-        "the report was signed together with a checkpoint, and there is none: the checkpoints "
-        "were deleted",
     )
 
 
@@ -483,11 +470,6 @@ def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:
         good="the report is there" if succeeded else "the run left no report, as signed",
         bad=bad,
     )
-
-
-def read_claims(evidence: Evidence) -> Signed[dict[str, Any]]:
-    """The statements in these bundles, as far as they can be read."""
-    return Signed.read(evidence.claims, claim_of, what="claim {}", opened=claim_envelope)
 
 
 def claim_checks(

@@ -7,7 +7,7 @@ unchecked.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -163,7 +163,10 @@ def _plan(
         return "the stored spec cannot be read, or is of another version"
     if len(inputs.event or "") > _MAX_EVENT_LENGTH:
         return "the entries' event is too long to be recomposed"
-    population = _population(json.loads(inputs.event or "null"))
+    # How many clients the event samples from; of one that samples otherwise it does not matter.
+    population = json.loads(inputs.event or "null").get("population", 1)
+    if type(population) is not int or not 1 <= population <= _MAX_POPULATION:
+        raise ValueError("no population")
     try:
         plan = ledger_plan(spec, {inputs}, names, parameters=inputs.n, training_clients=population)
     except TooManyEventsError as error:
@@ -174,14 +177,6 @@ def _plan(
     if sum(len(line.repeated_events) for line in groups) * rounds > _MAX_PLACES:
         return "the entries' events take too long to be recomposed"
     return rebuild_ledger_context(inputs, names, rounds=rounds).plan
-
-
-def _population(event: Mapping[str, Any]) -> int:
-    """The number of clients that the event samples from; any number where it samples otherwise."""
-    population = event.get("population", 1)
-    if type(population) is not int or not 1 <= population <= _MAX_POPULATION:
-        raise ValueError("no population")
-    return population
 
 
 def is_declared(spec: Any) -> bool:

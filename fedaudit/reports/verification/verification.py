@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence, Fault, NotABundleError, read_keys
+from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
-from fedaudit.ledger.statements import Checkpoint, Keyring, PublicKey, SignOff, link_of
+from fedaudit.ledger.statements import Checkpoint, ErasedNames, Keyring, PublicKey, SignOff, link_of
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
 from fedaudit.reports.checks import (
     MALFORMED,
@@ -47,6 +48,7 @@ from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.checkpoints import (
+    ERASED,
     ReadCheckpoints,
     Signed,
     checkpoint_checks,
@@ -54,8 +56,6 @@ from fedaudit.reports.verification.checkpoints import (
     erasure_checks,
     evidence_checks,
     later_checks,
-    read_claims,
-    read_erasure,
     sign_off_checks,
 )
 from fedaudit.reports.verification.entries import DeclaredEntries, EntryEpsilons, is_declared
@@ -119,7 +119,8 @@ def verify(
         found = concluded(evidence, checks, keyring, signers=[report_signer(evidence)])
         return replace(found, subject="audit", beyond=NOT_VERIFIED)
     checkpoints = ReadCheckpoints.read(evidence.checkpoints, Checkpoint.of, what="checkpoint {}")
-    erasure = read_erasure(evidence)
+    erased = [] if evidence.erased is None else [evidence.erased]
+    erasure = Signed.read(erased, ErasedNames.of, what=ERASED)
     audit = LedgerAudit(
         evidence.experiment_id,
         evidence.names,
@@ -143,7 +144,7 @@ def verify(
     checks += later_checks(evidence, later, keyring)
     checks += evidence_checks(evidence.report, later)
     checks += log_checks(evidence, checkpoints, keyring, earlier=earlier)
-    claims = read_claims(evidence)
+    claims = Signed.read(evidence.claims, claim_of, what="claim {}", opened=claim_envelope)
     checks += claim_checks(evidence, claims, keyring)
     checks += more
     signers = [checkpoints.newest_signer, *sign_offs.signers, *later.signers]
@@ -337,14 +338,13 @@ def _begun(entries: Sequence[LogEntry], own: Sequence[int], stated: object) -> C
     runs = [one.run for one in entries if one.kind == BEGUN]
     numbered = runs == list(range(1, len(runs) + 1))
     number = own[0] if own else 0
-    bad = "the run was begun more than once" if len(own) > 1 else "the run, with this spec and "
-    bad += "" if len(own) > 1 else "these gates, is not in the log, or runs are missing there"
+    bad = "the run, with this spec and these gates, is not in the log, or runs are missing there"
     return check(
         "log.begun",
         len(own) == 1 and numbered and stated in (None, number),
         good=f"run {number} of {len(runs)} in the log of its data; spec and gates were entered "
         "before its first round",
-        bad=bad,
+        bad="the run was begun more than once" if len(own) > 1 else bad,
     )
 
 

@@ -10,6 +10,7 @@ import structlog
 
 from benchmarks.served_api import http
 from models.repositories import ApiKeyRepository, EventRepository
+from models.repositories.accounts import hash_of_key
 from tests.api.service import ROUNDS, Api, fail, finished, play, running_api, served, settings_for
 
 
@@ -113,6 +114,6 @@ def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
         lines = response.iter_lines()
         assert next(lines).startswith("event: ")
         with api.database.write() as session:
-            found = ApiKeyRepository(session).find(key)
+            found = ApiKeyRepository(session).find(hash_of_key(key))
             ApiKeyRepository(session).revoke(api.project_id, found.id)
         list(lines)

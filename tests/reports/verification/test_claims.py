@@ -20,14 +20,14 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey
 
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, claim_lines, opened_bundle
-from fedaudit.ledger.claim_bundles import ClaimsKey
+from fedaudit.ledger.claim_bundles import ClaimsKey, claim_envelope, claim_of
 from fedaudit.ledger.statements import Keyring, SigningKey
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.reports.checks import Check, check, unchecked
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, TEST_RESULT, VERIFICATION, claims_of
 from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
-from fedaudit.reports.verification.checkpoints import claim_checks, read_claims
+from fedaudit.reports.verification.checkpoints import Signed, claim_checks
 from tests.processes import completed
 from tests.reports.conftest import SPEC
 from tests.reports.reading_documents import BY_DISTANCE, WITHOUT_NOISE, documents, gaussian
@@ -89,7 +89,8 @@ def evidence(material) -> dict[str, Evidence]:
 def checked(evidence: Evidence, claims: list[Any] | None = None) -> dict[str, Check]:
     changed = evidence if claims is None else replace(evidence, claims=claims)
     keyring = Keyring(trusted=[KEY.public], carried=evidence.keys)
-    return {one.name: one for one in claim_checks(changed, read_claims(changed), keyring)}
+    read = Signed.read(changed.claims, claim_of, what="claim {}", opened=claim_envelope)
+    return {one.name: one for one in claim_checks(changed, read, keyring)}
 
 
 def statement(claim: Mapping[str, Any]) -> dict[str, Any]:
