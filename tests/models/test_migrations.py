@@ -35,7 +35,7 @@ def test_an_older_database_does_not_match(empty_database_url: str) -> None:
     migrations.upgrade(empty_database_url, "0001")
     database = Database(empty_database_url)
     revision, fault = current_revision(database), schema_fault(database)
-    database.dispose()
+    database.close()
     assert revision == "0001"
     assert f"at 0001 and this version needs {HEAD}" in fault
 
@@ -62,7 +62,7 @@ def test_only_keys_that_administer_may_sign_reports_off_afterwards(empty_databas
 
     migrations.upgrade(empty_database_url)
     assert found() == [("a", ["admin", "reports:read", "reports:sign"]), ("b", ["reports:read"])]
-    database.dispose()
+    database.close()
 
 
 def test_held_out_people_are_named(database: Database) -> None:
@@ -92,7 +92,7 @@ def test_a_failing_upgrade_changes_nothing(tmp_path: Path) -> None:
         migrations.upgrade(url)
     with database.engine.connect() as connection:
         assert inspect(connection).get_table_names() == ["rounds"]
-    database.dispose()
+    database.close()
 
 
 def test_the_commands_migrate_and_make_a_key(tmp_path: Path) -> None:
@@ -149,4 +149,4 @@ def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_u
         with database.read() as session:
             [budget] = Budgets(session, budgets.project_id).budgets(id_)
         assert (rows, budget.reserved, budget.spent) == (2, 3.0, 8.0)
-    database.dispose()
+    database.close()
