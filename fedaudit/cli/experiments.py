@@ -36,6 +36,7 @@ from fedaudit.cli.output import (
     write_line,
 )
 from fedaudit.cli.remote import MAX_PAGE, checked_key, connected
+from fedaudit.spec.metrics import LEADING_METRICS
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ForbiddenError
 
@@ -47,11 +48,6 @@ Json = Mapping[str, Any]
 app = typer.Typer()
 _ID_WIDTH = 36
 _OPEN = ("queued", "running", "cancelling")
-_GAPS = (
-    "equalized_odds_difference",
-    "demographic_parity_difference",
-    "equal_opportunity_difference",
-)
 
 
 @app.command()
@@ -333,7 +329,7 @@ def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
     yield "privacy cost", f"{cost}, not in force" if is_doubtful else cost
     yield "mechanism", name if name == "none" else f"{name}, {noise} noise"
     yield "result", _result(experiment).replace("\n", " ")
-    for gap in _GAPS:
+    for gap in LEADING_METRICS:
         if figures[gap] is not None:
             words = gap.removesuffix("_difference").replace("_", " ")
             yield words, f"gap of {figure_text(figures[gap])}"
