@@ -17,7 +17,6 @@ from api.http.middleware import (
     CompressedAnswers,
     ImpliedMethods,
     ProxyHeaders,
-    Upload,
 )
 from api.http.observation import Observation
 from api.pages import install as pages
@@ -76,16 +75,13 @@ def _routes() -> list[BaseRoute]:
     return router.routes
 
 
-def uploads_of(settings: Settings) -> dict[str, Upload]:
-    """The paths that take files, each with what it takes: a proxy has to let them through."""
-    multipart = Upload(
-        media_type="multipart/", largest_bytes=settings.max_upload_bytes + settings.max_body_bytes
-    )
-    artifact = Upload(
-        media_type="application/octet-stream", largest_bytes=settings.max_artifact_bytes
-    )
-    tables = dict.fromkeys(("/v1/federations", "/federations/new"), multipart)
-    return {**tables, "/v1/artifacts": artifact}
+def uploads_of(settings: Settings) -> dict[str, tuple[str, int]]:
+    """The paths that take files, each with the prefix of their media type and the most bytes: a
+    proxy has to let them through."""
+    tables = ("/v1/federations", "/federations/new")
+    multipart = ("multipart/", settings.max_upload_bytes + settings.max_body_bytes)
+    artifact = ("application/octet-stream", settings.max_artifact_bytes)
+    return {**dict.fromkeys(tables, multipart), "/v1/artifacts": artifact}
 
 
 async def _keep_tidy(resources: Resources) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -47,6 +47,30 @@ def start() -> tuple[Settings, Database]:
     if fault is not None:
         raise SystemExit(fault)
     return settings, database
+
+
+_MAX_PAUSE_SECONDS = 10.0
+
+
+def repeat(work: Callable[[], object], wait: Callable[[float], bool], *, seconds: float) -> None:
+    """Work again and again while `wait`, which is given the pause in seconds, says so; after
+    failures pauses are longer."""
+    pause = seconds
+    while wait(pause):
+        try:
+            work()
+        except SQLAlchemyError as error:
+            log.warning(
+                "database away",
+                error=type(error).__name__,
+                detail=str(getattr(error, "orig", error))[:300],
+            )
+        except Exception:
+            log.exception("failed; it is tried again")
+        else:
+            pause = seconds
+            continue
+        pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
 
 
 @dataclass(frozen=True)

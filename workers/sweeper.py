@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
@@ -42,7 +42,7 @@ from models.repositories import (
 from models.repositories.files import OldFile
 from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
-from workers.context import start
+from workers.context import repeat, start
 from workers.eraser import Eraser
 from workers.finish import fail_unit
 from workers.lost_rounds import LostRounds, count_ahead
@@ -148,7 +148,6 @@ _DUTY_TICKS = 5
 """A sweeper that misses this many ticks loses the duty."""
 _LONGEST_LEASES = 10
 """No worker is taken to have a lease that is so many times as long as those set here."""
-_MAX_PAUSE_SECONDS = 10.0
 _MAX_RETRY_SECONDS = 300.0
 
 
@@ -187,23 +186,21 @@ class Sweeper:
         except QueueUnavailableError as error:
             log.warning("broker away; messages wait", detail=str(error)[:200])
         # Last, because it may take long: units wait for no signature.
-        self._sign_offs.sign_waiting(_BATCH)
-        self._audit_logs.sign_waiting(_BATCH)
-        self._ledgers.sign_waiting(_BATCH)
-        self._eraser.erase_waiting(_BATCH)
+        for go_on in self._slow_work:
+            go_on(_BATCH)
         self._expiry.expire()
         return True
 
     def _sign_with(self, key: SigningKey) -> None:
         self.key = key
-        self._sign_offs = SignOffSigner(self._database, key)
-        self._ledgers = DeclaredLedgerSigner(
-            self._database,
-            key,
-            floor=DisclosureFloor(minimum_group_size=self._settings.min_group_size),
-        )
-        self._audit_logs = AuditLogSigner(self._database, key, signed=self._signed_logs)
-        self._eraser = Eraser(self._database, self._storage, key, self._lost_rounds)
+        database = self._database
+        floor = DisclosureFloor(minimum_group_size=self._settings.min_group_size)
+        self._slow_work: list[Callable[[int], int]] = [
+            SignOffSigner(database, key).sign_waiting,
+            AuditLogSigner(database, key, signed=self._signed_logs).sign_waiting,
+            DeclaredLedgerSigner(database, key, floor=floor).sign_waiting,
+            Eraser(database, self._storage, key, self._lost_rounds).erase_waiting,
+        ]
 
     def resign(self) -> None:
         """Give up the duty at once."""
@@ -282,22 +279,8 @@ class Sweeper:
 
 
 def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
-    """Tick until asked to stop; a failed tick makes the next pause longer."""
-    pause = seconds
-    while not stop.wait(pause):
-        try:
-            sweeper.tick()
-            pause = seconds
-        except SQLAlchemyError as error:
-            pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
-            log.warning(
-                "database away",
-                error=type(error).__name__,
-                detail=str(getattr(error, "orig", error))[:300],
-            )
-        except Exception:
-            pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
-            log.exception("tick failed")
+    """Tick until asked to stop."""
+    repeat(sweeper.tick, lambda pause: not stop.wait(pause), seconds=seconds)
     try:
         sweeper.resign()
     except SQLAlchemyError as error:

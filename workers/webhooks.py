@@ -5,6 +5,7 @@ import random
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -20,6 +21,7 @@ from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import WebhookQueueRepository
 from models.repositories.webhooks import Attempted, ClaimedDelivery
+from workers.context import repeat
 
 log = structlog.get_logger()
 
@@ -39,7 +41,6 @@ _SEND_SECONDS = 15.0
 _LEASE_SECONDS = 90.0
 """Longer than an attempt takes, with the look-up of the name."""
 _DISPATCH_EVERY_SECONDS = 1.0
-_MAX_PAUSE_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 
 _GONE = 410
@@ -58,7 +59,11 @@ class WebhookDispatcher:
         self._changed = threading.Event()
         """Set where there may be something to do at once."""
         self._sending: list[threading.Thread] = []
-        self._loop = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        self._loop = threading.Thread(
+            target=partial(repeat, self.dispatch_due, self._wait, seconds=_DISPATCH_EVERY_SECONDS),
+            name="webhooks",
+            daemon=True,
+        )
 
     def start(self) -> None:
         """Deliver from now on."""
@@ -75,20 +80,10 @@ class WebhookDispatcher:
         for thread in self._sending:
             thread.join(max(0.0, deadline - monotonic()))
 
-    def _run(self) -> None:
-        pause = _DISPATCH_EVERY_SECONDS
-        while not self._stopping.is_set():
-            self._changed.wait(pause)
-            self._changed.clear()
-            try:
-                self.dispatch_due()
-                pause = _DISPATCH_EVERY_SECONDS
-            except SQLAlchemyError as error:
-                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-                log.warning("database away; webhooks wait", error=type(error).__name__)
-            except Exception:
-                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-                log.exception("webhooks not sent")
+    def _wait(self, seconds: float) -> bool:
+        self._changed.wait(seconds)
+        self._changed.clear()
+        return not self._stopping.is_set()
 
     def dispatch_due(self) -> None:
         """Begin to send what is due, as far as there are places. Raises SQLAlchemyError."""

@@ -1,7 +1,6 @@
 """Limits and headers of every request, whatever its route."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -27,31 +26,24 @@ _MIN_BYTES_A_SECOND = 1024
 """The least rate of a body, uploads too, after the first half minute."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Upload:
-    """The bodies of a path that are files."""
-
-    media_type: str
-    """A prefix of their media type."""
-    largest_bytes: int
-
-
 class BodyLimit(Middleware):
     """Refuses bodies above a number of bytes: at once where their length is stated, else counted.
     Uploads, which are the bodies of some paths that are no JSON, have other limits."""
 
-    def __init__(self, app: ASGIApp, *, largest_bytes: int, uploads: Mapping[str, Upload]) -> None:
-        """`uploads`: by path."""
+    def __init__(
+        self, app: ASGIApp, *, largest_bytes: int, uploads: Mapping[str, tuple[str, int]]
+    ) -> None:
+        """`uploads`: the prefix of their media type, and their most bytes, by path."""
         super().__init__(app)
         self._largest = largest_bytes
         self._uploads = uploads
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        upload = self._uploads.get(scope["path"]) if scope["method"] == "POST" else None
-        if upload and not headers.get("content-type", "").lower().startswith(upload.media_type):
-            upload = None
-        largest = self._largest if upload is None else upload.largest_bytes
+        media_type, largest = self._uploads.get(scope["path"], ("", self._largest))
+        sent = headers.get("content-type", "").lower()
+        is_upload = media_type and scope["method"] == "POST" and sent.startswith(media_type)
+        largest = largest if is_upload else self._largest
         body = _Body(receive, largest)
         stated = headers.get("content-length", "")
         # Compared by length first: int() itself refuses thousands of digits.
@@ -59,7 +51,7 @@ class BodyLimit(Middleware):
             await problem_response(_too_large(largest), scope)(scope, receive, body.patient(send))
         else:
             # Other bodies are short, and are read whole before an answer.
-            await self._app(scope, body.receive, send if upload is None else body.patient(send))
+            await self._app(scope, body.receive, body.patient(send) if is_upload else send)
 
 
 class _Body:

@@ -76,14 +76,6 @@ class Field(InForm):
         return self.pointer.startswith(_ADVANCED)
 
 
-@dataclass(frozen=True)
-class Section:
-    """Fields under one heading."""
-
-    title: str
-    fields: tuple[Field, ...]
-
-
 def fields_at(info: FieldInfo, pointer: str) -> Iterator[Field]:
     """The fields of the form for a field of the spec, and for all below it."""
     described = next((one for one in info.metadata if isinstance(one, InForm)), None)
@@ -159,10 +151,9 @@ def _types(annotation: Any) -> list[Any]:
     return [one for one in plain if one is not NoneType]
 
 
-def _section(title: str, *of_spec: str) -> Section:
+def _fields_below(*of_spec: str) -> tuple[Field, ...]:
     known = ExperimentSpec.model_fields
-    found = [field for one in of_spec for field in fields_at(known[one], f"/{one}")]
-    return Section(title, tuple(found))
+    return tuple(field for one in of_spec for field in fields_at(known[one], f"/{one}"))
 
 
 @cache
@@ -191,15 +182,15 @@ def choice_rules() -> str:
 
 
 SECTIONS = {
-    "experiment": _section("Experiment", "name", "seed", "repeats", "tags"),
-    "federation": _section("Data", "federation"),
-    "model": _section("Model", "model", "decision"),
-    "training": _section("Training", "training"),
-    "privacy": _section("Privacy", "privacy"),
-    "groups": _section("Groups", "fairness"),
-    "gates": _section("Gates", "gates"),
+    "experiment": _fields_below("name", "seed", "repeats", "tags"),
+    "data": _fields_below("federation"),
+    "model": _fields_below("model", "decision"),
+    "training": _fields_below("training"),
+    "privacy": _fields_below("privacy"),
+    "groups": _fields_below("fairness"),
+    "gates": _fields_below("gates"),
 }
-FIELDS = tuple(one for section in SECTIONS.values() for one in section.fields)
+FIELDS = tuple(field for section in SECTIONS.values() for field in section)
 
 
 MISSING = object()

@@ -100,11 +100,7 @@ def _budget_words(budget: BudgetBody) -> tuple[str, str]:
 
 
 def _terms(budget: BudgetBody) -> str:
-    match budget.radius:
-        case None:
-            return "radius and clip not recorded, so it counts no run: set a total again"
-        case "adaptive":
-            radius = "adaptive radius"
-        case distance:
-            radius = f"radius {distance:g}"
+    if budget.radius is None:
+        return "radius and clip not recorded, so it counts no run: set a total again"
+    radius = "adaptive radius" if budget.radius == "adaptive" else f"radius {budget.radius:g}"
     return f"{radius}, {'no clip' if budget.clip is None else f'clip {budget.clip:g}'}"

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from api.services.disclosure import refuse_below_floor
 from api.services.lookups import refuse_gone
 from api.shared.data_faults import faults_for, reads_data
-from api.shared.federation_data import Uploads, ready_federation, refuse_erased, usable
+from api.shared.federation_data import ready_federation, refuse_erased, usable
 from api.shared.security import Call
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
@@ -59,20 +59,14 @@ def load_for(call: Call, spec: ExperimentSpec) -> "LoadedFederation":
     something of its cells, even in one bit. Without the scope `federations:read` a file must be
     registered, and the spec use the registered columns, groups and rules alone. Raises
     InvalidInputError."""
-    uploads = Uploads(
-        call.project_id,
-        database=call.resources.database,
-        storage=call.resources.storage,
-        sources_dir=call.resources.settings.sources_dir,
-        may_read=call.resources.may_read(call.project_id),
-    )
     source = spec.federation
     if not reads_data(call.caller) and isinstance(source, FileSource):
         row = _bound(call, spec, source)
         # By its id, so that only the content is read that was registered.
         known = source.model_copy(update={"path": None, "id": row.id})
         spec = spec.model_copy(update={"federation": known})
-    return call.resources.federations.load(spec, uploads=uploads)
+    may_read = call.resources.may_read(call.project_id)
+    return call.resources.federations.load(spec, project_id=call.project_id, may_read=may_read)
 
 
 def _bound(call: Call, spec: ExperimentSpec, source: FileSource) -> Federation:

@@ -4,15 +4,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
 from api.http.problems import conflict
 from fedaudit.federations.federation import data_key
-from fedaudit.spec.errors import InvalidInputError, error_at
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage
@@ -25,44 +24,6 @@ if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation
     from fedaudit.federations.reading.source_files import MayRead, Upload
 
-_POINTER = "/federation/id"
-
-
-@dataclass(frozen=True)
-class Uploads:
-    """The federations of one project that specs may name by id."""
-
-    project_id: str
-    database: Database
-    storage: Storage
-    sources_dir: Path | None
-    """Where files are that were registered by their path."""
-    may_read: "MayRead | None" = None
-    """Which of these the project may read; None for all."""
-
-    def fingerprint(self, federation_id: str) -> str:
-        """SHA-256 of the content with this id. Raises InvalidInputError."""
-        return self._ready(federation_id).fingerprint
-
-    @contextmanager
-    def open(self, federation_id: str) -> Iterator["Upload"]:
-        """The file, on this machine while the block runs. Raises InvalidInputError where the
-        federation cannot be used, StorageError where its file cannot be fetched."""
-        from fedaudit.federations.reading.source_files import Files, Upload, registered_file
-
-        row = self._ready(federation_id)
-        name = row.file_name or row.name
-        if row.storage_key is None:
-            files = Files(self.sources_dir, may_read=self.may_read)
-            yield Upload(registered_file(row.registration, files=files), name, row.fingerprint)
-            return
-        with self.storage.local(row.storage_key) as path:
-            yield Upload(path, name, row.fingerprint)
-
-    def _ready(self, federation_id: str) -> Federation:
-        with self.database.read() as session:
-            return ready_federation(session, self.project_id, federation_id)
-
 
 def ready_federation(session: Session, project_id: str, federation_id: str) -> Federation:
     """A project's federation that can be trained on. Raises InvalidInputError at /federation/id."""
@@ -73,11 +34,12 @@ def ready_federation(session: Session, project_id: str, federation_id: str) -> F
 def usable(found: Federation | None) -> Federation:
     """What a spec names by its id, if it can be trained on; None where the project has no such
     one. Raises InvalidInputError."""
-    if found is None:
-        raise _unusable("is no federation of this project; list them with GET /v1/federations")
-    if found.status != "ready":
-        raise _unusable(f"is {found.status}; wait for its profile, or register its data again")
-    return found
+    if found is not None and found.status == "ready":
+        return found
+    message = "is no federation of this project; list them with GET /v1/federations"
+    if found is not None:
+        message = f"is {found.status}; wait for its profile, or register its data again"
+    raise error_at("/federation/id", message, of_spec=True)
 
 
 def refuse_erased(known: Federation) -> None:
@@ -90,10 +52,6 @@ def refuse_erased(known: Federation) -> None:
         )
 
 
-def _unusable(message: str) -> InvalidInputError:
-    return error_at(_POINTER, message, of_spec=True)
-
-
 _KEPT, _MAX_KEPT_BYTES = 4, 512 * 2**20
 """How many are kept at most, and what all of them together take."""
 
@@ -102,21 +60,25 @@ class FederationCache:
     """Loads what plans need of federations: of tables no features. How many at a time is up to the
     callers, of whom a project has one."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
+        self._database, self._storage = database, storage
         self._sources_dir, self._scratch_dir = settings.sources_dir, settings.scratch_dir
         self._largest = settings.max_data_memory_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...] | None, LoadedFederation] = OrderedDict()
 
-    def load(self, spec: ExperimentSpec, *, uploads: Uploads) -> "LoadedFederation":
-        """The data of a spec, checked against the rest of it; `uploads` are those of its project.
-        Raises InvalidInputError; StorageError where an uploaded file cannot be fetched."""
+    def load(
+        self, spec: ExperimentSpec, *, project_id: str, may_read: "MayRead | None"
+    ) -> "LoadedFederation":
+        """The data of a spec of a project, checked against the rest of it; `may_read`: which files
+        below the sources folder the project may read, None for all. Raises InvalidInputError;
+        StorageError where an uploaded file cannot be fetched."""
         # Only now: it brings pyarrow along, which would double the time that the API needs to
         # start.
         from fedaudit.federations.load import check_agreement, outline_federation
         from fedaudit.federations.reading.source_files import DataRoom, Files
 
-        key = self._key(spec, uploads)
+        key = self._key(spec, project_id)
         with self._lock:
             kept = self._kept.pop(key, None)
             if kept is not None:
@@ -125,7 +87,8 @@ class FederationCache:
             check_agreement(spec, kept)
             return kept
         room = DataRoom(self._largest, self._scratch_dir)
-        files = Files(self._sources_dir, uploads.open, uploads.may_read, room)
+        opened = partial(self._opened, project_id, may_read)
+        files = Files(self._sources_dir, opened, may_read, room)
         federation = outline_federation(spec, files=files)
         if key is not None:
             with self._lock:
@@ -143,16 +106,36 @@ class FederationCache:
         with self._lock:
             self._kept.clear()
 
-    def _key(self, spec: ExperimentSpec, uploads: Uploads) -> tuple[object, ...] | None:
+    def _ready(self, project_id: str, federation_id: str) -> Federation:
+        with self._database.read() as session:
+            return ready_federation(session, project_id, federation_id)
+
+    @contextmanager
+    def _opened(
+        self, project_id: str, may_read: "MayRead | None", federation_id: str
+    ) -> Iterator["Upload"]:
+        """A federation's file, on this machine while the block runs. Raises as `load`."""
+        from fedaudit.federations.reading.source_files import Files, Upload, registered_file
+
+        row = self._ready(project_id, federation_id)
+        name = row.file_name or row.name
+        if row.storage_key is None:
+            files = Files(self._sources_dir, may_read=may_read)
+            yield Upload(registered_file(row.registration, files=files), name, row.fingerprint)
+            return
+        with self._storage.local(row.storage_key) as path:
+            yield Upload(path, name, row.fingerprint)
+
+    def _key(self, spec: ExperimentSpec, project_id: str) -> tuple[object, ...] | None:
         """Everything that the loaded data depends on; None where a file cannot be found."""
         files: list[tuple[object, ...]] = []
         uploaded = getattr(spec.federation, "id", None)
         if uploaded is not None:
             # Asked for each time: whose it is, and whether it may still be used.
-            files.append((uploads.project_id, uploads.fingerprint(uploaded)))
+            files.append((project_id, self._ready(project_id, uploaded).fingerprint))
         for name in spec.federation.traits.files:
             # A project that may not read the file must not find it here either.
-            files.append((uploads.project_id,))
+            files.append((project_id,))
             if self._sources_dir is None:
                 return None
             try:

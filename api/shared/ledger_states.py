@@ -57,17 +57,15 @@ class LedgerStates:
 
     def get(self, session: Session, project_id: str, ledger_id: str) -> LedgerState | None:
         """The ledger in the caller's transaction; None where the project has none."""
-        standing = DeclaredLedgerRepository(session, project_id).standing(ledger_id)
-        if standing is None:
-            return None
+        ledgers = DeclaredLedgerRepository(session, project_id)
         with self._lock:
             kept = self._states.get(ledger_id)
-        if kept is not None and (kept.entries, kept.head) == standing:
+        if kept is not None and (kept.entries, kept.head) == ledgers.standing(ledger_id):
             return kept
-        row = DeclaredLedgerRepository(session, project_id).get(ledger_id)
+        row = ledgers.get(ledger_id)
         if row is None:
             return None
-        found = read_state(session, row, kept)
+        found = _read_state(session, row, kept)
         self.keep(ledger_id, found)
         return found
 
@@ -77,7 +75,7 @@ class LedgerStates:
             kept = self._states.get(row.id)
         if kept is not None and (kept.entries, kept.head) == (row.entries, bytes(row.head)):
             return kept
-        return read_state(session, row, kept)
+        return _read_state(session, row, kept)
 
     def keep(self, ledger_id: str, state: LedgerState) -> None:
         """Remember a state that is committed."""
@@ -93,9 +91,7 @@ class LedgerStates:
             self._states.pop(ledger_id, None)
 
 
-def read_state(
-    session: Session, row: DeclaredLedger, kept: LedgerState | None = None
-) -> LedgerState:
+def _read_state(session: Session, row: DeclaredLedger, kept: LedgerState | None) -> LedgerState:
     """The state of a stored ledger: what its entries charge, or what those behind a `kept` state
     add where the chain goes on from it. Raises AlteredEntriesError."""
     terms, histories, last_round = LedgerTerms.model_validate(row.terms), Histories(row.names), 0

@@ -46,7 +46,7 @@ class Resources:
         self.identities = Identities(settings, self.database)
         """People who sign in elsewhere."""
         self.storage = Storage(settings.storage_url)
-        self.federations = FederationCache(settings)
+        self.federations = FederationCache(settings, self.database, self.storage)
         self.open()
         self.ledgers = LedgerStates()
         """What declared ledgers came to."""

@@ -1,33 +1,26 @@
 """`make demo`: a service, experiments over HTTP with their reports side by side, and an experiment
 that is proposed for a table, whose model may leave."""
 
-import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 
 from fedaudit.cli.experiments import follow
 from fedaudit.cli.installation import BROKER_URL, DATABASE_URL, python_module
-from fedaudit.cli.options import explain, read_spec, read_value
-from fedaudit.cli.output import (
-    CommandError,
-    ExitCode,
-    json_text,
-    say,
-    standard_output,
-    writable_folder,
-)
+from fedaudit.cli.main import main
+from fedaudit.cli.options import read_spec, read_value
+from fedaudit.cli.output import CommandError, json_text, say, standard_output, writable_folder
 from fedaudit.cli.summary import summary_table
 from fedaudit.reports.sections.part import verdict_lines
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit_client.client import Client
 
 Json = Mapping[str, Any]
@@ -40,27 +33,15 @@ _LESSON = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> ExitCode:
-    """Run the demonstration; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m fedaudit.cli.demo", description=__doc__)
-    parser.add_argument("specs", nargs="+", metavar="SPEC")
-    parser.add_argument("--table", type=Path, required=True, help="your table")
-    parser.add_argument("--registration", type=Path, required=True, help="what its columns mean")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the reports")
-    options = parser.parse_args(arguments)
-    try:
-        out = writable_folder(options.out)
-        _demonstrate(options.specs, options.table, options.registration, out)
-    except CommandError as error:
-        say(f"demo: {error}")
-        return error.code
-    except InvalidInputError as error:
-        say(f"demo: {explain(error.errors)}")
-        return ExitCode.USAGE
-    return ExitCode.DONE
-
-
-def _demonstrate(sources: Sequence[str], table: Path, registration: Path, out: Path) -> None:
+def demonstrate(
+    sources: Annotated[list[str], typer.Argument(metavar="SPEC...")],
+    *,
+    table: Annotated[Path, typer.Option(help="Your table.")],
+    registration: Annotated[Path, typer.Option(help="What its columns mean.")],
+    out: Annotated[Path, typer.Option(help="Folder for the reports.")],
+) -> None:
+    """Run the demonstration."""
+    writable_folder(out)
     specs = [read_spec(source) for source in sources]
     meaning = read_value(str(registration))
     with tempfile.TemporaryDirectory(prefix="fedaudit-demo-") as folder:
@@ -139,4 +120,4 @@ def _service(data_dir: Path) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(partial(typer.run, demonstrate))

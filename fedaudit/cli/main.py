@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from errno import ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
@@ -71,7 +72,7 @@ app = typer.Typer(
 )
 
 
-def main() -> NoReturn:
+def main(run: Callable[[], object] = app) -> NoReturn:
     """Run the command line; faults of the caller end it with a message and an exit code."""
     # Other projects have packages called `models` or `migrations` too: what PYTHONPATH names comes
     # after this package's folder, here and in every process that is started from here.
@@ -82,7 +83,7 @@ def main() -> NoReturn:
     # httpx would import its own command line, which takes nearly as long as the rest of it.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     try:
-        app()
+        run()
     except CommandError as error:
         say(f"fedaudit: {error}")
         sys.exit(error.code)

@@ -251,7 +251,12 @@ def _candidates(
     yield from wanted[_followed(wanted, basis)]
     for places in owned:
         yield from _inside(basis, places)
-    for order in _orders(rows):
+    # An atom that has a column to itself is in one combination only. Large atoms come first, so
+    # that the combinations that are left cover few rows; then mostly large ones, at random.
+    chance = np.random.default_rng(0)
+    for turn in range(1 + _ORDERS):
+        weights = chance.exponential(size=len(rows)) if turn else 1.0
+        order = np.argsort(-rows * weights, kind="stable")
         first = np.empty(alike.max() + 1, dtype=np.int64)
         first[alike[order[::-1]]] = np.arange(len(order))[::-1]  # of equal places the last counts
         found, turns = np.zeros((len(basis), len(first))), np.argsort(first)
@@ -270,16 +275,6 @@ def _inside(basis: Floats, places: Ints) -> Iterator[Floats]:
         found = np.zeros(basis.shape[1])
         found[places] = left[:, 0] @ own
         yield found
-
-
-def _orders(rows: Ints) -> Iterator[Ints]:
-    """Orders in which atoms with `rows` [atoms] are eliminated. An atom that has a column to itself
-    is in one combination only. Large atoms come first, so that the combinations that are left cover
-    few rows; then mostly large ones, at random."""
-    yield np.argsort(-rows, kind="stable")
-    chance = np.random.default_rng(0)
-    for _ in range(_ORDERS):
-        yield np.argsort(-rows * chance.exponential(size=len(rows)), kind="stable")
 
 
 def _eliminated(basis: Floats) -> Floats:

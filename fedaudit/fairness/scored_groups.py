@@ -56,10 +56,10 @@ class RowSet:
         return _StoredRows(stored, digest)
 
     @staticmethod
-    def of_words(words: NDArray[np.uint64], digest: str = "") -> "RowSet":
+    def of_words(words: NDArray[np.uint64]) -> "RowSet":
         """The rows of all words, from the first on."""
         places = np.flatnonzero(words)
-        return RowSet(places, words[places], digest)
+        return RowSet(places, words[places], "")
 
     @classmethod
     def union(cls, sets: Sequence["RowSet"]) -> "RowSet":
@@ -249,13 +249,15 @@ class Comparison:
 
     def any_near(self, one: DisclosedRows) -> bool:
         """Whether `Neighbourhood.is_near` is true of it and any other set."""
-        name, sizes = one.rows.digest, self._earlier.sizes
-        differing = sizes + one.rows.rows - 2 * self._shared[name]
-        own_known = self._neighbourhood.clients_of.known_rows(one.rows)
+        near, name, sets = self._neighbourhood, one.rows.digest, self._earlier.sets
+        differing = self._earlier.sizes + one.rows.rows - 2 * self._shared[name]
+        own_known = near.clients_of.known_rows(one.rows)
         of_known = self._known + own_known - 2 * self._shared_known[name]
-        close = np.flatnonzero(self._neighbourhood.may_be_near(differing, of_known) & self._other)
-        sets = self._earlier.sets
-        return any(self._neighbourhood.is_near(one, sets[place]) for place in close.tolist())
+        # Rows of known clients that fewer than so many clients can have.
+        most = (near.clients - 1) * near.clients_of.longest
+        may_be_near = (differing < max(1, near.rows)) | (of_known <= most)
+        close = np.flatnonzero(may_be_near & self._other)
+        return any(near.is_near(one, sets[place]) for place in close.tolist())
 
     def parts_of(self, one: RowSet) -> Iterator[RowSet]:
         """Unions of an own set's proper subsets: of all, and of some that have no row in common,
@@ -316,36 +318,25 @@ class Neighbourhood:
 
     def __init__(self, clients_of: RowClients, *, rows: int, clients: int) -> None:
         """Few are fewer than `rows`, or of fewer than `clients` clients."""
-        self._rows, self._clients, self.clients_of = rows, clients, clients_of
-        self._most = (clients - 1) * clients_of.longest
-        """Rows of known clients that fewer than so many clients can have."""
+        self.rows, self.clients, self.clients_of = rows, clients, clients_of
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
         """Whether two sets differ in few rows only, or are the same rows judged differently for few
         of them. The clients of rows that this spec leaves out are unknown, and counted as none."""
         if one.rows.digest != other.rows.digest:
-            return self._differ_in_few(one.rows, other.rows)
+            return self.differ_in_few(one.rows, other.rows)
         if one.favourable.digest == other.favourable.digest:
             return False
-        return self._differ_in_few(one.favourable, other.favourable)
+        return self.differ_in_few(one.favourable, other.favourable)
 
-    def may_be_near(self, differing: Ints, of_known: Ints) -> Bools:
-        """Whether rows that differ are so few, or those among them whose clients are known."""
-        near: Bools = (differing < max(1, self._rows)) | (of_known <= self._most)
-        return near
-
-    def leaves_few(self, whole: RowSet, parts: RowSet) -> bool:
-        """Whether a set has more than its parts, and only few rows more."""
-        return whole.rows > parts.rows and self._differ_in_few(whole, parts)
-
-    def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
+    def differ_in_few(self, one: RowSet, other: RowSet) -> bool:
         """Whether two unequal sets differ in few rows, even if all rows that differ share their
         numbers with rows of both."""
         differing = one.differing(other)
-        if differing.rows == 0 or differing.rows < self._rows:
+        if differing.rows == 0 or differing.rows < self.rows:
             return True
         known = self.clients_of.numbered[differing.within(self.clients_of.known).numbers]
-        return self._clients > 1 and len(np.unique(known)) < self._clients
+        return self.clients > 1 and len(np.unique(known)) < self.clients
 
 
 def disclosed_sets(
@@ -424,7 +415,10 @@ def conflicting(
         groups = [one.rows for one in own if one.rows.digest != whole.digest]
         pairs = [pair for pair in beside.with_parts(groups) if pair[0].digest != whole.digest]
         pairs += [(one, parts) for one in groups for parts in beside.parts_of(one)]
-        return any(neighbourhood.leaves_few(*pair) for pair in pairs)
+        return any(
+            one.rows > parts.rows and neighbourhood.differ_in_few(one, parts)
+            for one, parts in pairs
+        )
 
     return {name for name, own in sets.items() if own and gives_away(own)}
 

@@ -1,9 +1,10 @@
 """The rows of all clients end to end, used by training, auditing and reporting."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from fedaudit.spec.experiment import ExperimentSpec
 
 Number = TypeVar("Number", bound=np.generic)
+Made = TypeVar("Made")
 
 _SIDE_BY_SIDE_CELLS = 2**26
 CELLS_BESIDE_FEATURES = 5
@@ -73,7 +75,8 @@ class Federation:
     features: Features
     """[rows, features], divided by their public scales; for `ClientRows` by their divisor."""
     target: NDArray[np.float32]
-    """[rows], divided by `target_scale`; the class index for classification."""
+    """[rows], less `target_mean` and divided by `target_scale`; the class index for
+    classification."""
     raw_target: NDArray[np.float64]
     """[rows] in the target's own units; the class index for classification."""
     first: NDArray[np.int64]
@@ -84,7 +87,7 @@ class Federation:
     feature_names: tuple[str, ...]
     target_name: str
     target_scale: float
-    """raw = scaled * target_scale; 1 for classification."""
+    """raw = target_mean + target_scale * scaled; 1 for classification."""
     classes: tuple[str, ...]
     """Empty for regression. With a given `positive` class: (negative, positive)."""
     attributes: tuple[Attribute, ...]
@@ -94,6 +97,7 @@ class Federation:
     of the decompressed file, or of the parameters that determine synthetic data."""
     notes: tuple[str, ...]
     """Notes on what was left out while loading, for the report."""
+    target_mean: float = 0.0
     record_budgets: NDArray[np.float64] | None = None
     """[rows]: the privacy budget that a column of the data gives each row. None where the spec
     names no such column."""
@@ -131,6 +135,18 @@ class Federation:
     def client_of(self) -> NDArray[np.int64]:
         """Each row's client: [rows]."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @cached_property
+    def _made(self) -> dict[Hashable, Any]:
+        return {}
+
+    def once(self, name: Hashable, made: Callable[[], Made]) -> Made:
+        """What follows from the data, which never change: made where it is first asked for, and
+        shared by all who ask for it by this name."""
+        if name not in self._made:
+            self._made[name] = made()
+        found: Made = self._made[name]
+        return found
 
     @property
     def width(self) -> int:

@@ -21,11 +21,10 @@ from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.count_release import CountRelease, IntegerDraws, drawn_integers
 from fedaudit.privacy.leakage import ClusterLeakage
-from fedaudit.privacy.mechanisms.registry import why_unbounded
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
-from fedaudit.reports.sections.held_out_privacy import is_secret
 from fedaudit.reports.sections.noised_counts import WITHHELD
 from fedaudit.runs.ledger_writer import RecordedRounds
 from fedaudit.runs.run import Run
@@ -49,7 +48,9 @@ def publish_counts(run: Run, result: FinalResult) -> PublishedCounts:
         return run.rounder or ExactCounts()
     if not run.ledger.report_charged:
         raise RuntimeError("the held-out people must be charged before noise is drawn for them")
-    source = EntropySource() if is_secret(run.spec) else CounterSource(run.spec.seed)
+    source = (
+        EntropySource() if mechanism_of(run.spec).noise_is_secret else CounterSource(run.spec.seed)
+    )
     return noised_counts(held_out.release, result.fairness, source, round_=_REPORT)
 
 

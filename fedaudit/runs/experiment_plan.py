@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, assert_never
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -127,8 +127,6 @@ def _record_faults(federation: Federation, limits: PlanLimits) -> list[FieldErro
 OpenArtifact = Callable[[str], bytes | None]
 """The content of an artifact by its id, its SHA-256; None where there is none."""
 
-_POINTER = "/model/start/artifact"
-
 
 def no_artifacts(artifact_id: str) -> None:
     """An `OpenArtifact` that has none."""
@@ -161,7 +159,7 @@ def with_start(cell: Cell, open_artifact: OpenArtifact) -> Cell:
 
 
 def _fault(message: str) -> InvalidInputError:
-    return error_at(_POINTER, message, of_spec=True)
+    return error_at("/model/start/artifact", message, of_spec=True)
 
 
 # Far below the largest number in double precision, so that sums of reservations stay finite.
@@ -259,23 +257,11 @@ def plan_experiment(
         }
         figure["value"] = release.epsilon(1)
         projection = replace(projection, fairness_epsilon=figure)
-    return ExperimentPlan(
-        spec, federation, n, training, ledger_context, projection, _profile(federation)
-    )
-
-
-_PROFILES: WeakKeyDictionary[Federation, dict[str, Any]] = WeakKeyDictionary()
-"""Profiles of loaded data, which never change: cells and submissions share them."""
-
-
-def _profile(federation: Federation) -> dict[str, Any]:
     # Only now: it brings pyarrow along, which would double the time that the API needs to start.
     from fedaudit.federations.profiles.profile import profile
 
-    known = _PROFILES.get(federation)
-    if known is None:
-        known = _PROFILES[federation] = profile(federation)
-    return known
+    shown = federation.once("profile", partial(profile, federation))
+    return ExperimentPlan(spec, federation, n, training, ledger_context, projection, shown)
 
 
 def planned_costs(spec: ExperimentSpec, context: LedgerContext) -> list[Cost]:

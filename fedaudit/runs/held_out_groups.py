@@ -10,12 +10,10 @@ that are alike in these cells are counted through in the order of their targets:
 set has counts, and which have the favourable outcome, wherever they are in the file.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,26 +59,13 @@ def cell_keys(cell: Cell, attribute: str, *, secret: bytes) -> Keys:
             found = _mixed(found, record_keys(federation))
         return _counted_through(found, federation.raw_target)
 
-    return _of_data(federation, name, made)
+    return federation.once(name, made)
 
 
 def _cells(cell: Cell, attribute: str, secret: bytes) -> tuple[tuple[str, ...], bool, bytes]:
     """What keys are made of, beside the data."""
     parts = tuple(cell.spec.fairness.combinations.get(attribute, (attribute,)))
     return parts, cell.spec.federation.validation_unit == "record", secret
-
-
-_SHARED: WeakKeyDictionary[Federation, dict[Hashable, Any]] = WeakKeyDictionary()
-Made = TypeVar("Made")
-
-
-def _of_data(federation: Federation, name: Hashable, made: Callable[[], Made]) -> Made:
-    """What follows from loaded data, which never change: the cells of a stack share it."""
-    known = _SHARED.setdefault(federation, {})
-    if name not in known:
-        known[name] = made()
-    found: Made = known[name]
-    return found
 
 
 def contribution_keys(federation: Federation) -> Ints:
@@ -235,8 +220,7 @@ def rows_of_file(cell: Cell) -> Numbered:
 
 def _clients(cell: Cell, name: Hashable, numbers: Ints) -> RowClients:
     federation = cell.federation
-    made = partial(clients_by_number, numbers, federation.client_of)
-    return _of_data(federation, name, made)
+    return federation.once(name, partial(clients_by_number, numbers, federation.client_of))
 
 
 def rows_of_clients(cell: Cell) -> Numbered:

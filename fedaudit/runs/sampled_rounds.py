@@ -8,7 +8,7 @@ alike once training has settled, and the figures of a group then differ by the r
 the two samples has.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,71 +27,6 @@ _TOGETHER = 4096
 """Earlier rounds that are compared at a time, which bounds the memory."""
 _EXACT = 1 << 24
 """Integers below are exact in single precision."""
-
-
-class EarlierSamples:
-    """The samples of a run's validated rounds, drawn anew from the seed wherever a run goes on."""
-
-    def __init__(
-        self, draw: Callable[[Sequence[int]], Bools], rows: Mapping[str, Ints], *, every: int
-    ) -> None:
-        """`draw`: who is drawn in some rounds, [rounds, clients]; `rows` by attribute: of each
-        client in each group, [clients, groups]; `every`: of so many rounds one is validated."""
-        self._draw, self._every = draw, every
-        clients = len(next(iter(rows.values())))
-        self._sets = np.zeros((clients, 0), dtype=np.bool_)
-        """Who is drawn, [clients, rounds]: the rounds of a few clients are asked for."""
-        self._known = 0
-        self._groups = {
-            (name, group): (np.flatnonzero(column), column[column > 0].astype(np.int32))
-            for name, of_groups in rows.items()
-            for group, column in enumerate(of_groups.T)
-        }
-        """The clients that have rows of each group, and how many."""
-
-    def near(
-        self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: Bools
-    ) -> Bools:
-        """Whether a group is too near that of an earlier round: [rounds, groups].
-
-        Too near: other rows, but fewer than the rule's minimum, or of fewer clients. Every earlier
-        round counts in which the group is large enough, also where it was not shown in the end, so
-        that the answer is the same wherever a run went on. `wanted`: the groups asked about.
-        """
-        before = np.searchsorted(self._until(max(rounds)), rounds)
-        drawn, found = self._draw(rounds), np.zeros_like(wanted)
-        for group in np.flatnonzero(wanted.any(axis=0)).tolist():
-            asked, (members, rows) = (
-                np.flatnonzero(wanted[:, group]),
-                self._groups[attribute, group],
-            )
-            near = near_samples(
-                drawn[asked],
-                self._sets,
-                before[asked],
-                members=members,
-                rows=rows,
-                least_rows=rule.minimum_group_size,
-                least_clients=rule.minimum_group_clients,
-            )
-            if near is None:
-                ours, those = drawn[asked[:, np.newaxis], members], self._sets[members]
-                near = _any_near(ours, those, before[asked], rows, rule)
-            found[asked, group] = near
-        return found
-
-    def _until(self, last: int) -> Ints:
-        """The numbers of the validated rounds up to one; their sets are there afterwards."""
-        numbers = np.arange(self._every, last + 1, self._every)
-        missing = numbers[self._known :]
-        if len(missing):
-            if len(numbers) > self._sets.shape[1]:
-                grown = np.zeros((len(self._sets), 2 * len(numbers)), dtype=np.bool_)
-                grown[:, : self._known] = self._sets[:, : self._known]
-                self._sets = grown
-            self._sets[:, self._known : len(numbers)] = self._draw(missing.tolist()).T
-            self._known = len(numbers)
-        return numbers
 
 
 def _any_near(
@@ -129,10 +64,14 @@ class SampledRounds:
         self._clients = cell.validation_rows.clients
         self._source, self._size = CounterSource(cell.spec.seed), size
         place = np.searchsorted(self._clients, self._population.clients)
-        self._rows = {
-            name: _by_client(codes, place, (len(self._clients), self._population.groups[name]))
-            for name, codes in self._population.codes.items()
-        }
+        self._rows: dict[str, Ints] = {}
+        """How many rows of each group each client has: [clients, groups]."""
+        for name, codes in self._population.codes.items():
+            known, groups = codes >= 0, self._population.groups[name]
+            slots = np.bincount(
+                place[known] * groups + codes[known], minlength=len(self._clients) * groups
+            )
+            self._rows[name] = slots.reshape(-1, groups)
         # Converted once: every block of rounds multiplies by them. Sums of integers are exact.
         self._number: Any = np.float32 if len(self._population.clients) < _EXACT else np.float64
         self._weights = {
@@ -141,8 +80,10 @@ class SampledRounds:
         }
         self._newest: tuple[tuple[int, ...], Ints] = ((), np.zeros((0, size), np.int64))
         self._all_rows = np.bincount(place, minlength=len(self._clients))
-        every = cell.spec.training.stopping.validate_every
-        self._earlier = EarlierSamples(self._sets, self._rows, every=every)
+        self._every = cell.spec.training.stopping.validate_every
+        self._validated, self._known = np.zeros((len(self._clients), 0), dtype=np.bool_), 0
+        """Who was drawn in the first so many validated rounds, [clients, rounds]: drawn anew
+        wherever a run goes on. The rounds of a few clients are asked for."""
 
     @property
     def clients(self) -> int:
@@ -178,13 +119,56 @@ class SampledRounds:
             without = (self._rows[name] > 0).sum(axis=0) - clients[name]
             few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
             allowed = whole.shown & ~((rest > 0) & few)
-            allowed &= ~self._earlier.near(name, whole.rule, rounds, allowed)
+            allowed &= ~self._near(name, whole.rule, rounds, allowed)
             found[name] = whole.rule.decide(rows, clients=clients[name], allowed=allowed)
             if whole.why is not None:
                 nothing = np.zeros_like(found[name].shown)
                 found[name] = replace(found[name], shown=nothing, why=whole.why)
         looked_at = self._to_be_looked_at(found, clients, sets)
         return self._together(found, self.drawn(rounds), looked_at)
+
+    def _near(
+        self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: Bools
+    ) -> Bools:
+        """Whether a group is too near that of an earlier round: [rounds, groups].
+
+        Too near: other rows, but fewer than the rule's minimum, or of fewer clients. Every earlier
+        round counts in which the group is large enough, also where it was not shown in the end, so
+        that the answer is the same wherever a run went on. `wanted`: the groups asked about.
+        """
+        before = np.searchsorted(self._validated_until(max(rounds)), rounds)
+        drawn, found = self._sets(rounds), np.zeros_like(wanted)
+        for group in np.flatnonzero(wanted.any(axis=0)).tolist():
+            asked, column = np.flatnonzero(wanted[:, group]), self._rows[attribute][:, group]
+            members = np.flatnonzero(column)
+            rows = column[members]
+            near = near_samples(
+                drawn[asked],
+                self._validated,
+                before[asked],
+                members=members,
+                rows=rows,
+                least_rows=rule.minimum_group_size,
+                least_clients=rule.minimum_group_clients,
+            )
+            if near is None:
+                ours, those = drawn[asked[:, np.newaxis], members], self._validated[members]
+                near = _any_near(ours, those, before[asked], rows, rule)
+            found[asked, group] = near
+        return found
+
+    def _validated_until(self, last: int) -> Ints:
+        """The numbers of the validated rounds up to one; their sets are there afterwards."""
+        numbers = np.arange(self._every, last + 1, self._every)
+        missing = numbers[self._known :]
+        if len(missing):
+            if len(numbers) > self._validated.shape[1]:
+                grown = np.zeros((len(self._clients), 2 * len(numbers)), dtype=np.bool_)
+                grown[:, : self._known] = self._validated[:, : self._known]
+                self._validated = grown
+            self._validated[:, self._known : len(numbers)] = self._sets(missing.tolist()).T
+            self._known = len(numbers)
+        return numbers
 
     def _sets(self, rounds: Sequence[int]) -> Bools:
         """Whether each client is drawn: [rounds, clients]."""
@@ -240,10 +224,3 @@ class SampledRounds:
             own = of_clients[drawn][:, hidden[place]].sum(axis=1) + without[drawn]
             few[place] = np.count_nonzero(own) < one.rule.minimum_group_clients
         return few
-
-
-def _by_client(codes: Ints, place: Ints, shape: tuple[int, int]) -> Ints:
-    """How many rows of each group each client has: [clients, groups]."""
-    known = codes >= 0
-    slot = place[known] * shape[1] + codes[known]
-    return np.bincount(slot, minlength=shape[0] * shape[1]).reshape(shape)

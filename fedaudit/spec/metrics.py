@@ -141,6 +141,8 @@ ROUND_METRICS = (
     "equal_opportunity_difference",
 )
 """The gaps for which rounds and experiments have columns."""
+LEADING_METRICS = (HEADLINE, *(name for name in ROUND_METRICS if name != HEADLINE))
+"""The same, the one that represents an attribute first."""
 
 NOT_IN_REPORT = "the report does not have this figure"
 """Why a figure is missing where the report itself gives no reason."""

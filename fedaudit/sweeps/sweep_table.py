@@ -23,7 +23,7 @@ from fedaudit.reports.comparison.fronts import dominated_by
 from fedaudit.reports.figures import direction
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.reports.sections.other_runs import SpreadSection
-from fedaudit.spec.metrics import SHARES
+from fedaudit.spec.metrics import LEADING_METRICS, SHARES
 from fedaudit.spec.sweeps import SEED
 from fedaudit.spreadsheet import plain_text
 
@@ -35,11 +35,9 @@ def spread(name: str, values: Sequence[float]) -> SpreadSection:
     `loss_ratio[sex]`, without infinite ones."""
     found = [value for value in values if math.isfinite(value)]
     n = len(found)
-    if not n:
-        return {"n": 0, "mean": None, "standard_deviation": None, "low": None, "high": None}
-    mean = math.fsum(found) / n
-    if n == 1:
-        return {"n": 1, "mean": mean, "standard_deviation": None, "low": None, "high": None}
+    mean = math.fsum(found) / n if n else None
+    if mean is None or n == 1:
+        return {"n": n, "mean": mean, "standard_deviation": None, "low": None, "high": None}
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in found) / (n - 1))
     bounded = name.partition("[")[0] in SHARES
     # Takes a while to import, which commands without a sweep need not wait for.
@@ -64,11 +62,6 @@ _COUNTED_AS = {
 }
 """The figures that say what a cell costs, and what they are counted as."""
 _UTILITIES = ("accuracy", "validation_loss")
-_GAPS = (
-    "equalized_odds_difference",
-    "demographic_parity_difference",
-    "equal_opportunity_difference",
-)
 
 SELECTED = (
     "the rows are compared by the held-out clients that also measure them: the figures of a row "
@@ -220,7 +213,7 @@ def _front_figures(rows: Sequence[SweepRow], names: Sequence[str]) -> list[str]:
         return all(row["figures"][name]["mean"] is not None for row in rows)
 
     found = []
-    for kind in (_COSTS, _UTILITIES, _GAPS):
+    for kind in (_COSTS, _UTILITIES, LEADING_METRICS):
         of_kind = [one for plain in kind for one in names if one.partition("[")[0] == plain]
         found += [one for one in of_kind if complete(one)][:1]
     return found
@@ -264,7 +257,7 @@ def value_words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-_LEADING = (*_COSTS, *_UTILITIES, *_GAPS)
+_LEADING = (*_COSTS, *_UTILITIES, *LEADING_METRICS)
 
 
 def measured_figures(found: SweepTable) -> list[str]:

@@ -164,10 +164,8 @@ class ByLength(Engine):
         updated = theta[:, :1].repeat(1, len(clients), 1)
         if self._parts[0].learner.weighting is not None:
             updated = torch.nn.functional.pad(updated, (0, 1))
-        parts, batches = (
-            np.where(cohort.allowed[0], self._part_of[clients], -1),
-            self._draws.source(1),
-        )
+        parts = np.where(cohort.allowed[0], self._part_of[clients], -1)
+        batches = self._draws.source(1)
         for number, part in enumerate(self._parts):
             for own in part.chunks(np.flatnonzero(parts == number)):
                 found = part.learner.learn(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.federations.load import load_federation
 from fedaudit.native.library import kernels
@@ -16,7 +15,7 @@ from fedaudit.runs import sampled_rounds
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups
 from fedaudit.runs.run import new_run
-from fedaudit.runs.sampled_rounds import EarlierSamples, SampledRounds
+from fedaudit.runs.sampled_rounds import SampledRounds
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
@@ -146,26 +145,30 @@ def test_rounds_that_are_not_looked_at_would_be_decided_the_same(monkeypatch, de
 
 
 @pytest.mark.skipif(kernels() is None, reason="built without a C compiler")
-@pytest.mark.parametrize("minimum_clients", [1, 4])
-def test_near_rounds_are_the_same_with_the_compiled_kernels_and_without(minimum_clients):
-    random = np.random.default_rng(minimum_clients)
-    drawn = random.random((90, 40)) < random.choice([0.5, 0.9, 0.97], (90, 1))
-    rows = random.integers(0, 9, (40, 3)) * (random.random((40, 3)) < 0.5)
-    rule = DisclosureRule(minimum_group_size=20, minimum_group_clients=minimum_clients)
+@pytest.mark.parametrize("minimum_clients", [2, 4])
+def test_near_rounds_are_the_same_with_the_compiled_kernels_and_without(
+    monkeypatch: pytest.MonkeyPatch, minimum_clients: int
+) -> None:
+    whole = cell(clients=None, minimum=20)
+    clients, report = held_out_groups(whole).clients, decide_disclosures(whole)["group"]
+    codes = few_have_rare_groups(clients, 1)
+    population = Population(codes={"group": codes}, groups={"group": 4}, clients=clients)
+    monkeypatch.setattr(sampled_rounds, "held_out_groups", lambda _: population)
+    rule = replace(report.rule, minimum_group_clients=minimum_clients)
+    made = replace(report, rule=rule, rows=np.bincount(codes + 1)[1:], shown=np.ones(4, np.bool_))
 
-    def near() -> NDArray[np.bool_]:
-        samples = EarlierSamples(lambda asked: drawn[np.array(asked)], {"group": rows}, every=2)
-        wanted = np.random.default_rng(1).random((15, 3)) < 0.8
-        return np.concatenate(
-            [samples.near("group", rule, range(begin, begin + 30, 2), wanted) for begin in (2, 32)]
-        )
+    def shown() -> NDArray[np.bool_]:
+        sampled = SampledRounds(whole, {"group": made}, size=30)
+        blocks = (range(1, 91), range(91, 181))
+        return np.concatenate([sampled.disclosures(block)["group"].shown for block in blocks])
 
-    ours = near()
+    ours = shown()
     with fallback_only():
-        fallback = near()
+        fallback = shown()
     assert (ours == fallback).all()
+    monkeypatch.setattr(SampledRounds, "_near", lambda *given: np.zeros_like(given[-1]))
+    assert (shown() & ~ours).any(), "or no round was near an earlier one"
     assert ours.any()
-    assert not ours.all()
 
 
 def test_rounds_of_everybody_are_decided_once() -> None:

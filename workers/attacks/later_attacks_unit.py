@@ -28,6 +28,7 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
+from workers.finish import GATE_EVALUATED, alarm_events, report_index, store_file, stored_figures
 from workers.flush import Loaded, load_cell
 from workers.proof.signing import use_key
 
@@ -114,10 +115,15 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
             for outcome in carry_out(attacked.attacked(watch.look), watch=watch):
                 outcomes.append(outcome)  # noqa: PERF402
         except AttacksCancelledError:
+            if not outcomes:
+                reason = _REASONS["cancelled"]
+                self._writer.write(
+                    lambda session: self._later(session).end(row.id, "cancelled", reason=reason)
+                )
+                return
             # What was found before stays found: cancelling hides nothing.
-            left = cell.spec.attacks[len(outcomes) :]
-            found = [*outcomes, *(not_done(spec, _CANCELLED) for spec in left)] if outcomes else []
-            self._end(request, attacked.basis, found, status="cancelled")
+            left = (not_done(spec, _CANCELLED) for spec in cell.spec.attacks[len(outcomes) :])
+            self._end(request, attacked.basis, [*outcomes, *left], status="cancelled")
         except NothingToAttackError as error:
             self._end_untried(request, error.reason, str(error))
         else:
@@ -131,16 +137,10 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
         *,
         status: Literal["succeeded", "cancelled"],
     ) -> None:
-        """Ends the request with what was found; one that was cancelled may have found nothing."""
+        """Ends the request with what was found."""
         from fedaudit.training.engine import backend
-        from workers.finish import store_file
 
         row = request.row
-        if not outcomes:
-            self._writer.write(
-                lambda session: self._later(session).end(row.id, status, reason=_REASONS[status])
-            )
-            return
         statement = LaterStatement(
             experiment_id=row.experiment_id,
             number=row.number,
@@ -171,8 +171,6 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
     ) -> None:
         """Stores what was found, signed behind what was found before, and judges the experiment by
         all of it: an alarm counts like one of the report. Changes nothing if it has ended."""
-        from workers.finish import GATE_EVALUATED, alarm_events, report_index, stored_figures
-
         row, report, key = request.row, request.report.document, self._context.signing_key
         id_, later = row.experiment_id, self._later(session)
         before = judged_later(report, later.sections(id_))

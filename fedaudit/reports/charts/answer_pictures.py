@@ -71,8 +71,11 @@ _BETTER = {
 def answer_pictures(report: Report) -> list[Chart]:
     """The pictures of a report of a run, of predictions or of a declared ledger, where it has their
     figures. `report`: with its groups in words (`for_readers`)."""
-    found = [_spent(report), _treated(report), _quality(report)]
-    return [one for one in found if one is not None]
+    treated, known = None, by_unevenness(report["fairness"])
+    if known:
+        doubt = _doubt_words(report) if report.get("utility", {}).get("reasons") else ""
+        treated = treated_picture(known[-1], name="picture-treated", doubt=doubt)
+    return [one for one in (_spent(report), treated, _quality(report)) if one is not None]
 
 
 def _spent(report: Report) -> Chart | None:
@@ -268,14 +271,6 @@ def _unbounded() -> Chart:
         caption="Nothing bounds what the model may disclose of its training data.",
         drawing=Drawing(together(*body), height=56, width=_WIDTH),
     )
-
-
-def _treated(report: Report) -> Chart | None:
-    known = by_unevenness(report["fairness"])
-    if not known:
-        return None
-    doubt = _doubt_words(report) if report.get("utility", {}).get("reasons") else ""
-    return treated_picture(known[-1], name="picture-treated", doubt=doubt)
 
 
 def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -> Chart | None:

@@ -188,11 +188,19 @@ def epsilon_checks(found: RunEvidence, spec: ExperimentSpec, parameters: int) ->
     )
     if not follows:
         return
+    facts, played = mechanism_of(spec).facts, totals.compositions
+    known: Values | None = None
     try:
-        known = _recomputed(spec, totals, names, parameters=parameters, training_clients=training)
+        plan = ledger_plan(
+            spec, totals.inputs, names, parameters=parameters, training_clients=training
+        )
     except TooManyEventsError as error:
         yield unchecked("ledger.inputs", str(error))
         return
+    if facts.subject_kind == "record_group" and not totals.inputs:
+        known = dict.fromkeys(facts.observers, 0.0)
+    elif plan is not None and set(played) <= set(plan.observers):
+        known = {one: plan.largest(one, played.get(one, 0)) for one in plan.observers}
     yield check(
         "ledger.inputs",
         known is not None,
@@ -233,29 +241,6 @@ def ledger_plan(
             return plan if inputs <= {mechanism.inputs(n=parameters, plan=plan)} else None
         case _:
             assert_never(subject_kind)
-
-
-def _recomputed(
-    spec: ExperimentSpec,
-    totals: LedgerTotals,
-    names: Sequence[str],
-    *,
-    parameters: int,
-    training_clients: int,
-) -> Values | None:
-    """Epsilon against each observer; None where the ledger is of another mechanism."""
-    facts = mechanism_of(spec).facts
-    if facts.subject_kind == "record_group" and not totals.inputs:
-        return dict.fromkeys(facts.observers, 0.0)
-    plan = ledger_plan(
-        spec, totals.inputs, names, parameters=parameters, training_clients=training_clients
-    )
-    if plan is None or not set(totals.compositions) <= set(plan.observers):
-        return None
-    return {
-        observer: plan.largest(observer, totals.compositions.get(observer, 0))
-        for observer in plan.observers
-    }
 
 
 def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> Iterator[Check]:

@@ -70,7 +70,8 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
     release = count_release(spec)
     if release is None:
         return None
-    epsilon, in_force = release.epsilon(releases), is_secret(spec)
+    # Who can draw the mechanism's noise again can draw that of the counts.
+    epsilon, in_force = release.epsilon(releases), mechanism_of(spec).noise_is_secret
     return FairnessPrivacy(
         mechanism=release.mechanism,
         epsilon=epsilon,
@@ -85,11 +86,6 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
         in_force=in_force,
         statement=_statement(release, epsilon, releases=releases, in_force=in_force),
     )
-
-
-def is_secret(spec: ExperimentSpec) -> bool:
-    """Whether no one can draw the noise of the counts again."""
-    return mechanism_of(spec).noise_is_secret
 
 
 _WHO: Mapping[HeldOutUnit, str] = {
@@ -287,7 +283,7 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
         f"Groups with fewer than {spec.fairness.minimum_group_size} rows by the noised counts are "
         "left out, since noise would outweigh people; a gap may be larger among them.",
     ]
-    if not is_secret(spec):
+    if not mechanism_of(spec).noise_is_secret:
         found.append(_SIMULATED)
     return found + list(spec.federation.traits.fairness_limits)
 

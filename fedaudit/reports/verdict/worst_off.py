@@ -190,11 +190,6 @@ class Pair:
         """How far the two are apart."""
         return float(abs(self.better[self.rate] - self.worse[self.rate]))
 
-    def names(self, report: Mapping[str, Any], attribute: str) -> list[str]:
-        """Both in words."""
-        values = (self.worse["value"], self.better["value"])
-        return [group_words(report, attribute=attribute, value=one) for one in values]
-
 
 def headline_pair(section: Mapping[str, Any]) -> Pair | None:
     """The two groups of the headline gap, furthest apart in one of its rates, including any
@@ -225,7 +220,10 @@ def worst_off(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
     pair, attribute = headline_pair(section), section["attribute"]
     if pair is None:
         return ""
-    worse, better = pair.names(report, attribute)
+    worse, better = (
+        group_words(report, attribute=attribute, value=one["value"])
+        for one in (pair.worse, pair.better)
+    )
     if pair.rate != "loss":
         return _by_rates(section, pair, worse, better)
     high, low = _figure(pair.worse["loss"]), _figure(pair.better["loss"])

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from sqlalchemy import event, update
 
-from api.shared.federation_data import FederationCache, Uploads
+from api.shared.federation_data import FederationCache
 from fedaudit.federations.federation import Federation
 from fedaudit.spec.parse import parse_admitted
 from infrastructure.settings import Settings
@@ -330,16 +330,7 @@ def spec(federation: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def loaded(cache: FederationCache, value: dict[str, Any]) -> Federation:
-    # No spec here names an upload, so nothing is asked of the project's.
-    return cache.load(
-        parse_admitted(value),
-        uploads=Uploads(
-            "project",
-            database=None,  # type: ignore[arg-type]
-            storage=None,  # type: ignore[arg-type]
-            sources_dir=None,
-        ),
-    )
+    return cache.load(parse_admitted(value), project_id="project", may_read=None)
 
 
 def rows_of(federation: Federation) -> NDArray[np.int64]:
@@ -351,7 +342,8 @@ def rows_of(federation: Federation) -> NDArray[np.int64]:
 @pytest.fixture
 def cache(tmp_path: Path) -> FederationCache:
     (tmp_path / "a.csv").write_text(ROWS)
-    return FederationCache(Settings(sources_dir=tmp_path))
+    # No spec here names an upload, so neither database nor storage is asked for one.
+    return FederationCache(Settings(sources_dir=tmp_path), None, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

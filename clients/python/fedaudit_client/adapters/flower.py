@@ -114,18 +114,16 @@ def terms_for(
     that there is no epsilon; rounds then state `event`. Raises ValueError where the wrapper's
     noise is not known to be that of a mean.
     """
-    if by_distance:
-        event = {"kind": "gaussian-distance"}
-        return plain.terms_for(event, name=name, population=population, server_adds_noise=True)
     terms = plain.terms_for(
-        {"kind": "gaussian"},
+        {"kind": "gaussian-distance" if by_distance else "gaussian"},
         name=name,
         population=population,
         server_adds_noise=True,
         delta=delta,
         budget=budget,
     )
-    averaged_noise(strategy, terms)
+    if not by_distance:
+        averaged_noise(strategy, terms)
     return terms
 
 
