@@ -162,7 +162,7 @@ class NaiveRun:
     def count(self, client: int, predicted: NDArray[np.float32], rules: OutcomeRules) -> None:
         """Adds a client's true and false positives and negatives to the counts per group."""
         federation = self.federation
-        raw = predicted * federation.target_scale
+        raw = federation.target_mean + predicted * federation.target_scale
         for attribute in federation.attributes:
             counts = self.counts.setdefault(
                 attribute.name, np.zeros((len(attribute.values), 4), dtype=np.int64)

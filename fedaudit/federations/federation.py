@@ -75,7 +75,8 @@ class Federation:
     features: Features
     """[rows, features], divided by their public scales; for `ClientRows` by their divisor."""
     target: NDArray[np.float32]
-    """[rows], divided by `target_scale`; the class index for classification."""
+    """[rows], less `target_mean` and divided by `target_scale`; the class index for
+    classification."""
     raw_target: NDArray[np.float64]
     """[rows] in the target's own units; the class index for classification."""
     first: NDArray[np.int64]
@@ -86,7 +87,7 @@ class Federation:
     feature_names: tuple[str, ...]
     target_name: str
     target_scale: float
-    """raw = scaled * target_scale; 1 for classification."""
+    """raw = target_mean + target_scale * scaled; 1 for classification."""
     classes: tuple[str, ...]
     """Empty for regression. With a given `positive` class: (negative, positive)."""
     attributes: tuple[Attribute, ...]
@@ -96,6 +97,7 @@ class Federation:
     of the decompressed file, or of the parameters that determine synthetic data."""
     notes: tuple[str, ...]
     """Notes on what was left out while loading, for the report."""
+    target_mean: float = 0.0
     record_budgets: NDArray[np.float64] | None = None
     """[rows]: the privacy budget that a column of the data gives each row. None where the spec
     names no such column."""

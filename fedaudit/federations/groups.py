@@ -210,6 +210,12 @@ class OutcomeRules:
     rule_index: NDArray[np.int16]
     """[rows]; -1 where no rule applies to the row, which is then not scored."""
 
+    def less(self, mean: float) -> "OutcomeRules":
+        """The rules for numbers [rows] from which `mean` was taken; classes have a mean of 0."""
+        if mean == 0 or "in" in self.ops:
+            return self
+        return replace(self, values=np.asarray(self.values, dtype=np.float64) - mean)
+
     def label(self, raw: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Where outcomes [rows] in the target's own units are favourable."""
         favourable = np.zeros(raw.shape, dtype=np.bool_)

@@ -54,10 +54,11 @@ def check_scales(
             )
         elif name == target and classes:
             problem = "the target is a class and has no scale; leave it out"
-        elif name == target and isinstance(scale, Range | Centre):
+        elif name == target and isinstance(scale, Range):
             problem = (
-                "the target takes a divisor: values brought to the ends of a range could not be "
-                "distinguished, and rules of fairness are in its own units; give a number"
+                "the target takes {mean, deviation} or a divisor: values brought to the ends of a "
+                "range could not be distinguished; give a number near its middle as `mean`, and "
+                "how far from it values usually are as `deviation`"
             )
         elif name not in (*features, target, EVERY_NUMBER):
             problem = (
@@ -140,7 +141,7 @@ def pack(
     features: Features,
     target: NDArray[np.float64],
     target_name: str,
-    target_scale: float = 1.0,
+    target_scale: float | Centre = 1.0,
     attributes: Sequence[Attribute] = (),
     row_numbers: NDArray[np.int64] | None = None,
     record_budgets: NDArray[np.float64] | None = None,
@@ -159,7 +160,10 @@ def pack(
     place = client_order(clients) if order is None else order
     if order is None and not isinstance(features, ClientRows):
         features = features[place]
-    divided, _ = scaled(target, target_scale)
+    centre = target_scale
+    if not isinstance(centre, Centre):
+        centre = Centre(mean=0.0, deviation=centre)
+    divided, _ = scaled(target, centre)
     return Federation(
         features=features,
         target=as_float32(divided, target_name)[place],
@@ -167,7 +171,8 @@ def pack(
         first=first_rows(np.bincount(clients.codes, minlength=len(clients.values))),
         client_names=clients.values,
         target_name=target_name,
-        target_scale=target_scale,
+        target_scale=centre.deviation,
+        target_mean=centre.mean,
         attributes=tuple(one.of_rows(place) for one in attributes),
         row_numbers=taken(row_numbers, place),
         record_budgets=taken(record_budgets, place),

@@ -60,6 +60,11 @@ _UNKNOWN_SHARE = (
     "how often an outcome occurs is not known: where one is rare, as one in fifty, the model "
     "may decide nothing, whatever is expected here; declare a `decision.threshold` near its share"
 )
+_UNKNOWN_MIDDLE = (
+    "where values are is not declared: where most are far from 0 and near each other, as 3 and 4, "
+    "the model may never reach them, whatever is expected here; declare {mean, deviation} in place "
+    "of the divisor under `federation.scale`"
+)
 _RARE, _LONGEST_STEP = 1 / 8, 8.0
 """The share from which on a class is rare, and how many times as long a step becomes at most."""
 _TOO_RARE = 1 / 512
@@ -226,8 +231,10 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
     kind, loss = ("logistic", "cross-entropy") if facts.classes else ("linear", "mse")
     target = f"one of {facts.classes} classes" if facts.classes else "a number"
     draft.put("/model/kind", kind, f"the target is {target}; the plainest model needs least noise")
-    unknown = facts.classes and facts.rarer_share is None
-    draft.put("/training/loss", loss, _UNKNOWN_SHARE if unknown else "")
+    unknown = _UNKNOWN_SHARE if facts.classes and facts.rarer_share is None else ""
+    if not facts.classes and not isinstance(_target_scale(facts.source), Mapping | None):
+        unknown = _UNKNOWN_MIDDLE
+    draft.put("/training/loss", loss, unknown)
     _put_threshold(draft)
     draft.put("/training/hypotheses", 1, "each of several models gets noise and a part of clients")
     draft.put("/training/stopping/patience", None, "noise moves losses, and uses patience up")
@@ -322,6 +329,11 @@ def _scales(source: Mapping[str, Any]) -> dict[str, Any]:
     whole = [{"name": one} if isinstance(one, str) else one for one in features]
     numeric = [one["name"] for one in whole if one.get("kind", "numeric") == "numeric"]
     return {name: scale.get(name, scale.get(EVERY_NUMBER)) for name in numeric}
+
+
+def _target_scale(source: Mapping[str, Any]) -> Any:
+    """What a table's registration declares of its target; None for nothing, or no table."""
+    return source.get("scale", {}).get(source["target"]) if source["source"] == "table" else None
 
 
 def _put_group_sizes(draft: _Draft) -> None:
@@ -544,10 +556,11 @@ def _undeclared(draft: _Draft) -> str | None:
             f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "
             "{low, high} under `federation.scale`"
         ).replace(EVERY_NUMBER, "the features")
-    if draft.aim.private and not facts.classes and source["target"] not in source.get("scale", {}):
+    if draft.aim.private and not facts.classes and _target_scale(source) is None:
         return (
-            f"nothing is known of the size of {source['target']}, which is predicted: declare a "
-            "number under `federation.scale` that divides it to about 1; 1 where it has that size"
+            f"nothing is known of the size of {source['target']}, which is predicted: declare "
+            "{mean, deviation} under `federation.scale`, a number near its middle and how far from "
+            "it values usually are"
         )
     return None
 

@@ -196,7 +196,7 @@ class Table(FileSource):
     scale: Scales = {}
     """Public constants per column, never taken from the data: a divisor, the range {low, high},
     whose ends become 0 and 1 (values outside are brought to its ends), or {mean, deviation}, which
-    become 0 and 1. The target takes a divisor. "*" means every numeric feature that is not
+    become 0 and 1. The target takes no range. "*" means every numeric feature that is not
     named."""
     standardise: Annotated[
         Standardise | None,

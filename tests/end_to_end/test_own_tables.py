@@ -22,6 +22,7 @@ from tests.cli.service import Service
 from tests.end_to_end.own_tables import OWN_TABLES, OwnTable
 from tests.html_forms import form_fields
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 _WITHOUT_NOISE = {
     "/training/cohort/sampling": "fixed",
     "/training/cohort/clients": "21",
@@ -134,7 +135,18 @@ def test_the_form_of_a_real_table_submitted_unchanged_beats_a_constant(
     source = {**TABLES[name]}
     source.pop("zip_table", None)  # the file has coordinates
     file = data_dir / source.pop("path")
-    registration = {"name": name, "federation": source, "fairness": {}}
+    beats_a_constant(visitor, client, file, {"name": name, "federation": source, "fairness": {}})
+
+
+def test_the_form_of_the_example_submitted_unchanged_beats_a_constant(visitor, client) -> None:
+    text = (EXAMPLES / "registrations/people.yaml").read_text()
+    beats_a_constant(visitor, client, EXAMPLES / "people.csv", yaml.safe_load(text))
+
+
+def beats_a_constant(
+    visitor: Visitor, client: Client, file: Path, registration: dict[str, Any]
+) -> None:
+    """Of the experiment that the form of this table begins with."""
     with file.open("rb") as content:
         uploaded = client.upload(content, registration, file_name=file.name)
     ready = client.profiled(uploaded["id"])

@@ -37,7 +37,7 @@ def facts(
         "target": "y",
         "features": names,
         "scale": ({} if scale is None else dict.fromkeys(names, scale))
-        | ({} if classes else {"y": 1}),
+        | ({} if classes else {"y": {"mean": 30, "deviation": 5}}),
     }
     return DeclaredFacts(
         federation_id=ID,
@@ -147,7 +147,12 @@ def test_what_is_too_little_says_what_is_needed_and_that_is_enough() -> None:
 def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:
     shape = facts(classes=0, scale=RANGE)
     assert propose_experiment(shape, ProposalAim(epsilon=3)).expected_useful
-    del shape.registration["federation"]["scale"]["y"]
+    scale = shape.registration["federation"]["scale"]
+    scale["y"] = 10_000
+    found = propose_experiment(shape, ProposalAim(epsilon=3))
+    (why,) = (one.reason for one in found.reasons if one.pointer == "/training/loss")
+    assert "{mean, deviation} in place of the divisor" in why
+    del scale["y"]
     assert "the size of y" in (propose_experiment(shape, ProposalAim(epsilon=3)).needs or "")
     assert propose_experiment(shape, ProposalAim(private=False)).expected_useful
 
@@ -275,7 +280,7 @@ def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes,
             score = 2 * x[0] - x[1] - (6.3 if share else 0)
             y = "ab"[int(random.random() < 1 / (1 + np.exp(-score)))]
             if classes == 0:
-                y = f"{0.3 + 0.04 * score + 0.1 * random.normal():.4f}"
+                y = f"{33 + 2 * score + 2 * random.normal():.4f}"
             lines.append(",".join([f"t{town}", *(f"{one:.4f}" for one in x), y]))
     (tmp_path / "people.csv").write_text("\n".join(lines))
     found = propose_experiment(shape, aim)
@@ -283,6 +288,8 @@ def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes,
     spec["federation"] = {**spec["federation"], "id": None, "path": "people.csv"}
     ran = run_locally(parse_spec(spec), sources_dir=tmp_path, device="cpu", progress=lambda _: None)
     utility = ran.report["utility"]
+    if classes == 0:
+        assert utility["loss_under_baseline"] > 0.3 * utility["baseline_loss"]
     if share:
         assert utility["weighted_accuracy_over_baseline"] > 0.1
     elif classes:

@@ -184,7 +184,7 @@ def _with_loud_rows(
         scaled = features.copy()
         scaled[place] *= scale
         features = scaled
-    raw[place] = target[place] * federation.target_scale
+    raw[place] = federation.target_mean + target[place] * federation.target_scale
     return replace(federation, target=target, raw_target=raw, features=features)
 
 

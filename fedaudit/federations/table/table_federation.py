@@ -43,7 +43,7 @@ from fedaudit.randomness import CounterSource, Purpose, normals, permutation, un
 from fedaudit.spec.errors import Faults, FieldError, error_at
 from fedaudit.spec.fairness import Groups, Rule
 from fedaudit.spec.labels import number_in
-from fedaudit.spec.sources import Centre, Range
+from fedaudit.spec.sources import Range
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table, centred
 
 _PARTITION = "/federation/partition"
@@ -315,7 +315,7 @@ def _grouped(
         source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
     )
     target_scale = source.scale.get(source.target, 1.0)
-    assert not isinstance(target_scale, Range | Centre)  # `check_scales` refuses them
+    assert not isinstance(target_scale, Range)  # `check_scales` refuses it
     features, order, said, filled = read_features(
         rows,
         columns,

@@ -225,18 +225,21 @@ def _again(run: _Run) -> str:
 
 
 def _too_far(run: _Run) -> Advice | None:
-    """A number that is predicted and is so large that clipped updates cannot come near it."""
+    """A number that is predicted and is so far from 0 that clipped updates do not reach it."""
     start, constant = (run.utility.get(name) for name in ("start_loss", "baseline_loss"))
+    gain = run.utility.get("loss_under_baseline")
     source, squared = run.spec.federation, run.spec.training.loss == "mse"
     if not (isinstance(source, Table) and squared) or start is None or constant is None:
         return None
-    if run.clip is None or math.sqrt(max(0.0, start - constant)) < _REACH * run.reach:
+    far = math.sqrt(max(0.0, start - constant))
+    if run.clip is None or far < run.reach or (gain is not None and gain > 0):
         return None
+    declared = f"federation.scale: {{{source.target}: {{mean: ..., deviation: ...}}}}"
     return Advice(
-        text=f"All rounds together go {_about(run.reach)}, and {source.target} is far larger: "
-        "register the table with a number that divides it to about 1, by what is publicly known of "
-        f"its size, as `federation.scale: {{{source.target}: ...}}`; or its logarithm, where few "
-        "values are far above the others."
+        text=f"All rounds together go {_about(run.reach)}, and {source.target} is about "
+        f"{_about(far)} from 0: register the table with a number near its middle and how far from "
+        f"it values usually are, by what is publicly known, as `{declared}`; or its logarithm, "
+        "where few values are far above the others."
     )
 
 

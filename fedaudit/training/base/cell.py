@@ -301,7 +301,7 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         cell.federation.clients,
         *([len(split_of(cell.spec, cell.federation)[1])] if left_some_out else []),
         cell.federation.classes,
-        cell.federation.target_scale,
+        (cell.federation.target_scale, cell.federation.target_mean),
         cell.spec.federation.validation_fraction,
         cell.spec.federation.validation_unit,
         cell.spec.federation.scoring,

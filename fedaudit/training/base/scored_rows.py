@@ -215,14 +215,16 @@ def _bounds(federation: Federation, rules: OutcomeRules) -> Floats:
     """What each row's prediction is multiplied by, and the bound from which it is favourable: [2,
     rows].
 
-    That is the target's scale and the rule's bound, both with their signs reversed where the
-    favourable side is below the bound. For a classifier: 0, and the rule's number.
+    That is the target's scale and the rule's bound less the target's declared mean, both with their
+    signs reversed where the favourable side is below the bound. For a classifier: 0, and the rule's
+    number.
     """
     rule = np.maximum(rules.rule_index, 0)
     if federation.classes:
         return np.stack([np.zeros(rule.shape), rule])
     direction = np.array([_DIRECTIONS[op] for op in rules.ops])
-    bounds = np.asarray(rules.values, dtype=np.float64) * direction
+    values = np.asarray(rules.less(federation.target_mean).values, dtype=np.float64)
+    bounds = values * direction
     return np.stack([federation.target_scale * direction[rule], bounds[rule]])
 
 
@@ -295,6 +297,7 @@ def predicted_rows(
     rules = outcome_rules(federation, fairness)
     rules = replace(rules, rule_index=rules.rule_index[place])
     truth = federation.raw_target[place]
+    centred = rules.less(federation.target_mean)
     predicted = rows.predictions.astype(np.float64) * federation.target_scale
     judged = rules.rule_index >= 0 if rules.ops else np.ones(len(place), dtype=np.bool_)
     found = {}
@@ -304,7 +307,7 @@ def predicted_rows(
         found[name] = PredictedRows(
             groups=codes[chosen].astype(np.int64),
             truth=rules.label(truth)[chosen] if rules.ops else None,
-            predicted=rules.label(predicted)[chosen] if rules.ops else None,
+            predicted=centred.label(predicted)[chosen] if rules.ops else None,
             true_classes=truth[chosen].astype(np.int64) if federation.classes else None,
             predicted_classes=predicted[chosen].astype(np.int64) if federation.classes else None,
         )
@@ -356,10 +359,11 @@ def measured_rows(
     if rules.ops:
         rules = replace(rules, rule_index=rules.rule_index[place])
         judged = rules.rule_index >= 0
-        raw = predicted.astype(np.float64) * federation.target_scale
+        scaled = predicted.astype(np.float64) * federation.target_scale
+        favourable = rules.less(federation.target_mean).label(scaled)
         outcome, true_outcome = (
-            np.where(judged, rules.label(one), -1).astype(np.int64)
-            for one in (raw, federation.raw_target[place])
+            np.where(judged, one, -1).astype(np.int64)
+            for one in (favourable, rules.label(federation.raw_target[place]))
         )
     elif federation.classes:
         outcome = predicted.astype(np.int64)

@@ -60,6 +60,14 @@ def test_scales_divide_features_and_target_but_not_the_raw_target(load: Load) ->
     assert scaled.target_scale == 10
 
 
+def test_a_target_with_a_declared_mean_starts_at_it(load: Load) -> None:
+    scale = {"cost": {"mean": 30, "deviation": 10}}
+    federation = load({"federation.scale": scale, "federation.drop": ["sex"]}, data=COSTS)
+    assert federation.target.tolist() == pytest.approx([-5, -2, 0, 1.05, 2])
+    assert federation.raw_target.tolist() == [-20, 10, 30, 40.5, 50]
+    assert (federation.target_mean, federation.target_scale) == (30, 10)
+
+
 def test_sensitive_attributes_are_no_features_unless_named(load: Load) -> None:
     fairness = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0}}
     federation = load({"fairness": fairness}, data=COSTS)

@@ -193,7 +193,7 @@ def test_a_file_without_a_header(load: Load) -> None:
         (
             asked("age", scale={"cost": {"low": 0, "high": 9}}),
             "/federation/scale/cost",
-            "takes a divisor",
+            "takes {mean, deviation} or a divisor",
         ),
         (
             {**asked("age", header=False), **CLASSIFIER},
