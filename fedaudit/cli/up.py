@@ -147,26 +147,22 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _this_person() -> str | None:
-    """The person at this machine, by the name of their account; None where it has none."""
-    try:
-        account = pwd.getpwuid(os.getuid())
-    except KeyError:
-        return None
-    return account.pw_gecos.split(",")[0].strip() or account.pw_name
-
-
 def _first_key(installation: Installation, person: str | None) -> str:
-    """The key kept in the data folder; made when there is none yet."""
+    """The key kept in the data folder; made when there is none yet, for the person of this account
+    unless another is named."""
     path = installation.data_dir / "api-key"
     if path.exists():
         # An empty file holds no key at all, and none can be sent.
         return path.read_text("utf-8").strip() or _refuse_key(installation.data_dir)
+    if not person:
+        with suppress(KeyError):  # the account is unknown here, as in a container
+            account = pwd.getpwuid(os.getuid())
+            person = account.pw_gecos.split(",")[0].strip() or account.pw_name
     created = installation.create_key(
         project=_PROJECT,
         scopes=SCOPES,
         name="fedaudit up",
-        person=None if person is None else {"name": person},
+        person=None if not person else {"name": person},
     )
     # A start that ends here must not leave half a key, which later ones would take for a whole.
     aside = path.with_name("api-key.partial")
@@ -269,7 +265,7 @@ def up(
     ):
         installation.migrate()
         installation = installation.with_signing_key()
-        key = _first_key(installation, person or _this_person())
+        key = _first_key(installation, person)
         reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
         named = f"[{reachable}]" if ":" in reachable else reachable
         url = f"http://{named}:{listener.getsockname()[1]}"

@@ -127,8 +127,6 @@ def _record_faults(federation: Federation, limits: PlanLimits) -> list[FieldErro
 OpenArtifact = Callable[[str], bytes | None]
 """The content of an artifact by its id, its SHA-256; None where there is none."""
 
-_POINTER = "/model/start/artifact"
-
 
 def no_artifacts(artifact_id: str) -> None:
     """An `OpenArtifact` that has none."""
@@ -161,7 +159,7 @@ def with_start(cell: Cell, open_artifact: OpenArtifact) -> Cell:
 
 
 def _fault(message: str) -> InvalidInputError:
-    return error_at(_POINTER, message, of_spec=True)
+    return error_at("/model/start/artifact", message, of_spec=True)
 
 
 # Far below the largest number in double precision, so that sums of reservations stay finite.

@@ -64,10 +64,14 @@ class SampledRounds:
         self._clients = cell.validation_rows.clients
         self._source, self._size = CounterSource(cell.spec.seed), size
         place = np.searchsorted(self._clients, self._population.clients)
-        self._rows = {
-            name: _by_client(codes, place, (len(self._clients), self._population.groups[name]))
-            for name, codes in self._population.codes.items()
-        }
+        self._rows: dict[str, Ints] = {}
+        """How many rows of each group each client has: [clients, groups]."""
+        for name, codes in self._population.codes.items():
+            known, groups = codes >= 0, self._population.groups[name]
+            slots = np.bincount(
+                place[known] * groups + codes[known], minlength=len(self._clients) * groups
+            )
+            self._rows[name] = slots.reshape(-1, groups)
         # Converted once: every block of rounds multiplies by them. Sums of integers are exact.
         self._number: Any = np.float32 if len(self._population.clients) < _EXACT else np.float64
         self._weights = {
@@ -220,10 +224,3 @@ class SampledRounds:
             own = of_clients[drawn][:, hidden[place]].sum(axis=1) + without[drawn]
             few[place] = np.count_nonzero(own) < one.rule.minimum_group_clients
         return few
-
-
-def _by_client(codes: Ints, place: Ints, shape: tuple[int, int]) -> Ints:
-    """How many rows of each group each client has: [clients, groups]."""
-    known = codes >= 0
-    slot = place[known] * shape[1] + codes[known]
-    return np.bincount(slot, minlength=shape[0] * shape[1]).reshape(shape)

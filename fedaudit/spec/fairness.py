@@ -216,13 +216,16 @@ class Groups(SpecPart):
     def faults(self) -> Refusals:
         if len(set(self.sensitive)) != len(self.sensitive):
             yield refuse_at("/fairness/sensitive", "names an attribute twice")
+        for field in ("edges", "groups", "exclude"):
+            for name in getattr(self, field):
+                if name not in self.sensitive:
+                    message = f"speaks of {name!r}, not in `sensitive`; name it there"
+                    yield refuse_at(pointer("fairness", field, name), message)
         for name, edges in self.edges.items():
-            where = pointer("fairness", "edges", name)
-            if name not in self.sensitive:
-                yield refuse_at(where, f"speaks of {name!r}, not in `sensitive`; name it there")
-            elif any(low >= high for low, high in pairwise(edges)):
+            if any(low >= high for low, high in pairwise(edges)):
+                where = pointer("fairness", "edges", name)
                 yield refuse_at(where, f"the edges of {name!r} must rise from one to the next")
-        yield from joined_faults(self)
+        yield from self._joined_faults()
         rules = self.favourable if isinstance(self.favourable, list) else []
         attributes = {attribute for rule in rules for attribute in rule.group}
         if len(attributes) > 1:
@@ -231,29 +234,23 @@ class Groups(SpecPart):
             message = f"speaks of {sorted(unknown)[0]!r}, not in `sensitive`; name it there"
             yield refuse_at("/fairness/favourable", message)
 
-
-def joined_faults(groups: Groups) -> Refusals:
-    """Values that are joined or left out twice, or of attributes that are not compared."""
-    for field, asked in (("groups", groups.groups), ("exclude", groups.exclude)):
-        for name in asked:
-            if name not in groups.sensitive:
-                message = f"speaks of {name!r}, not in `sensitive`; name it there"
-                yield refuse_at(pointer("fairness", field, name), message)
-    for name, joined in groups.groups.items():
-        if name in groups.edges:
-            yield refuse_at(
-                pointer("fairness", "groups", name),
-                f"{name!r} is cut at `edges`; choose these so that its groups are large enough",
-            )
-        left = {as_read(value): "left out by `exclude`" for value in groups.exclude.get(name, ())}
-        for group, values in joined.items():
-            where = pointer("fairness", "groups", name, group)
-            if as_read(group) in left:
-                yield refuse_at(where, f"{group!r} is left out by `exclude`; use another name")
-            for value in values:
-                if (before := left.get(as_read(value))) is not None:
-                    yield refuse_at(where, f"{value!r} is {before} already; name it once")
-                left[as_read(value)] = f"in {group!r}"
+    def _joined_faults(self) -> Refusals:
+        """Values that are joined or left out twice."""
+        for name, joined in self.groups.items():
+            if name in self.edges:
+                yield refuse_at(
+                    pointer("fairness", "groups", name),
+                    f"{name!r} is cut at `edges`; choose these so that its groups are large enough",
+                )
+            left = {as_read(value): "left out by `exclude`" for value in self.exclude.get(name, ())}
+            for group, values in joined.items():
+                where = pointer("fairness", "groups", name, group)
+                if as_read(group) in left:
+                    yield refuse_at(where, f"{group!r} is left out by `exclude`; use another name")
+                for value in values:
+                    if (before := left.get(as_read(value))) is not None:
+                        yield refuse_at(where, f"{value!r} is {before} already; name it once")
+                    left[as_read(value)] = f"in {group!r}"
 
 
 class Fairness(Groups):

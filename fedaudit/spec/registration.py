@@ -111,9 +111,13 @@ def with_registration(value: Any, registration: Mapping[str, Any]) -> Any:
         fairness = _with_groups(fairness, registration["fairness"])
         asked = _with_columns(asked, known)
         filled["fairness"] = fairness
-    if "favourable" in fairness:
-        rule = _with_words(fairness["favourable"], registration["fairness"].get("favourable"))
-        filled["fairness"] = {**fairness, "favourable": rule}
+    rule = fairness.get("favourable")
+    registered = registration.get("fairness", {}).get("favourable")
+    if isinstance(rule, Mapping) and isinstance(registered, Mapping) and "label" not in rule:
+        # The same rule is called what the registration calls it.
+        rule = {**rule, "label": registered.get("label")}
+        if rule == registered:
+            filled["fairness"] = {**fairness, "favourable": rule}
     if _WORDS not in asked and (labels := _labels(asked, fairness, known)):
         asked[_WORDS] = labels
     return {**filled, "federation": asked}
@@ -148,14 +152,6 @@ def _with_groups(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str
         if not sensitive or not spoken_of <= set(map(str, sensitive)):
             taken.pop("favourable", None)
     return {**taken, **asked}
-
-
-def _with_words(asked: Any, known: Any) -> Any:
-    """The asked rule, called what the registration calls the same rule."""
-    if not isinstance(asked, Mapping) or not isinstance(known, Mapping) or "label" in asked:
-        return asked
-    labelled = {**asked, "label": known.get("label")}
-    return labelled if labelled == dict(known) else asked
 
 
 def _labels(

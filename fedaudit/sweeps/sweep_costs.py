@@ -141,24 +141,20 @@ def _epsilons(
     found = []
     for _, costs in sorted(grouped.items()):
         if _covers(costs, runs):
-            found.append(_entry(costs))
+            # At the smallest delta of all cells: the strongest statement that holds for all.
+            delta = min(one.delta for one in costs)
+            entry: SweepEpsilon = {
+                "observer": costs[0].observer,
+                "delta": delta,
+                "adjacency": costs[0].adjacency,
+                "unit": costs[0].unit or "client",
+                "value": max(_together(mine, delta) for mine in _by_people(costs)),
+                "cell_max": max(map(_alone, costs)),
+            }
+            found.append(entry)
     if "epsilon" not in reasons and all(one["observer"] == REPORT for one in found):
         reasons["epsilon"] = _NOT_COMPOSED
     return found
-
-
-def _entry(costs: Sequence[ReservedCost]) -> SweepEpsilon:
-    """Of those who pay most, at the smallest delta of all cells, which makes the strongest
-    statement and holds for all of them."""
-    delta = min(one.delta for one in costs)
-    return {
-        "observer": costs[0].observer,
-        "delta": delta,
-        "adjacency": costs[0].adjacency,
-        "unit": costs[0].unit or "client",
-        "value": max(_together(mine, delta) for mine in _by_people(costs)),
-        "cell_max": max(map(_alone, costs)),
-    }
 
 
 def _together(costs: Sequence[ReservedCost], delta: float) -> float:

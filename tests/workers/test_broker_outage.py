@@ -80,7 +80,7 @@ def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
         assert len(signs_of_life(processes)) == 1
         assert worker.stop() == 0
         assert unwell(settings) == "no worker of this machine has given a sign of life"
-    database.dispose()
+    database.close()
 
 
 def outage_service(

@@ -61,7 +61,7 @@ def postgres_service(postgres_url, broker_url, tmp_path):
     database = Database(postgres_url)
     with service(tmp_path, database_url=postgres_url, broker_url=broker_url) as started:
         yield database, started
-    database.dispose()
+    database.close()
 
 
 @pytest.fixture(params=["embedded_service", "postgres_service"])
@@ -206,7 +206,7 @@ def test_a_broker_that_is_down_delays_a_run_and_loses_nothing(postgres_url, tmp_
             restarted.kill()
         # Without a broker again, both still stop when they are told to.
         assert (sweeper.stop(within=10), worker.stop()) == (0, 0)
-    database.dispose()
+    database.close()
     broker.stop()
 
 
@@ -216,7 +216,7 @@ def test_a_database_outage_is_waited_for(postgres_server, postgres_service, undi
     processes.sweeper()
     worker = processes.worker()
     wait_for_rounds(database, submitted, 0)
-    database.dispose()
+    database.close()
     url = make_url(postgres_server.url).set(drivername="postgresql")
     name = psycopg.sql.Identifier(database.url.database or "")
     allow = psycopg.sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {}")
