@@ -16,6 +16,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
 )
 from fedaudit.privacy.declared.histories import (
+    Charge,
     Histories,
     Tally,
     charge_of,
@@ -205,8 +206,7 @@ def read_rounds(
     """The rounds in a body, in ascending order. Raises InvalidInputError with every fault."""
     found: list[DeclaredRound] = []
     faults: list[FieldError] = []
-    names = _Names(terms, {*histories.places, *(drawn or ())})
-    events = _Events(terms, histories)
+    wrong = _Faults(terms, {*histories.places, *(drawn or ())}, histories.charges)
     for place, item in enumerate(validated(_Posted, value).rounds):
         at = pointer("rounds", place)
         try:
@@ -218,10 +218,9 @@ def read_rounds(
             message = f"comes after round {found[-1].round}; give rounds in ascending order, once"
             faults.append(FieldError(f"{at}/round", message))
         found.append(one)
-        faults += names.faults({"participants": one.participants, "failures": one.failures}, at)
-        asked = len(one.participants) + len(one.failures)
-        faults += events.faults(one.event, asked, at)
-        if not asked and not charge_of(terms, one.event).everyone:
+        named = {"participants": one.participants, "failures": one.failures}
+        faults += wrong.of_round(one.event, named, at)
+        if not any(named.values()) and not charge_of(terms, one.event).everyone:
             faults.append(FieldError(f"{at}/participants", _NOBODY))
     raise_errors(faults)
     return found
@@ -233,43 +232,82 @@ def read_reservation(
     """What a body asks to reserve of a ledger with these `histories`, beside what is `held`
     already. Raises InvalidInputError with every fault."""
     one = validated(ReservationRequest, value)
-    names = _Names(terms, {*histories.places, *(drawn or ())})
-    faults = [
-        *names.faults({"participants": one.participants}, ""),
-        *_Events(terms, held).faults(one.event, len(one.participants), ""),
-    ]
+    wrong = _Faults(terms, {*histories.places, *(drawn or ())}, held.charges)
+    faults = list(wrong.of_round(one.event, {"participants": one.participants}, ""))
     raise_errors(faults)
     return one
 
 
-class _Names:
-    """Names that rounds may have, and that they have had already."""
+class _Faults:
+    """Finds what is wrong with rounds, one after the other: with the names that they have, and with
+    which events they are, and how many."""
 
-    def __init__(self, terms: LedgerTerms, known: Set[str]) -> None:
+    def __init__(self, terms: LedgerTerms, names: Set[str], charges: Sequence[Charge]) -> None:
+        """`names` and `charges`: those that the ledger has already."""
         self._terms = terms
         self._listed = None if terms.subjects is None else frozenset(terms.subjects)
-        self._known = known
-        self._fresh: set[str] = set()
-        self._room = terms.population - (len(known) - 1)
+        self._names, self._fresh = names, set[str]()
+        self._room = terms.population - (len(names) - 1)
+        self._charges = set(charges)
+        # Leakages of one radius and one clip add up, and no others: None before the first round.
+        counted = (
+            [one.event.radius, one.clip] for one in charges if isinstance(one.event, LaplaceL2)
+        )
+        metric = terms.metric
+        self._within = next(counted, None) if metric is None else [metric.radius, metric.clip]
 
-    def faults(self, lists: dict[str, list[str]], at: str) -> Iterator[FieldError]:
-        """The faults of one round's lists."""
+    def of_round(
+        self, event: AnyRelease, lists: dict[str, list[str]], at: str
+    ) -> Iterator[FieldError]:
+        """The faults of one round, by its lists of the clients that it asked."""
+        yield from self._of_names(lists, at)
+        charge, refused = charge_of(self._terms, event), refusal(self._terms, event)
+        if refused is not None:
+            yield FieldError(f"{at}/event/{refused[0]}", refused[1])
+        elif isinstance(event, FixedSizeRelease) and charge.everyone:
+            # Each step draws anew.
+            asked, drawn = sum(map(len, lists.values())), event.clients * event.steps
+            if asked > drawn:
+                message = f"{asked} clients were asked, more than the {drawn} that were drawn"
+                yield FieldError(f"{at}/participants", message)
+        if charge not in self._charges and len(self._charges) >= MAX_EVENTS:
+            message = (
+                f"is one distinct event more than the {MAX_EVENTS} that a ledger may have; declare "
+                "fewer different values (with noise multipliers rounded down, and rates or clients "
+                "rounded up, figures stay upper bounds), or open another ledger"
+            )
+            yield FieldError(f"{at}/event", message)
+        else:
+            self._charges.add(charge)
+        if not isinstance(event, LaplaceRelease):
+            return
+        self._within = self._within or [event.radius, event.clip]
+        whose = "earlier rounds have" if self._terms.metric is None else "the ledger's terms have"
+        for name, known in zip(("radius", "clip"), self._within, strict=True):
+            if getattr(event, name) != known:
+                message = (
+                    f"{whose} {known}; n/nu holds between uploads within the radius, "
+                    "so leakages of different ones cannot be added; open another ledger"
+                )
+                yield FieldError(f"{at}/event/{name}", message)
+
+    def _of_names(self, lists: dict[str, list[str]], at: str) -> Iterator[FieldError]:
         named = {name for values in lists.values() for name in values}
         size = sum(map(len, lists.values()))
-        if len(named) == size and EVERYONE not in named and named <= self._known:
+        if len(named) == size and EVERYONE not in named and named <= self._names:
             return
         seen: set[str] = set()
         for listed, values in lists.items():
             for place, name in enumerate(values):
-                message = self._fault(name, seen)
+                message = self._of_name(name, seen)
                 if message is not None:
                     yield FieldError(at + pointer(listed, place), message)
                 seen.add(name)
 
-    def _fault(self, name: str, seen: set[str]) -> str | None:
+    def _of_name(self, name: str, seen: set[str]) -> str | None:
         if name in seen:
             return f"{name!r} is named twice in the round; name it once"
-        if name in self._known and name != EVERYONE:
+        if name in self._names and name != EVERYONE:
             return None
         if name == EVERYONE:
             return f"{EVERYONE!r} means the whole population; name clients"
@@ -281,58 +319,3 @@ class _Names:
                 population = self._terms.population
                 return f"is one client more than the ledger's population of {population}"
         return None
-
-
-def _leakage_terms(terms: LedgerTerms, histories: Histories) -> list[object] | None:
-    """The radius and clip that a ledger counts, None before its first round. Leakages of one radius
-    and one clip add up, and no others."""
-    if terms.metric is not None:
-        return [terms.metric.radius, terms.metric.clip]
-    for one in histories.charges:
-        if isinstance(one.event, LaplaceL2):
-            return [one.event.radius, one.clip]
-    return None
-
-
-class _Events:
-    """Checks the events of a ledger and of the rounds in a body: which they are, and how many."""
-
-    def __init__(self, terms: LedgerTerms, histories: Histories) -> None:
-        self._terms = terms
-        self._known = set(histories.charges)
-        self._leakage_terms = _leakage_terms(terms, histories)
-
-    def faults(self, event: AnyRelease, asked: int, at: str) -> Iterator[FieldError]:
-        """The faults of the event of one round, which asked so many clients."""
-        charge, refused = charge_of(self._terms, event), refusal(self._terms, event)
-        if refused is not None:
-            yield FieldError(f"{at}/event/{refused[0]}", refused[1])
-        elif isinstance(event, FixedSizeRelease) and charge.everyone:
-            # Each step draws anew.
-            drawn = event.clients * event.steps
-            if asked > drawn:
-                message = f"{asked} clients were asked, more than the {drawn} that were drawn"
-                yield FieldError(f"{at}/participants", message)
-        if charge not in self._known and len(self._known) >= MAX_EVENTS:
-            message = (
-                f"is one distinct event more than the {MAX_EVENTS} that a ledger may have; declare "
-                "fewer different values (with noise multipliers rounded down, and rates or clients "
-                "rounded up, figures stay upper bounds), or open another ledger"
-            )
-            yield FieldError(f"{at}/event", message)
-        else:
-            self._known.add(charge)
-        if isinstance(event, LaplaceRelease):
-            yield from self._other_terms(event, at)
-
-    def _other_terms(self, event: LaplaceRelease, at: str) -> Iterator[FieldError]:
-        mine = {"radius": event.radius, "clip": event.clip}
-        self._leakage_terms = self._leakage_terms or list(mine.values())
-        whose = "earlier rounds have" if self._terms.metric is None else "the ledger's terms have"
-        for (name, own), known in zip(mine.items(), self._leakage_terms, strict=True):
-            if own != known:
-                message = (
-                    f"{whose} {known}; n/nu holds between uploads within the radius, "
-                    "so leakages of different ones cannot be added; open another ledger"
-                )
-                yield FieldError(f"{at}/event/{name}", message)
