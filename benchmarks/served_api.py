@@ -72,7 +72,7 @@ def served_apart(
     _migrate(database_url, tree)
     database = Database(database_url)
     key = make_key(database, "benchmark", scopes, name="benchmark")[1]
-    database.dispose()
+    database.close()
     with socket.create_server(("127.0.0.1", 0)) as bound:
         port = bound.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:

@@ -105,7 +105,7 @@ def whole_service(folder: Path, *, sources: Path, **settings: str) -> Iterator[W
         }
         database = Database(postgres.url)
         _, key = make_key(database, "benchmark", SCOPES, name="benchmark")
-        database.dispose()
+        database.close()
         environment = {f"FEDAUDIT_{name.upper()}": value for name, value in of_all.items()}
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
         port = free_port()

@@ -6,7 +6,7 @@ revisions in `migrations.earlier` are for databases that exist; a change of a ta
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from alembic import command
@@ -64,11 +64,8 @@ def _create(connection: Connection) -> None:
 
 def current(url: str) -> str | None:
     """The revision that the database is at; None where it was never migrated."""
-    database = Database(url)
-    try:
+    with closing(Database(url)) as database:
         return current_revision(database)
-    finally:
-        database.dispose()
 
 
 @contextmanager
@@ -79,17 +76,14 @@ def locked(url: str) -> Iterator[Connection]:
     that rows refer to: references are checked once, at the end.
     """
     database = Database(url, transaction_seconds=None, foreign_keys=False)
-    try:
-        # SQLite's transaction begins with the write lock, and Postgres' waits for a named one.
-        with database.write() as session:
-            if database.dialect == "postgresql":
-                session.execute(text("SET LOCAL lock_timeout = 0"))
-                session.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
-            yield session.connection()
-            if database.dialect == "sqlite":
-                _check_references(session.connection())
-    finally:
-        database.dispose()
+    # SQLite's transaction begins with the write lock, and Postgres' waits for a named one.
+    with closing(database), database.write() as session:
+        if database.dialect == "postgresql":
+            session.execute(text("SET LOCAL lock_timeout = 0"))
+            session.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+        yield session.connection()
+        if database.dialect == "sqlite":
+            _check_references(session.connection())
 
 
 def _check_references(connection: Connection) -> None:

@@ -101,8 +101,6 @@ class ArrayDumper(Dumper):
 
     def dump(self, obj: Packed) -> bytes:
         element_oid = _ELEMENTS[obj.dtype][1]
-        if obj.size == 0:
-            return pack(">3i", 0, 0, element_oid)
         body = np.empty(obj.size, _elements(obj.dtype))
         body["length"] = obj.dtype.itemsize
         body["value"] = obj

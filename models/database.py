@@ -73,12 +73,10 @@ class Database:
             session.expunge_all()
             session.commit()
 
-    @contextmanager
-    def write(self) -> Iterator[Session]:
+    def write(self) -> AbstractContextManager[Session]:
         """A transaction: committed when the block ends, rolled back when it raises. SQLite takes
         the write lock at once, so that no statement inside fails for it later."""
-        with self._sessions.begin() as session:
-            yield session
+        return self._sessions.begin()
 
     def drop_deleted(self) -> bool:
         """Overwrites what SQLite's file and its write-ahead log still hold of deleted rows; False
@@ -90,7 +88,7 @@ class Database:
             [busy, *_] = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not busy
 
-    def dispose(self) -> None:
+    def close(self) -> None:
         """Closes the pool's connections."""
         self.engine.dispose()
 

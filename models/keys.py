@@ -4,7 +4,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,14 +25,11 @@ from models.vocabulary import useless_scopes
 @contextmanager
 def _writing(url: str) -> Iterator[Session]:
     """A transaction. Raises RuntimeError for another schema, sqlalchemy.exc.SQLAlchemyError."""
-    database = Database(url)
-    try:
+    with closing(Database(url)) as database:
         if fault := schema_fault(database):
             raise RuntimeError(fault)
         with database.write() as session:
             yield session
-    finally:
-        database.dispose()
 
 
 def create_key(

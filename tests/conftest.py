@@ -178,7 +178,7 @@ def database(database_url: str) -> Iterator[Database]:
     """An open, migrated database; the test runs once on each kind."""
     database = Database(database_url)
     yield database
-    database.dispose()
+    database.close()
 
 
 _database_numbers = itertools.count()

@@ -1,14 +1,16 @@
 """End an experiment: with its report, or with the reason why there is none."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import Checkpoint, SigningKey
+from fedaudit.reports.claims import claims_of
 from fedaudit.reports.figures import figures_of, parsed
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
@@ -17,10 +19,11 @@ from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.sections.utility import known_ending
 from fedaudit.reports.verdict.verdict import answer_by_codes
+from fedaudit.reports.verification.verification import verify
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
-from fedaudit.stored import IndexedFigure
+from fedaudit.stored import IndexedFigure, LedgerRow
 from fedaudit.sweeps.report_section import (
     SeedFigures,
     larger_sums,
@@ -32,6 +35,7 @@ from fedaudit.sweeps.report_section import (
 )
 from fedaudit.training.base.rounds import FinalResult
 from infrastructure.storage import Storage
+from models.clock import utc_now
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
@@ -44,10 +48,10 @@ from models.repositories import (
     SweepRepository,
     fail_task,
 )
+from models.repositories.ledger import stored_rows
 from models.tables.experiments import Unit
 from models.values import ReportIndex
 from models.vocabulary import ENDED
-from workers.claim_signing import signed_claims
 from workers.flush import RunningExperiment
 from workers.lost_rounds import enter_lost_rounds
 from workers.proof.signing import sign_as_stored, sign_checkpoint, use_claims_key
@@ -70,6 +74,8 @@ DIVERGED = "diverged"
 NOISE_TOO_SMALL = "noise-too-small"
 """Canaries beside the run ended it."""
 
+_ROWS = 500
+"""Read between two signs of progress."""
 _PRIVACY = ("leakage_max", "leakage_median", "log_ratio_max", "epsilon_max")
 
 
@@ -108,8 +114,46 @@ def report_of(
     run, of_claims = None if begun is None else begun.run, ClaimsKey(key).public.key_id
     signed = sign_report(document, key, claims_key_id=of_claims, run=run)
     hashed = report_hash(signed)
-    claims = signed_claims(database, experiment, signed, key, hashed=hashed, progressed=progressed)
+    claims = _signed_claims(database, experiment, signed, key, hashed=hashed, progressed=progressed)
     return FinishedReport(signed, hashed, claims, material)
+
+
+def _signed_claims(
+    database: Database,
+    experiment: RunningExperiment,
+    report: dict[str, Any],
+    key: SigningKey,
+    *,
+    hashed: str,
+    progressed: Progressed,
+) -> list[dict[str, Any]]:
+    """The report's claims in signed bundles, after it was verified as a stranger would verify it:
+    its ledger is read as it is stored, and everything is computed anew, but for the checkpoint,
+    which this process is about to sign. `hashed`: the report's hash."""
+
+    def watched(rows: Iterable[LedgerRow]) -> Iterator[LedgerRow]:
+        for number, row in enumerate(rows):
+            if number % _ROWS == 0:
+                progressed()
+            yield row
+
+    ledger = experiment.run.ledger
+    evidence = Evidence(
+        experiment_id=experiment.id,
+        spec=experiment.row.spec,
+        names=ledger.ledger_context.subjects,
+        report=report,
+        checkpoints=[experiment.ledger_checkpoint("succeeded").sign(key).as_dict()],
+        keys=[key.public],
+        rows=watched(stored_rows(database, experiment.id, experiment.project_id)),
+        salt=ledger.salt,
+    )
+    # Claims and the log's newest entry are not there yet: nothing was checked of them.
+    checks = verify(evidence, trusted=[key.public]).checks
+    found = [one for one in checks if not one.name.startswith(("claims.", "log."))]
+    at = utc_now().isoformat().replace("+00:00", "Z")
+    private = ClaimsKey(key)
+    return [private.sign(one) for one in claims_of(report, hashed, verified=found, at=at)]
 
 
 def alarm_events(

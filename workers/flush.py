@@ -195,7 +195,7 @@ def load_cell(
     if key in loaded.federations:
         check_agreement(spec, loaded.federations[key])
     else:
-        loaded.federations[key] = load_federation(spec, **vars(own.files))
+        loaded.federations[key] = load_federation(spec, files=own.files)
     federation = loaded.federations[key]
     if row.federation_id not in loaded.fingerprints:
         with database.read() as session:

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from time import monotonic, time
 
@@ -113,20 +114,14 @@ def main() -> int:
         settings = load_settings()
     except SettingsError as error:
         raise SystemExit(str(error)) from None
-    if (reason := unwell(settings)) is None:
-        reason = _schema_fault(settings.database_url)
+    try:
+        if (reason := unwell(settings)) is None:
+            with closing(Database(settings.database_url)) as database:
+                reason = schema_fault(database)
+    except SQLAlchemyError as error:
+        reason = f"the database does not answer: {type(error).__name__}"
     sys.stdout.write(f"{reason or 'well'}\n")
     return 0 if reason is None else 1
-
-
-def _schema_fault(url: str) -> str | None:
-    database = Database(url)
-    try:
-        return schema_fault(database)
-    except SQLAlchemyError as error:
-        return f"the database does not answer: {type(error).__name__}"
-    finally:
-        database.dispose()
 
 
 if __name__ == "__main__":

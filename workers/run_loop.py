@@ -103,10 +103,10 @@ class RunLoop:
             if secret:
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
-            records = self._stack.advance(rounds)
-            self._pace.took(max(map(len, records.values()), default=1), monotonic() - began)
+            played = self._stack.advance(rounds)
+            self._pace.took(max(map(len, played.values()), default=1), monotonic() - began)
             self._lease.progressed()
-            self._flush(records)
+            self._flush(played)
         for position, result in self._held.items():
             self._succeed(position, result)
 
@@ -196,16 +196,16 @@ class RunLoop:
 
     # -- storing ----------------------------------------------------------------------------------
 
-    def _flush(self, records: Mapping[int, PlayedRounds]) -> None:
+    def _flush(self, played: Mapping[int, PlayedRounds]) -> None:
         """Stores the rounds of all experiments in one transaction, then ends those that ended."""
-        ended = set(records) - set(self._stack.active)
+        ended = set(played) - set(self._stack.active)
         results = dict[int, FinalResult]()
         for position in ended:
             results[position] = self._stack.result(position)
             self._lease.progressed()  # of many held-out people it takes long
         diverged = {position for position in ended if has_diverged(results[position].stopped_by)}
         blocks: dict[int, Played] = {}
-        for position, rounds in records.items():
+        for position, rounds in played.items():
             experiment = self._experiments[position]
             block = record_played(experiment.run, self._stack, position, rounds)
             blocks[position] = Played(experiment, block, self._stack.checkpoint(position))
@@ -218,7 +218,7 @@ class RunLoop:
 
         def store(session: Session) -> set[int]:
             asked = store_blocks(session, list(blocks.values()), again=self._writer.again)
-            cancelled = {one for one, played in blocks.items() if played.experiment.id in asked}
+            cancelled = {one for one, block in blocks.items() if block.experiment.id in asked}
             over = diverged - cancelled
             for position in over:
                 # Stored with the last rounds: a resumed run could not know that this one had ended.

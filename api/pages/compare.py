@@ -43,6 +43,8 @@ def _view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
         leading = next((name for name in LEADING_GAPS if name in measured), LEADING_GAPS[0])
         tables.append(_table("Fairness", [row for row in gaps if row.figure == leading]))
     privacy_last = sorted(comparison.figures, key=lambda row: row.section == "privacy")
+    costs = [row for row in comparison.figures if row.figure in _COSTS]
+    known = {_row_name(row): sum(cell.value is not None for cell in row.cells) for row in costs}
     return {
         "comparison": comparison,
         "numbers": numbers,
@@ -51,7 +53,8 @@ def _view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
         "picture": asked.picture(
             _points(comparison, differences),
             list(dict.fromkeys(map(_row_name, privacy_last))),
-            preferred=_cost_name(comparison),
+            # The cost that most experiments have is usual across the picture.
+            preferred=max(known, key=known.__getitem__, default=""),
         ),
         "differences": differences,
     }
@@ -62,13 +65,6 @@ def _row_name(row: FigureRow) -> str:
     by = [row.attribute and f"by {row.attribute}", row.guarantee, row.observer, row.adjacency]
     delta = None if row.delta is None else f"delta {row.delta:g}"
     return ", ".join(filter(None, (row.figure, *by, delta, row.loss)))
-
-
-def _cost_name(comparison: Comparison) -> str:
-    """The cost that most experiments have: usual across the picture."""
-    costs = [row for row in comparison.figures if row.figure in _COSTS]
-    known = {_row_name(row): sum(cell.value is not None for cell in row.cells) for row in costs}
-    return max(known, key=known.__getitem__, default="")
 
 
 def _points(comparison: Comparison, differences: Sequence[DifferenceRow]) -> list[Point]:

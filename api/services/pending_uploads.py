@@ -227,8 +227,7 @@ def _check_data(call: Call, upload: PendingUpload, registration: Registration) -
             for one in error.errors
         ]
         shown = shown_reasons(stored, caller=call.caller)
-        faults = [FieldError(one["pointer"], one["message"]) for one in shown]
-        raise InvalidInputError(faults) from None
+        raise InvalidInputError([FieldError(**one) for one in shown]) from None
 
 
 def _first_rows(file: "SourceFile", *, header: bool) -> list[list[str]]:

@@ -199,19 +199,17 @@ def _earlier(call: Call, idempotency: IdempotentRequest) -> Submitted | None:
     if found is None:
         return None
     with call.reading() as session:
-        return _submitted_before(call, session, found.row)
+        return _submitted_before(call.budgets(session), found.row)
 
 
-def _submitted_before(call: Call, session: Session, experiment: Experiment) -> Submitted:
+def _submitted_before(budgets: Budgets, experiment: Experiment) -> Submitted:
     kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
-    return Submitted(experiment, warnings=_warnings(call, session, experiment, kind))
+    return Submitted(experiment, warnings=_warnings(budgets, experiment, kind))
 
 
-def _warnings(
-    call: Call, session: Session, experiment: Experiment, cost_kind: CostKind
-) -> list[str]:
-    budgets, federation_id = call.budgets(session), experiment.federation_id
-    return warnings_of(budgets, federation_id, noise=experiment.noise, cost_kind=cost_kind)
+def _warnings(budgets: Budgets, experiment: Experiment, cost_kind: CostKind) -> list[str]:
+    federation_id, noise = experiment.federation_id, experiment.noise
+    return warnings_of(budgets, federation_id, noise=noise, cost_kind=cost_kind)
 
 
 @contextmanager
@@ -281,11 +279,12 @@ def _queue(
     caller, id_ = call.caller, new_id()
     with call.writing() as session:
         if (known := idempotency.claimed_before(session, caller, id_)) is not None:
-            return _submitted_before(call, session, find_experiment(session, caller, known))
+            before = find_experiment(session, caller, known)
+            return _submitted_before(call.budgets(session), before)
         with admitting(session, call) as admission:
             experiment, unit = _admit(admission, plans, id_, retry_of=retry_of)
         kind = plans[0].ledger_context.inputs.cost_kind
-        warnings = [*plans[0].doubts, *_warnings(call, session, experiment, kind)]
+        warnings = [*plans[0].doubts, *_warnings(call.budgets(session), experiment, kind)]
         names = ("federation_id", "noise", "retry_of", "spec_hash")
         details = {name: getattr(experiment, name) for name in names}
         action: AuditAction = "experiment.submitted" if retry_of is None else "experiment.retried"

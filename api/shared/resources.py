@@ -144,7 +144,7 @@ class Resources:
         self.printer.close()
         if "_queue" in vars(self):
             self._queue.close()
-        self.database.dispose()
+        self.database.close()
 
 
 async def _resources(request: Request) -> Resources:

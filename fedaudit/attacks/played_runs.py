@@ -11,7 +11,7 @@ from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.blocks import Block, record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret
-from fedaudit.training.base.rounds import FinalResult, PlayedRounds
+from fedaudit.training.base.rounds import PlayedRounds
 from fedaudit.training.stack import Stack
 
 _MOST_AT_ONCE, _SHORT_SECONDS = 100, 0.5
@@ -97,13 +97,7 @@ def repeat_run(
         trainer.end_after(0, utility["rounds"])
     for _ in played_blocks([run], trainer, follow=lambda _: progressed()):
         pass
-    result = trainer.result(0)
-    _compare(run, result, report)
-    return AttackedRun(run, result, device)
-
-
-def _compare(run: Run, result: FinalResult, report: Mapping[str, Any]) -> None:
-    integrity, utility = report["integrity"], report["utility"]
+    result, integrity = trainer.result(0), report["integrity"]
     both: dict[str, tuple[object, object]] = {
         "ledger hash": (integrity["ledger_hash"], run.ledger.ledger_hash),
         # It covers the clusters too, which the ledger hash leaves out.
@@ -117,3 +111,4 @@ def _compare(run: Run, result: FinalResult, report: Mapping[str, Any]) -> None:
     for name, (before, now) in both.items():
         if before != now:
             raise NotRepeatedError(f"its {name} is {before}, and that of its repeat {now}")
+    return AttackedRun(run, result, device)

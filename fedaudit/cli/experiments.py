@@ -37,7 +37,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import MAX_PAGE, checked_key, connected
 from fedaudit.spec.metrics import LEADING_METRICS
-from fedaudit_client.client import Client, experiment_page, report_page
+from fedaudit_client.client import Client
 from fedaudit_client.errors import ForbiddenError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
     if as_json:
         write_json(one)
     else:
-        for label, value in _facts(one, experiment_page(client.url, one["id"])):
+        for label, value in _facts(one, client.page("experiments/{}", one["id"])):
             if value:
                 write_line(f"{label:20}{value}")
 
@@ -223,7 +223,7 @@ def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> Exit
     if not wait:
         _show_line(submitted, as_json=as_json)
         if not as_json:
-            say(f"its page: {experiment_page(client.url, submitted['id'])}")
+            say(f"its page: {client.page('experiments/{}', submitted['id'])}")
         return ExitCode.DONE
     say(f"submitted as {submitted['id']}")
     return _end_of(client, submitted, as_json=as_json)
@@ -277,7 +277,7 @@ def _end_of(client: Client, experiment: Json, *, as_json: bool) -> ExitCode:
         for title, text in verdict_lines(report):
             write_line(title)
             write_line(f"  {text}")
-    write_line(f"report: {report_page(client.url, experiment['id'])}")
+    write_line(f"report: {client.page('experiments/{}/report', experiment['id'])}")
     return _exit_of(experiment)
 
 

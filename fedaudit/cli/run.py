@@ -38,7 +38,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.summary import show
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.reading.source_files import DataRoom
+from fedaudit.federations.reading.source_files import DataRoom, Files
 from fedaudit.federations.split import training_clients
 from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
 from fedaudit.reports.charts.report_charts import Series
@@ -121,13 +121,13 @@ def run_locally(
     data, and CommandError where this machine cannot train.
     """
     started = datetime.now(UTC)
-    room = _room()
-    loaded = {spec.seed: load_federation(spec, sources_dir=sources_dir, room=room)}
+    files = Files(sources_dir, room=_room())
+    loaded = {spec.seed: load_federation(spec, files=files)}
     spec = with_solved_noise(spec, loaded[spec.seed])
     runs = []
     for one in repeated(spec) or [spec]:
         if spec.federation.traits.draws_data and one.seed not in loaded:
-            loaded[one.seed] = load_federation(one, sources_dir=sources_dir, room=room)
+            loaded[one.seed] = load_federation(one, files=files)
         federation = loaded.get(one.seed, loaded[spec.seed])
         # Another seed may deal other clients, with which the noise has to meet the target too.
         cell = with_start(Cell(with_solved_noise(one, federation), federation), open_artifact)

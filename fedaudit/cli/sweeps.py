@@ -33,7 +33,7 @@ from fedaudit.sweeps.sweep_table import (
     value_words,
     varied_fields,
 )
-from fedaudit_client.client import Client, sweep_page
+from fedaudit_client.client import Client
 from fedaudit_client.errors import ForbiddenError
 from fedaudit_client.wire import Json
 
@@ -192,7 +192,7 @@ def sweep(
         else:
             id_, words = submitted["id"], statuses_words(submitted)
             write_line(f"{id_}  {submitted['status']}  {words}  {submitted['name']}")
-            say(f"its page: {sweep_page(client.url, id_)}")
+            say(f"its page: {client.page('sweeps/{}', id_)}")
 
 
 def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
@@ -237,7 +237,7 @@ def end_of(client: Client, sweep: Json, *, as_json: bool) -> ExitCode:
         if table is not None:
             show_table(table)
         show_costs(ended["costs"], ended["facts"])
-        write_line(f"page: {sweep_page(client.url, ended['id'])}")
+        write_line(f"page: {client.page('sweeps/{}', ended['id'])}")
     return _outcome(ended)
 
 

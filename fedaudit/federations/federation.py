@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, Number
 from fedaudit.spec.experiment import ExperimentSpec
 
-Number = TypeVar("Number", bound=np.generic)
 Made = TypeVar("Made")
 
 _SIDE_BY_SIDE_CELLS = 2**26
@@ -25,7 +25,7 @@ def is_large(*, rows: int, features: int) -> bool:
     return rows * (features + CELLS_BESIDE_FEATURES) > _SIDE_BY_SIDE_CELLS
 
 
-def no_cells(*, rows: int, features: int) -> NDArray[np.float32]:
+def no_cells(*, rows: int, features: int) -> Floats32:
     """Zeros in place of features [rows, features] that are left out; they take no memory."""
     return np.broadcast_to(np.float32(0), (rows, features))
 
@@ -36,14 +36,14 @@ class Attribute:
 
     name: str
     values: tuple[str, ...]
-    codes: NDArray[np.int16]
+    codes: Ints16
     """[rows] positions in `values`; -1 where the value is missing."""
-    numbers: NDArray[np.float64] | None = None
+    numbers: Floats | None = None
     """[rows] what was cut at edges, NaN where it is missing; None where nothing was cut."""
     data: "Attribute | None" = None
     """The attribute of the data, where values were joined or left out."""
 
-    def of_rows(self, place: NDArray[np.int64] | NDArray[np.bool_]) -> "Attribute":
+    def of_rows(self, place: Ints | Bools) -> "Attribute":
         """The attribute of some of the rows."""
         numbers = None if self.numbers is None else self.numbers[place]
         data = None if self.data is None else self.data.of_rows(place)
@@ -54,7 +54,7 @@ class Attribute:
 class ClientRows:
     """Rows that are computed client by client, because they are wide, such as images."""
 
-    values: NDArray[np.uint8] | NDArray[np.float32]
+    values: NDArray[np.uint8] | Floats32
     """[rows, features], client after client; an image is stored row by row, channels innermost."""
     divisor: float
     """The divisor of a value: 255 where bytes encode numbers from 0 to 1."""
@@ -62,7 +62,7 @@ class ClientRows:
     """Height, width, channels of a row; None where rows are not images."""
 
 
-RowFeatures = NDArray[np.float32]
+RowFeatures = Floats32
 Features = RowFeatures | ClientRows
 """Features of rows that are computed side by side, or client by client."""
 
@@ -74,12 +74,12 @@ class Federation:
 
     features: Features
     """[rows, features], divided by their public scales; for `ClientRows` by their divisor."""
-    target: NDArray[np.float32]
+    target: Floats32
     """[rows], less `target_mean` and divided by `target_scale`; the class index for
     classification."""
-    raw_target: NDArray[np.float64]
+    raw_target: Floats
     """[rows] in the target's own units; the class index for classification."""
-    first: NDArray[np.int64]
+    first: Ints
     """[clients + 1]: where each client's rows begin; the last is the number of rows. Every client
     has a row."""
     client_names: tuple[str, ...]
@@ -98,16 +98,16 @@ class Federation:
     notes: tuple[str, ...]
     """Notes on what was left out while loading, for the report."""
     target_mean: float = 0.0
-    record_budgets: NDArray[np.float64] | None = None
+    record_budgets: Floats | None = None
     """[rows]: the privacy budget that a column of the data gives each row. None where the spec
     names no such column."""
-    row_numbers: NDArray[np.int64] | None = None
+    row_numbers: Ints | None = None
     """[rows]: the number of each row in the file; the same whichever rows and columns a spec uses.
     None where the data are generated."""
     record_keys: NDArray[np.uint64] | None = None
     """[rows]: see `fedaudit.federations.record_keys`. None where nothing is drawn for each
     record."""
-    left_out: NDArray[np.bool_] | None = None
+    left_out: Bools | None = None
     """[rows]: those that `fairness.exclude` leaves out of every figure; None where it names none.
     They may train."""
     rows_removed: int = 0
@@ -127,12 +127,12 @@ class Federation:
         return int(self.first[-1])
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """How many rows each client has: [clients]."""
         return np.diff(self.first)
 
     @cached_property
-    def client_of(self) -> NDArray[np.int64]:
+    def client_of(self) -> Ints:
         """Each row's client: [rows]."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
@@ -183,7 +183,7 @@ class Federation:
         return sum(one.nbytes for one in arrays if one is not None)
 
     @property
-    def side_by_side(self) -> NDArray[np.float32]:
+    def side_by_side(self) -> Floats32:
         """The features of rows that are computed side by side. Raises TypeError for others, and for
         an outline."""
         if isinstance(self.features, ClientRows):
@@ -196,14 +196,14 @@ class Federation:
         """Where a client's rows lie."""
         return slice(int(self.first[client]), int(self.first[client + 1]))
 
-    def rows_of(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    def rows_of(self, clients: Ints) -> Ints:
         """Where the rows of these clients lie, client after client: [their rows]."""
         counts = self.counts[clients]
         ends = np.cumsum(counts)
         begin = np.repeat(self.first[clients] - (ends - counts), counts)
         return begin + np.arange(len(begin))
 
-    def of_rows(self, kept: NDArray[np.int64]) -> "Federation":
+    def of_rows(self, kept: Ints) -> "Federation":
         """The rows at these places, ascending, and the clients that have any of them."""
         features = self.features
         own: Features
@@ -234,7 +234,7 @@ class Federation:
         return {one.name: one for one in self.attributes}[name]
 
 
-def taken(values: NDArray[Number] | None, kept: NDArray[np.int64]) -> NDArray[Number] | None:
+def taken(values: NDArray[Number] | None, kept: Ints) -> NDArray[Number] | None:
     """The values of some rows, where there are any values."""
     return None if values is None else values[kept]
 

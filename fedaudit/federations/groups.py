@@ -8,8 +8,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints16
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.spec.errors import Faults, FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
@@ -136,7 +136,7 @@ def _compared(attribute: Attribute, fairness: Groups, *, exclude: bool) -> Attri
     return replace(attribute, values=values, codes=codes, data=attribute.data or attribute)
 
 
-def left_out_rows(attributes: Sequence[Attribute], fairness: Groups) -> NDArray[np.bool_] | None:
+def left_out_rows(attributes: Sequence[Attribute], fairness: Groups) -> Bools | None:
     """The rows [rows] that `fairness.exclude` leaves out; None where it names none."""
     found = None
     for one in attributes:
@@ -206,8 +206,8 @@ class OutcomeRules:
     """
 
     ops: tuple[RuleOp, ...]
-    values: NDArray[np.float64] | tuple[frozenset[int], ...]
-    rule_index: NDArray[np.int16]
+    values: Floats | tuple[frozenset[int], ...]
+    rule_index: Ints16
     """[rows]; -1 where no rule applies to the row, which is then not scored."""
 
     def less(self, mean: float) -> "OutcomeRules":
@@ -216,7 +216,7 @@ class OutcomeRules:
             return self
         return replace(self, values=np.asarray(self.values, dtype=np.float64) - mean)
 
-    def label(self, raw: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def label(self, raw: Floats) -> Bools:
         """Where outcomes [rows] in the target's own units are favourable."""
         favourable = np.zeros(raw.shape, dtype=np.bool_)
         for index, (op, value) in enumerate(zip(self.ops, self.values, strict=True)):
@@ -224,9 +224,9 @@ class OutcomeRules:
         return favourable
 
 
-def _meets(values: NDArray[np.float64], op: RuleOp, value: Any) -> NDArray[np.bool_]:
+def _meets(values: Floats, op: RuleOp, value: Any) -> Bools:
     """Where numbers satisfy a rule: `value` is its bound, or the classes that it lists."""
-    met: NDArray[np.bool_]
+    met: Bools
     match op:
         case "ge":
             met = values >= value
@@ -307,7 +307,7 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
     return frozenset(np.flatnonzero(met).tolist())
 
 
-def _rule_of_rows(rules: Sequence[GroupRule], federation: Federation) -> NDArray[np.int16]:
+def _rule_of_rows(rules: Sequence[GroupRule], federation: Federation) -> Ints16:
     """Which of the rules applies to each row, by its group: -1 for none."""
     (name,) = rules[0].group  # the spec allows rules about one attribute only
     attribute = federation.attribute(name)

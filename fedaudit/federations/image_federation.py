@@ -1,9 +1,8 @@
 """Federations of images, some of them rotated: NumPy archives, and handwriting in LEAF's format.
 
-Handwriting in the format of LEAF (Caldas et al. 2018).
-
-A file is `{"users": [...], "num_samples": [...], "user_data": {user: {"x": [[...]], "y": [...]}}}`;
-a data set is one such file, or a zip of several (its shards), each with other users.
+A file of LEAF (Caldas et al. 2018) is `{"users": [...], "num_samples": [...], "user_data": {user:
+{"x": [[...]], "y": [...]}}}`; a data set is one such file, or a zip of several (its shards), each
+with other users.
 """
 
 import math
@@ -18,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, FailFast, Field, ValidationError
 
+from fedaudit.arrays import Bools, Floats32, Ints
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels
@@ -57,7 +57,7 @@ def square_image(width: int) -> tuple[int, int, int] | None:
     return (side, side, 1) if side * side == width else None
 
 
-def check_clients(counts: NDArray[np.int64], where: str) -> None:
+def check_clients(counts: Ints, where: str) -> None:
     """Refuse a federation of one client, or one whose labels and groups would be too large."""
     if len(counts) < 2:
         raise error_at(
@@ -83,7 +83,7 @@ ATTRIBUTE = "rotated"
 VALUES = ("no", "yes")
 
 
-def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[np.bool_]:
+def rotated_clients(clients: int, *, probability: float, seed: int) -> Bools:
     """[clients] whether a client's images are rotated, independently with `probability`.
 
     A client is identified by its index, so the draw depends only on the seed and the client names.
@@ -94,7 +94,7 @@ def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[n
     return uniforms(words[:, 0]) < probability
 
 
-def rotate(federation: Federation, turned: NDArray[np.bool_]) -> Attribute:
+def rotate(federation: Federation, turned: Bools) -> Attribute:
     """Rotate the images of these clients by 90 degrees counter-clockwise, in place.
 
     `turned`: [clients]. The attribute that says so has both values, whatever was drawn. Raises
@@ -119,7 +119,7 @@ def rotate(federation: Federation, turned: NDArray[np.bool_]) -> Attribute:
     return Attribute(ATTRIBUTE, VALUES, turned.astype(np.int16)[federation.client_of])
 
 
-Pixels = NDArray[np.uint8] | NDArray[np.float32]
+Pixels = NDArray[np.uint8] | Floats32
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ class _Writer:
 
     shard: "_Shard"
     pixels: Pixels
-    labels: NDArray[np.int64]
+    labels: Ints
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int) -> Fede
 
 
 def _packed(
-    file: SourceFile, images: ClientRows, labels: NDArray[np.int64], *, clients: Levels, **more: Any
+    file: SourceFile, images: ClientRows, labels: Ints, *, clients: Levels, **more: Any
 ) -> Federation:
     """The images, which lie client after client. `labels`, `clients` and `more`, as `pack` has it,
     are in the order of the file, or by user where that is LEAF's."""
@@ -362,7 +362,7 @@ _CLASSES = "/federation/classes"
 
 def read_labels(
     archive: NumpyArchive, rows: TableRows, classes: int | None
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+) -> tuple[Ints, tuple[str, ...]]:
     """Each image's class, and the classes; see `Images.classes` for the order of precedence.
 
     Raises InvalidInputError naming the row, or at /federation/classes.
@@ -525,7 +525,7 @@ def _named_rows(archive: NumpyArchive, source: Images, fairness: Groups, images:
     return rows
 
 
-def _pixels(archive: NumpyArchive, rows: TableRows, order: NDArray[np.int64]) -> ClientRows:
+def _pixels(archive: NumpyArchive, rows: TableRows, order: Ints) -> ClientRows:
     """The images client after client, read in chunks so that memory holds them only once."""
     images, *shape = archive.header("x").shape
     width = math.prod(shape)

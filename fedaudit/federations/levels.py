@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fedaudit.arrays import Ints
 from fedaudit.spec.labels import number_in
 
 
@@ -14,7 +12,7 @@ class Levels:
     """The distinct values of a column, and the index of each row's value among them."""
 
     values: tuple[str, ...]
-    codes: NDArray[np.int64]
+    codes: Ints
     """[rows]; -1 where the cell is empty."""
 
 

@@ -1,9 +1,5 @@
-"""Load or profile the federation of a spec: the entry point of this package.
-
-Clients as the groups of an attribute: small ones are compared together, as one group.
-
-What a spec and its data must agree on.
-"""
+"""Load or profile the federation of a spec, which its data must agree with: the entry point of
+this package."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +7,13 @@ from pathlib import Path
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaudit.arrays import Ints
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import compared, left_out_rows, outcome_rules, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.image_federation import FemnistKind, ImagesKind
-from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
+from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.federations.split import held_out, split_clients, training_clients
@@ -61,20 +56,14 @@ def source_kind(source: FederationSpec) -> SourceKind[Any]:
 
 
 def load_federation(
-    spec: ExperimentSpec,
-    *,
-    sources_dir: Path | None,
-    open_upload: OpenUpload | None = None,
-    may_read: MayRead | None = None,
-    room: DataRoom | None = None,
+    spec: ExperimentSpec, *, sources_dir: Path | None = None, files: Files | None = None
 ) -> Federation:
     """The clients' data that a spec asks for, checked against the rest of the spec.
 
-    Files are read below `sources_dir`, those that `may_read` lets pass, or opened by `open_upload`
-    where the spec names an uploaded federation. Large data stay on disk, where `room` says. Raises
-    InvalidInputError with pointers below /federation, /fairness or /training.
+    `files`: where those that the spec names are found; without it, everything below `sources_dir`.
+    Raises InvalidInputError with pointers below /federation, /fairness or /training.
     """
-    asked = _asked(spec, Files(sources_dir, open_upload, may_read, room or DataRoom()))
+    asked = _asked(spec, files or Files(sources_dir))
     return _agreed(spec, source_kind(spec.federation).load(asked))
 
 
@@ -136,7 +125,7 @@ class RegisteredData:
         raise_errors(label_faults(self.registration.federation.labels, codes))
         return figures
 
-    def row_hashes(self, *, keep: int) -> NDArray[np.int64] | None:
+    def row_hashes(self, *, keep: int) -> Ints | None:
         """The `keep` smallest hashes of a table's rows; None for what is no table.
 
         Raises InvalidInputError where a column cannot be read, which need not be one that is used.

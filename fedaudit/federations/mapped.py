@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Floats32, Ints
 from fedaudit.federations.federation import (
     CELLS_BESIDE_FEATURES,
     Attribute,
@@ -69,7 +70,7 @@ def check_scales(
     raise_errors(faults)
 
 
-def scaled(values: NDArray[np.float64], scale: Scale) -> tuple[NDArray[np.float64], int]:
+def scaled(values: Floats, scale: Scale) -> tuple[Floats, int]:
     """Values on their scale, and how many of them were clamped to its range. Each by itself: a spec
     declares the constants, which are never statistics of the data."""
     with np.errstate(over="ignore"):
@@ -85,7 +86,7 @@ def scaled(values: NDArray[np.float64], scale: Scale) -> tuple[NDArray[np.float6
                 return values / scale, 0
 
 
-def as_float32(values: NDArray[np.float64], name: str) -> NDArray[np.float32]:
+def as_float32(values: Floats, name: str) -> Floats32:
     """Scaled values as float32 for training.
 
     Raises InvalidInputError at the column's scale where a value is too large for 32 bits.
@@ -115,7 +116,7 @@ def check_size(*, rows: int, features: int, where: str, remedy: str) -> None:
         )
 
 
-def first_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def first_rows(counts: Ints) -> Ints:
     """[clients + 1] where each client's rows begin, for [clients] numbers of rows."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
@@ -130,7 +131,7 @@ def check_clients(clients: Levels, *, where: str) -> None:
         )
 
 
-def client_order(clients: Levels) -> NDArray[np.int64]:
+def client_order(clients: Levels) -> Ints:
     """[rows]: which row comes when, client after client; a client's keep the order of the file."""
     return np.argsort(clients.codes, kind="stable")
 
@@ -139,14 +140,14 @@ def pack(
     clients: Levels,
     *,
     features: Features,
-    target: NDArray[np.float64],
+    target: Floats,
     target_name: str,
     target_scale: float | Centre = 1.0,
     attributes: Sequence[Attribute] = (),
-    row_numbers: NDArray[np.int64] | None = None,
-    record_budgets: NDArray[np.float64] | None = None,
+    row_numbers: Ints | None = None,
+    record_budgets: Floats | None = None,
     record_keys: NDArray[np.uint64] | None = None,
-    order: NDArray[np.int64] | None = None,
+    order: Ints | None = None,
     **more: Any,
 ) -> Federation:
     """Group rows, which come in the order of the file, by client.
@@ -181,12 +182,9 @@ def pack(
     )
 
 
-FEATURES = "features"
-
-
-def new_array(folder: Path, name: str, shape: tuple[int, int]) -> NDArray[np.float32]:
-    """A file for float32 numbers, mapped to be written. Raises OSError where the disk is full."""
-    path = folder / f"{name}.npy"
+def new_array(folder: Path, shape: tuple[int, int]) -> Floats32:
+    """A file for features, mapped to be written. Raises OSError where the disk is full."""
+    path = folder / "features.npy"
     mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     with path.open("rb+") as file:
         # Otherwise a full disk would be met by a write to memory, which kills the process.

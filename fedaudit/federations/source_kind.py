@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fedaudit.arrays import Ints
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import Files
@@ -62,7 +60,7 @@ class SourceKind(ABC, Generic[Of]):
         asked.progress()
         return profile(federation, asked.fairness)
 
-    def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64] | None:
+    def row_hashes(self, asked: LoadRequest, *, keep: int) -> Ints | None:
         """The `keep` smallest hashes of the rows, by which near-copies are found; None for what is
         no table. Raises InvalidInputError."""
         return None

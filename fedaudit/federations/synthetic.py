@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Floats32, Ints16
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.mapped import check_size
 from fedaudit.federations.source_kind import LoadRequest, SourceKind
@@ -23,12 +23,12 @@ _ATTRIBUTE = "group"
 def linear_federation(
     *,
     seed: int,
-    component: NDArray[np.int16],
+    component: Ints16,
     thetas: Sequence[Sequence[float]],
     shifts: Sequence[float],
     rows: int,
     where: str,
-    groups: NDArray[np.int16] | None,
+    groups: Ints16 | None,
     canonical: Mapping[str, Any],
 ) -> Federation:
     """Clients with `rows` rows each, client i drawn from distribution `component[i]`.
@@ -68,12 +68,8 @@ def linear_federation(
 
 
 def _draw(
-    seed: int,
-    component: NDArray[np.int16],
-    slopes: NDArray[np.float64],
-    intercepts: NDArray[np.float64],
-    rows: int,
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    seed: int, component: Ints16, slopes: Floats, intercepts: Floats, rows: int
+) -> tuple[Floats32, Floats]:
     """Features [clients, rows, features] and target [clients, rows], a chunk of clients at a time.
 
     Normal numbers are computed in float64 and the products summed in a fixed order, so that the

@@ -118,16 +118,14 @@ def charge_of_entries(entries: EntryColumns) -> tuple[Charge, int]:
     """What each of some entries charges, and how often it is composed. Raises ValueError for an
     unknown event, KeyError or TypeError for a malformed one."""
     inputs, everyone = entries.inputs, entries.subject_kind == "population"
-    if inputs.event is None:
-        if inputs.noise_multiplier is None:
-            return Charge(NonPrivate(), everyone), 1
-        event = LaplaceL2(inputs.n, inputs.noise_multiplier, inputs.radius)
-        return Charge(event, everyone, clip=inputs.clip), 1
-    found = event_from_dict(json.loads(inputs.event))
-    if isinstance(found, Composed):
-        single, count = found.flattened()
+    if inputs.event is not None:
+        found = event_from_dict(json.loads(inputs.event))
+        single, count = found.flattened() if isinstance(found, Composed) else (found, 1)
         return Charge(single, everyone), count
-    return Charge(found, everyone), 1
+    if inputs.noise_multiplier is None:
+        return Charge(NonPrivate(), everyone), 1
+    event = LaplaceL2(inputs.n, inputs.noise_multiplier, inputs.radius)
+    return Charge(event, everyone, clip=inputs.clip), 1
 
 
 SECRET_BYTES = 32

@@ -29,7 +29,7 @@ from fedaudit.reports.sections.guarantee import condition_of, guarantee_words, i
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.cost import cost_part, epsilon_words
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit_client.client import Client, report_page
+from fedaudit_client.client import Client
 from fedaudit_client.errors import ConflictError, NotFoundError
 
 Figures = dict[str, float]
@@ -284,7 +284,7 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
     declared = bool(document.get("declared"))
     kind, url, of_run = "ledgers", f"{client.url}/ledgers/{id}/report", dict[str, Any]()
     if not declared:
-        kind, url = "experiments", report_page(client.url, id)
+        kind, url = "experiments", client.page("experiments/{}/report", id)
         of_run = {"later": client.later_attacks(id)["items"]}
         of_run |= {"rounds": client.rows(id, "rounds"), "gaps": client.rows(id, "fairness")}
     with TemporaryDirectory(prefix="fedaudit-") as name:

@@ -36,7 +36,6 @@ class ApiKey(ProjectRow):
     """Hash of the secret that was replaced last; it opens until `previous_until`."""
     previous_until: Mapped[datetime | None]
     rotated_at: Mapped[datetime | None]
-    """When the secret was replaced last."""
     scopes: Mapped[list[Any]]
     person: Mapped[dict[str, Any] | None]
     """Its person, as named by its maker; never changed. Null for a key without a person. With an
@@ -146,11 +145,9 @@ class SettingChange(ProjectRow):
     )
 
     subject_kind: Mapped[str] = mapped_column(Word)
-    """`federation`."""
+    """`federation`; `subject` is its id."""
     subject: Mapped[str]
-    """The federation's id."""
     setting: Mapped[str] = mapped_column(Word)
-    """Which of its settings."""
     value: Mapped[dict[str, Any] | None]
     """What was set; null where it was removed."""
     changed_by: Mapped[dict[str, Any]]

@@ -122,7 +122,6 @@ class Unit(ProjectRow):
     attempts: Mapped[int]
     max_attempts: Mapped[int]
     lost_leases: Mapped[int] = mapped_column(server_default="0")
-    """How often a lease expired."""
     worker: Mapped[str | None]
     stack_key: Mapped[str | None] = mapped_column(String(64))
     """What experiments share that can be trained together; null to run alone."""
@@ -277,7 +276,6 @@ class SignOff(Base):
     report_hash: Mapped[str] = mapped_column(String(64))
     decision: Mapped[str] = mapped_column(Word)
     statement: Mapped[dict[str, Any]]
-    """All that was stated."""
     created_at: Mapped[datetime]
     envelope: Mapped[dict[str, Any] | None]
     """The statement in its place of the chain, signed (DSSE); null until it is."""

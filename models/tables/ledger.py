@@ -204,7 +204,6 @@ class DeclaredLedger(ProjectRow):
     created_by: Mapped[dict[str, Any] | None]
 
     rounds: Mapped[int]
-    """How many were declared."""
     last_round: Mapped[int]
     entries: Mapped[int]
     head: Mapped[bytes]

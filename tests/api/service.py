@@ -187,7 +187,7 @@ def running_api(settings: Settings) -> Iterator[Api]:
     project_id, key = make_key(database, "hospital", SCOPES, name="tests")
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         yield Api(settings, database, client, project_id, key)
-    database.dispose()
+    database.close()
 
 
 @contextmanager

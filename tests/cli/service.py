@@ -41,7 +41,7 @@ class Service:
         this one's."""
         database = Database(f"sqlite:///{self.data_dir / 'fedaudit.db'}")
         _, key = make_key(database, name, SCOPES, name="tests")
-        database.dispose()
+        database.close()
         return replace(self, api_key=key, project=name)
 
     @property

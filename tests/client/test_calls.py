@@ -4,7 +4,6 @@ import io
 import itertools
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -26,13 +25,19 @@ def lossy_client(service: tuple[Api, str], faults: Faults) -> Client:
     return Client(url, api.key, retries=QUICK, http_transport=LossyTransport(faults))
 
 
-def test_a_submission_is_repeated_and_stored_once(service: tuple[Api, str]) -> None:
+SWEEP = {"name": "once", "base": spec(), "grid": {"privacy.noise_multiplier": [1, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "stored"), [("submit", spec(name="once"), 1), ("submit_sweep", SWEEP, 2)]
+)
+def test_a_submission_is_repeated_and_stored_once(service, call, body, stored):
     api, _ = service
     faults = Faults(["answer lost", "unavailable"])
     before = api.counts()["experiments"]
     with lossy_client(service, faults) as client:
-        submitted = client.submit(spec(name="once"))
-    assert api.counts()["experiments"] == before + 1
+        submitted = getattr(client, call)(body)
+    assert api.counts()["experiments"] == before + stored
     assert submitted["name"] == "once"
     keys = {request.headers["idempotency-key"] for request in faults.requests}
     assert (len(faults.requests), len(keys)) == (3, 1)
@@ -105,44 +110,11 @@ def test_a_stream_that_is_left_early_is_closed(call: str) -> None:
         assert stream.closed
 
 
-def test_an_iterator_that_is_left_early_closes_its_connection(service: tuple[Api, str]) -> None:
-    api, url = service
-    for number in range(3):
-        api.submit(spec(name=f"page {number}"))
-    with Client(url, api.key) as client:
-        first = client.list(limit=1)
-        next(first)
-        first.close()
-        id_ = next(client.list())["id"]
-        assert client.get(id_)["id"] == id_
-
-
-# -- the calls on sweeps against a real service ---------------------------------------------------
-
-
-NU = "privacy.noise_multiplier"
-
-
-def asked(name: str = "two noises", **changes: Any) -> dict[str, Any]:
-    return {"name": name, "base": spec(), "grid": {NU: [1, 3]}, **changes}
-
-
-def test_a_lost_answer_makes_no_second_sweep(service: tuple[Api, str]) -> None:
-    api, _ = service
-    faults = Faults(["answer lost", "unavailable"])
-    before = api.counts()
-    with lossy_client(service, faults) as client:
-        client.submit_sweep(asked())
-    assert len({request.headers["idempotency-key"] for request in faults.requests}) == 1
-    assert api.counts()["sweeps"] == before["sweeps"] + 1
-    assert api.counts()["experiments"] == before["experiments"] + 2
-
-
 def test_cancelling_is_never_repeated(service: tuple[Api, str]) -> None:
     api, url = service
     faults = Faults()
     with lossy_client(service, faults) as client, Client(url, api.key) as other:
-        sweep = client.submit_sweep(asked())
+        sweep = client.submit_sweep(SWEEP)
         path = f"sweeps/{sweep['id']}/cancel"
         faults.ahead.append("answer lost")
         with pytest.raises(UnreachableError):

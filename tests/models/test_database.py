@@ -38,7 +38,7 @@ def test_a_glance_is_no_transaction_and_leaves_none_out(postgres_url: str) -> No
     finally:
         with database.write() as session:
             session.execute(text("DROP TABLE glanced"))
-        database.dispose()
+        database.close()
 
 
 def _glance(database: Database) -> None:
@@ -61,8 +61,8 @@ def test_a_connection_that_ended_while_it_was_not_used_is_replaced(postgres_url:
         session.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": first})
     with database.read() as session:
         assert session.scalar(asked) != first
-    database.dispose()
-    other.dispose()
+    database.close()
+    other.close()
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_database_that_is_away_is_an_error_and_not_a_wait() -> None:
     database = Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none")
     with pytest.raises(OperationalError), database.read() as session:
         session.execute(select(1))
-    database.dispose()
+    database.close()
 
 
 def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> None:
@@ -121,8 +121,8 @@ def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> No
 
     with pytest.raises(OperationalError, match="timeout"):
         freeze_half_way_through_a_message()
-    frozen.dispose()
-    other.dispose()
+    frozen.close()
+    other.close()
 
 
 def test_a_transaction_that_ended_at_its_limit_is_tried_again_like_any_outage(postgres_url):
@@ -140,7 +140,7 @@ def test_a_transaction_that_ended_at_its_limit_is_tried_again_like_any_outage(po
         sleep_within_a_transaction()
     with database.write() as session:
         assert session.scalar(text("SELECT 1")) == 1
-    database.dispose()
+    database.close()
 
 
 def test_errors_do_not_reveal_what_was_stored(database: Database) -> None:

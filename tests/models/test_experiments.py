@@ -168,15 +168,6 @@ def test_rounds_are_read_as_they_were_written(database: Database) -> None:
     assert all(np.array_equal(one.counts, counts) for one in shares)
 
 
-def test_events_of_an_abandoned_transaction_leave_no_gap(database: Database) -> None:
-    project_id, new = queued(database)
-    with database.write() as session:
-        EventRepository(session, project_id).append(new.id, [("a", {})])
-        session.rollback()
-    with database.write() as session:
-        assert EventRepository(session, project_id).append(new.id, [("b", {}), ("c", {})]) == 3
-
-
 def test_a_report_is_stored_once_and_served_as_stored(database: Database) -> None:
     project_id, new = queued(database)
     document = {"z": 1e-6, "a": {"n": 3.0, "text": "Zürich\u2028", "none": None}}

@@ -36,7 +36,7 @@ def test_a_new_database_has_the_schema_that_the_revisions_lead_to(empty_database
     with database.read() as session:
         assert _schema(session.connection()) == reached
     assert migrations.current(empty_database_url) == HEAD
-    database.dispose()
+    database.close()
 
 
 def _schema(connection: Connection) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_a_row_that_refers_to_nothing_stops_the_upgrade_and_is_named(tmp_path: P
     with pytest.raises(DanglingReferencesError, match=r"idempotency_keys -> api_keys.*backup"):
         migrations.upgrade(url)
     assert migrations.current(url) == "0010"
-    database.dispose()
+    database.close()
 
 
 _MOVED = {"declared_entries": "ledger", "declared_checkpoints": "ledger_checkpoints"}

@@ -22,9 +22,7 @@ from fedaudit.publishing.publication import (
     declared_figures,
     from_file,
     publication,
-    round_figures,
 )
-from fedaudit.reports.figures import parsed
 from fedaudit.reports.report import assemble, report_hash
 from tests.api.ledgers.trainings import CENTRAL, declared, group, opened, post
 from tests.api.service import running_api, settings_for
@@ -94,7 +92,7 @@ def test_gaps_of_a_model_that_decides_nothing_have_another_name(material, publis
     assert found.facts()["model_decides"] == "not shown: one outcome for nearly all rows"
 
 
-def test_what_the_report_withholds_is_not_published_round_by_round(material):
+def test_what_the_report_withholds_is_not_published_round_by_round(material, tmp_path):
     spec = {
         "fairness": {
             "sensitive": ["group"],
@@ -110,9 +108,10 @@ def test_what_the_report_withholds_is_not_published_round_by_round(material):
         {"round": 3, "validation_loss": float("inf"), "leakage_max": 2.0},
     ]
     gaps = [{**gap, "round": number} for number in (1, 2)]
-    found = round_figures(document, parsed(document), rounds=rounds, gaps=gaps)
+    service = {"page": "<html>", "folder": tmp_path, "origin": "http://service"}
+    found = publication(document, **service, rounds=rounds, gaps=gaps).by_round
     # The report's target is a number, so that it has no accuracy; its groups are too small.
-    assert list(found) == [
+    assert found == [
         ("rounds/utility/validation_loss", 3.0, 1),
         ("rounds/privacy_not_in_force/leakage_max", 2.0, 3),
     ]

@@ -76,7 +76,7 @@ def embedded_service(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Da
     database = Database(f"sqlite:///{data_dir}/fedaudit.db")
     with service(tmp_path, data_dir=str(data_dir)) as started:
         yield database, started
-    database.dispose()
+    database.close()
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from infrastructure.settings import Settings
 from models.database import Database
 from tests.processes import completed
 from tests.waiting import wait_until
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from tests.workers.admission import IN_BATCHES, Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import Service, service
 from workers.health import unwell
 
 # Long enough to take the broker away while it runs.
-BUSY = spec_with(training__rounds=1200)
+BUSY = spec_with(training__rounds=1200, training__local=IN_BATCHES)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
         assert len(signs_of_life(processes)) == 1
         assert worker.stop() == 0
         assert unwell(settings) == "no worker of this machine has given a sign of life"
-    database.dispose()
+    database.close()
 
 
 def outage_service(

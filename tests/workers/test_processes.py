@@ -24,15 +24,12 @@ from models.repositories import Budgets, LedgerRepository, ReportRepository
 from models.tables.accounts import SweeperLease
 from tests.ledger.whole_chain import first_broken_link
 from tests.waiting import wait_until
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit, unit_of
+from tests.workers.admission import IN_BATCHES, Submitted, experiment_of, spec_with, submit, unit_of
 from tests.workers.processes import LEASE_SECONDS, Service, service
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
-_IN_BATCHES = {"batch_size": 2, "epochs": 2}
-"""Small batches make a run last two seconds after its first rounds are stored. On a busy machine
-the third of a second of whole passes is over before a signal arrives."""
-LONG = spec_with(training__rounds=1000, training__local=_IN_BATCHES)
+LONG = spec_with(training__rounds=1000, training__local=IN_BATCHES)
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -64,7 +61,7 @@ def postgres_service(postgres_url, broker_url, tmp_path):
     database = Database(postgres_url)
     with service(tmp_path, database_url=postgres_url, broker_url=broker_url) as started:
         yield database, started
-    database.dispose()
+    database.close()
 
 
 @pytest.fixture(params=["embedded_service", "postgres_service"])
@@ -209,7 +206,7 @@ def test_a_broker_that_is_down_delays_a_run_and_loses_nothing(postgres_url, tmp_
             restarted.kill()
         # Without a broker again, both still stop when they are told to.
         assert (sweeper.stop(within=10), worker.stop()) == (0, 0)
-    database.dispose()
+    database.close()
     broker.stop()
 
 
@@ -219,7 +216,7 @@ def test_a_database_outage_is_waited_for(postgres_server, postgres_service, undi
     processes.sweeper()
     worker = processes.worker()
     wait_for_rounds(database, submitted, 0)
-    database.dispose()
+    database.close()
     url = make_url(postgres_server.url).set(drivername="postgresql")
     name = psycopg.sql.Identifier(database.url.database or "")
     allow = psycopg.sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {}")

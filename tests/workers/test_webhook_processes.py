@@ -69,4 +69,4 @@ def test_killed_processes_lose_nothing_and_repeat_under_the_same_id(sqlite_url, 
         assert len(set(receiver.ids)) == 1
         [payload] = {str(one["data"]) for one in receiver.verified(SECRET)}
         assert "a-ledger" in payload
-    database.dispose()
+    database.close()

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import structlog
-from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from fedaudit.arrays import Floats32
 from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.carried_out import AttackWatch
 from fedaudit.attacks.played_runs import NotRepeatedError, repeat_run
@@ -132,7 +132,7 @@ class AttackedExperiment:
             run.withheld = frozenset(self.row.attributes if withheld is None else withheld)
         run.rounding_key = self.context.signing_key.derived_secret(ROUNDING)
 
-    def _hypotheses(self) -> NDArray[np.float32]:
+    def _hypotheses(self) -> Floats32:
         key = file_key("model", self.row.project_id, self.row.id)
         if not self.context.storage.holds(key):
             raise NothingToAttackError(

@@ -46,17 +46,6 @@ class Client(ExperimentCalls, ReportCalls, ProjectCalls):
         answer = b"".join(self.call(method, path, json=json)) or b"null"
         return json_value(answer, f"{self.url}/v1/{path.lstrip('/')}")
 
-
-def experiment_page(url: str, experiment_id: str) -> str:
-    """The address of the page of an experiment."""
-    return f"{url}/{path_of('experiments/{}', experiment_id)}"
-
-
-def report_page(url: str, experiment_id: str) -> str:
-    """The address of the page of a report."""
-    return f"{experiment_page(url, experiment_id)}/report"
-
-
-def sweep_page(url: str, sweep_id: str) -> str:
-    """The address of the page of a sweep."""
-    return f"{url}/{path_of('sweeps/{}', sweep_id)}"
+    def page(self, path: str, *ids: str) -> str:
+        """The address of a page for people: `page("experiments/{}/report", id)`."""
+        return f"{self.url}/{path_of(path, *ids)}"

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from fedaudit_client.errors import ClientError, ProblemError, UnreachableError
-from fedaudit_client.wire import Calls, Items, Json, Patience, once, path_of, with_status
+from fedaudit_client.wire import Calls, Items, Json, Patience, json_with, once, path_of
 
 _TRIAL: dict[str, Any] = {"params": {"validate_only": "true"}, "repeatable": True}
 """What makes a submission a check of it."""
@@ -132,7 +132,7 @@ class ExperimentCalls(Calls):
                 # The stream ended without a last event: either that one is not above `after`, or
                 # the service is stopping, and another stream has the rest.
                 path = path_of("experiments/{}", experiment_id)
-                ended = self._send("GET", path, with_status)["status"] in ENDED
+                ended = self._send("GET", path, json_with("status"))["status"] in ENDED
                 patience.answered()
                 if ended:
                     continue

@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import httpx
 
-from fedaudit_client.wire import Calls, Json, items, nothing, once, path_of, stated
+from fedaudit_client.wire import Calls, Json, json_with, nothing, once, path_of, stated
 
 # The service answers an upload once the file is checked and stored.
 _UPLOADED = httpx.Timeout(45.0, read=600.0)
@@ -64,12 +64,16 @@ class ProjectCalls(Calls):
 
     def budgets(self, federation_id: str) -> Sequence[Json]:
         """The budgets on a federation's data."""
-        return self._send("GET", path_of("federations/{}/budget", federation_id), items)
+        return self._budgets("GET", federation_id)
 
     def set_budget(self, federation_id: str, budget: Mapping[str, Any]) -> Sequence[Json]:
         """Set one budget: `book`, `figure` and `total`; returns all of them."""
+        return self._budgets("PUT", federation_id, json=budget)
+
+    def _budgets(self, method: str, federation_id: str, **options: Any) -> list[Json]:
         path = path_of("federations/{}/budget", federation_id)
-        return self._send("PUT", path, items, json=budget)
+        found: list[Json] = self._send(method, path, json_with("items"), **options)["items"]
+        return found
 
     def create_ledger(
         self, terms: Mapping[str, Any], *, idempotency_key: str | None = None

@@ -15,9 +15,9 @@ from fedaudit_client.wire import (
     Calls,
     Json,
     foreign,
-    json_object,
     json_or_markdown,
     json_value,
+    json_with,
     once,
     path_of,
     stated,
@@ -72,10 +72,6 @@ def _exported(response: httpx.Response) -> ExportedTable:
     if not response.content.startswith(b"PAR1"):
         raise foreign(response.url, response.content)
     return ExportedTable(response.content)
-
-
-def _evaluated(response: httpx.Response) -> Json:
-    return json_object(response, "outcome", "gates")
 
 
 def _gate_line(gate: Json) -> str:
@@ -163,7 +159,8 @@ class ReportCalls(Calls):
         body: Json = {"experiment_id": experiment_id}
         if gates is not None:
             body["gates"] = list(gates)
-        return self._send("POST", "gates/evaluations", _evaluated, json=body, repeatable=True)
+        parse = json_with("outcome", "gates")
+        return self._send("POST", "gates/evaluations", parse, json=body, repeatable=True)
 
     def require_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None

@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -85,13 +85,20 @@ def check(response: httpx.Response) -> None:
     )
 
 
-def json_object(response: httpx.Response, *members: str) -> Json:
-    """The JSON object of an answer. Raises UnreachableError if it is none, or lacks one of these
-    members."""
-    value = json_value(response.content, response.url)
-    if not isinstance(value, dict) or not value.keys() >= set(members):
-        raise foreign(response.url, response.content)
-    return value
+def json_with(*members: str) -> Callable[[httpx.Response], Json]:
+    """A parser of answers that are JSON objects. It raises UnreachableError for any other, and for
+    one that lacks one of these members."""
+
+    def parse(response: httpx.Response) -> Json:
+        value = json_value(response.content, response.url)
+        if not isinstance(value, dict) or not value.keys() >= set(members):
+            raise foreign(response.url, response.content)
+        return value
+
+    return parse
+
+
+json_object = json_with()
 
 
 def json_value(data: bytes | str, address: object) -> Any:
@@ -109,21 +116,6 @@ def foreign(address: object, data: bytes | str) -> UnreachableError:
         f"It came: {data[:_SHOWN]!r}",
         is_temporary=False,
     )
-
-
-def items(response: httpx.Response) -> Sequence[Any]:
-    """The `items` of an answer."""
-    found: Sequence[Any] = json_object(response, "items")["items"]
-    return found
-
-
-def with_status(response: httpx.Response) -> Json:
-    """The answer of what runs, and has a status."""
-    return json_object(response, "status")
-
-
-def _page(response: httpx.Response) -> Json:
-    return json_object(response, "items", "next_cursor")
 
 
 def text(response: httpx.Response) -> str:
@@ -371,7 +363,8 @@ class Calls:
         The filters are the service's query parameters; `limit` is the size of a page.
         """
         while True:
-            page = self._send("GET", path, _page, params=stated(limit=limit, **filters))
+            asked = stated(limit=limit, **filters)
+            page = self._send("GET", path, json_with("items", "next_cursor"), params=asked)
             yield from page["items"]
             if page["next_cursor"] is None:
                 return
@@ -387,7 +380,7 @@ class Calls:
         patience = Patience(patience_seconds)
         while True:
             try:
-                found = self._send("GET", path_of(path, *ids), with_status)
+                found = self._send("GET", path_of(path, *ids), json_with("status"))
             except (UnreachableError, ProblemError) as error:
                 patience.pause(error)
                 continue

@@ -222,18 +222,10 @@ def plan_bounds(claim: CanaryClaim, *, canaries: int, stop: bool = False) -> Pla
     curve, shares = needed.curve(), claim.shares
     level = {name: one_look_level(part) for name, part in shares.items()}
 
-    def refutes_curve(count: int, guesses: int, correct: int) -> bool:
-        return refutes(
-            curve, canaries=count, guesses=guesses, correct=correct, significance=level["f-dp"]
-        )
+    def refutes_epsilon(**counts: int) -> bool:
+        return one_run_p_value(**counts, epsilon=epsilon, delta=delta) <= level["one-run"]
 
-    def refutes_epsilon(count: int, guesses: int, correct: int) -> bool:
-        p = one_run_p_value(
-            canaries=count, guesses=guesses, correct=correct, epsilon=epsilon, delta=delta
-        )
-        return p <= level["one-run"]
-
-    def guess(count: int, refuted: Callable[[int, int, int], bool]) -> GuessTest:
+    def guess(count: int, refuted: Callable[..., bool]) -> GuessTest:
         test = most_powerful_guesses(law, count, refuted)
         return test if claim.alike and not stop else replace(test, power=0.0)
 
@@ -255,7 +247,7 @@ def plan_bounds(claim: CanaryClaim, *, canaries: int, stop: bool = False) -> Pla
     )
     tests: Mapping[BoundName, GuessTest] = {
         "known-noise": GuessTest(canaries, 0, 0, known_noise),
-        "f-dp": guess(canaries, refutes_curve),
+        "f-dp": guess(canaries, partial(refutes, curve, significance=level["f-dp"])),
         "one-run": guess(min(canaries, most_canaries(delta) or canaries), refutes_epsilon),
         "summed-releases": GuessTest(canaries, 0, 0, summed),
     }

@@ -15,7 +15,7 @@ smallest of all classes, or for a number the squared correlation.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups import compared, outcome_rules
+from fedaudit.federations.groups import OutcomeRules, compared, outcome_rules
 from fedaudit.spec.errors import InvalidInputError, listed, pointer
 from fedaudit.spec.fairness import Groups, without_label
 from fedaudit.spec.labels import number_in
@@ -176,26 +176,24 @@ Warnings = list[dict[str, str]]
 """Objects {pointer, message}: the data are usable, but the caller should know."""
 
 
-class _Outcomes(NamedTuple):
-    scored: NDArray[np.bool_]
-    """[rows]: those that a rule applies to."""
-    favourable: NDArray[np.bool_]
-    no_rule: str | None
-    """Why no outcome is favourable; None where there is a rule."""
-
-
 def _attribute_figures(
-    federation: Federation, attribute: Attribute, outcomes: _Outcomes, rule: DisclosureRule
-) -> tuple[dict[str, Any], NDArray[np.int64]]:
+    federation: Federation,
+    attribute: Attribute,
+    outcomes: OutcomeRules,
+    rule: DisclosureRule,
+    *,
+    no_rule: str,
+) -> tuple[dict[str, Any], Ints]:
     """Sizes and base rates of an attribute's groups, and the rows of each. `protecting` names large
-    groups that are hidden since a smaller one would follow from them."""
+    groups that are hidden since a smaller one would follow from them. `no_rule`: why there are no
+    rates if `outcomes` has no rule."""
     codes, values, groups = attribute.codes, attribute.values, len(attribute.values)
     known, first = codes >= 0, federation.first[:-1]
     highest = np.maximum.reduceat(codes, first)
     lowest = np.minimum.reduceat(np.where(known, codes, groups), first)
     rows, scored, favourable = (
         np.bincount(codes[known & counted], minlength=groups)
-        for counted in (known, outcomes.scored, outcomes.scored & outcomes.favourable)
+        for counted in (known, outcomes.rule_index >= 0, outcomes.label(federation.raw_target))
     )
     missing = int(np.count_nonzero(~known))
     shown = rule.decide(rows, of="rows").shown
@@ -203,12 +201,12 @@ def _attribute_figures(
     # reveal its outcomes. And rates of a rare outcome would reveal how rare it is.
     rarest = min(int(favourable.sum()), int((scored - favourable).sum()))
     rated = shown & rule.decide(np.append(scored, missing)).shown[:-1]
-    rated &= outcomes.no_rule is None and not rule.is_small(rarest)
+    rated &= bool(outcomes.ops) and not rule.is_small(rarest)
     reasons = {}
     if not shown.all():
         reasons["groups"] = _HIDDEN
     if not rated.all():
-        reasons["base_rates"] = outcomes.no_rule or _HIDDEN
+        reasons["base_rates"] = _HIDDEN if outcomes.ops else no_rule
     figures: dict[str, Any] = {
         "of": "client" if (lowest >= highest).all() else "record",
         "groups": _with_gaps(values, rows, shown),
@@ -222,13 +220,7 @@ def _attribute_figures(
 
 
 def _warnings(
-    where: str,
-    groups: str,
-    names: Sequence[str],
-    rows: NDArray[np.int64],
-    rule: DisclosureRule,
-    *,
-    so: str,
+    where: str, groups: str, names: Sequence[str], rows: Ints, rule: DisclosureRule, *, so: str
 ) -> Warnings:
     """A warning of small groups, or classes."""
     small = [name for name, size in zip(names, rows.tolist(), strict=True) if rule.is_small(size)]
@@ -236,9 +228,7 @@ def _warnings(
     return [{"pointer": where, "message": f"{of}: {listed(small)}; {so}"}] if small else []
 
 
-def _with_gaps(
-    names: Sequence[str], figures: NDArray[np.generic], shown: NDArray[np.bool_]
-) -> dict[str, Any]:
+def _with_gaps(names: Sequence[str], figures: NDArray[np.generic], shown: Bools) -> dict[str, Any]:
     """The figures by name, null where they are suppressed."""
     values = zip(names, figures.tolist(), shown.tolist(), strict=True)
     return {name: figure if is_shown else None for name, figure, is_shown in values}
@@ -262,9 +252,17 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
     federation = replace(federation, attributes=groups)
     rule, warnings = size_rule(fairness), Warnings()
     attributes: dict[str, Any] = {}
-    outcomes = _outcomes(federation, fairness)
+    no_rule = f"{NUMERIC_TARGET}, and no rule says which outcome is favourable"
+    try:
+        outcomes = outcome_rules(federation, fairness)
+    except InvalidInputError as error:
+        if fairness.favourable is not None:
+            raise
+        outcomes, no_rule = outcome_rules(federation, Groups()), error.errors[0].message
     for place, one in enumerate(federation.attributes):
-        attributes[one.name], rows = _attribute_figures(federation, one, outcomes, rule)
+        attributes[one.name], rows = _attribute_figures(
+            federation, one, outcomes, rule, no_rule=no_rule
+        )
         where, has = pointer("fairness", "sensitive", place), f"{one.name!r} has groups"
         protecting = attributes[one.name].get("protecting", [])
         with_them = f", nor those of {listed(protecting)} that protect them" if protecting else ""
@@ -275,8 +273,8 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
         warnings += _warnings(where, has, one.values, rows, rule, so=so)
     classes, balance, found, reasons = _classes(federation, rule)
     warnings += found
-    if federation.classes and fairness.sensitive and outcomes.no_rule is not None:
-        so = f"{outcomes.no_rule}; experiments are refused until then"
+    if federation.classes and fairness.sensitive and not outcomes.ops:
+        so = f"{no_rule}; experiments are refused until then"
         warnings.append({"pointer": "/fairness/favourable", "message": so})
     return {
         "rows": federation.rows,
@@ -319,18 +317,6 @@ def _classes(
     so = "little can be learnt of them"
     warnings = _warnings(where, has, federation.classes, rows, rule, so=so)
     return list(federation.classes), balance, warnings, {}
-
-
-def _outcomes(federation: Federation, fairness: Groups) -> _Outcomes:
-    try:
-        rules = outcome_rules(federation, fairness)
-    except InvalidInputError as error:
-        if fairness.favourable is not None:
-            raise
-        nothing = np.zeros(federation.rows, dtype=np.bool_)
-        return _Outcomes(nothing, nothing, error.errors[0].message)
-    none = None if rules.ops else f"{NUMERIC_TARGET}, and no rule says which outcome is favourable"
-    return _Outcomes(rules.rule_index >= 0, rules.label(federation.raw_target), none)
 
 
 Cuts = dict[str, Any]

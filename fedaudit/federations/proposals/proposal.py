@@ -1,8 +1,6 @@
 """A registration proposed for a table, with the reason of every guess.
 
-As YAML it parses as a registration, with a comment beside each guess.
-
-YAML of what is proposed, with the reasons as comments above the fields.
+As YAML it parses as a registration, with the reasons as comments above the fields.
 """
 
 import json

@@ -206,16 +206,14 @@ def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
         yield file
 
 
-@contextmanager
-def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
+def open_path(path: str, *, files: Files, pointer: str) -> AbstractContextManager[SourceFile]:
     """A file below the sources folder after links are resolved.
 
     Raises InvalidInputError at `pointer` where there is no such regular file, it is outside the
     folder, cannot be read, or changed in the meantime. One that `files` does not let be read is
     answered as if it were not there.
     """
-    with _reading(_place_below(files, path, pointer), path, pointer) as file:
-        yield file
+    return _reading(_place_below(files, path, pointer), path, pointer)
 
 
 def registered_file(registration: Mapping[str, Any] | None, *, files: Files) -> Path:
@@ -232,11 +230,9 @@ def registered_file(registration: Mapping[str, Any] | None, *, files: Files) -> 
         return (files.sources_dir or Path()).joinpath(path).resolve()
 
 
-@contextmanager
-def open_stored(path: Path, label: str) -> Iterator[SourceFile]:
+def open_stored(path: Path, label: str) -> AbstractContextManager[SourceFile]:
     """A file that the service itself keeps. Raises InvalidInputError where it cannot be read."""
-    with _reading(path, label, _ID) as file:
-        yield file
+    return _reading(path, label, _ID)
 
 
 @contextmanager

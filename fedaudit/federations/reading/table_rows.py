@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.federations.levels import MAX_CLASSES, Levels, in_order
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError, error_at, listed
@@ -27,13 +28,13 @@ class TableRows:
     source: SourceFile
     columns: Mapping[str, Any]
     """Arrow arrays, all of one length."""
-    row_numbers: NDArray[np.int64]
+    row_numbers: Ints
     """The numbers of these data rows in the file, counted from 1."""
 
     def __len__(self) -> int:
         return len(self.row_numbers)
 
-    def where(self, mask: NDArray[np.bool_]) -> "TableRows":
+    def where(self, mask: Bools) -> "TableRows":
         """The rows where the mask is true."""
         kept = pa.array(mask)
         columns = {name: column.filter(kept) for name, column in self.columns.items()}
@@ -56,9 +57,7 @@ class TableRows:
         row = self.row_numbers[position]
         return error_at(where, f"row {row} of column {name!r} {problem}; {remedy}")
 
-    def refuse(
-        self, wrong: NDArray[np.bool_], name: str, where: str, problem: str, remedy: str
-    ) -> None:
+    def refuse(self, wrong: Bools, name: str, where: str, problem: str, remedy: str) -> None:
         """Raises the error about the first of the cells that are `wrong`, [rows], if any are."""
         if wrong.any():
             raise self.fault(name, int(np.argmax(wrong)), where, problem, remedy)
@@ -72,7 +71,7 @@ class TableRows:
         """A column as trimmed text, empty cells as ''. Raises InvalidInputError at `where`."""
         return pc.utf8_trim_whitespace(self._as_text(name, where))
 
-    def empty(self, name: str, where: str) -> NDArray[np.bool_]:
+    def empty(self, name: str, where: str) -> Bools:
         """Which cells of a column are empty, [rows]. Raises InvalidInputError at `where`."""
         return as_numpy(pc.equal(self.text(name, where), ""))
 
@@ -95,7 +94,7 @@ class TableRows:
         recoded = np.array([position.get(value, -1) for value in values], dtype=np.int64)
         return Levels(tuple(order), recoded[codes] if len(recoded) else codes)
 
-    def encoded(self, name: str, where: str) -> tuple[list[str], NDArray[np.int64]]:
+    def encoded(self, name: str, where: str) -> tuple[list[str], Ints]:
         """A column's distinct trimmed texts, in order of appearance, and each row's index.
 
         Raises InvalidInputError at `where` for a value that cannot be a name.
@@ -128,7 +127,7 @@ class TableRows:
         *,
         missing_allowed: bool = False,
         remedy: str = "fill the gap or leave the row out",
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """A column as finite numbers; with `missing_allowed` an empty cell is NaN, and otherwise
         an error with the `remedy`.
 
@@ -156,7 +155,7 @@ class TableRows:
         )
         return numbers
 
-    def _as_float(self, column: Any, name: str, where: str) -> NDArray[np.float64]:
+    def _as_float(self, column: Any, name: str, where: str) -> Floats:
         if not is_comparable(column.type):
             raise error_at(
                 where, f"column {name!r} is of type {column.type}; a column of numbers is needed"
@@ -193,7 +192,7 @@ def is_comparable(kind: Any) -> bool:
     return is_text(kind) or any(one(kind) for one in of_numbers)
 
 
-def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
+def _plain_numbers(column: Any) -> Floats | None:
     """The column if every cell is a number within bounds; None where a cell needs a closer look."""
     if column.null_count or not is_comparable(column.type):
         return None
@@ -231,7 +230,7 @@ def gathered_rows(parts: Iterable[TableRows], folder: Path) -> TableRows:
     take no memory that the system could not take back. Raises OSError where the disk is full.
     """
     path = folder / _FILE
-    numbers: list[NDArray[np.int64]] = []
+    numbers: list[Ints] = []
     waiting: list[Any] = []
     size, source, writer = 0, None, None
     for part in parts:
@@ -277,16 +276,12 @@ def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Level
             f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; train "
             "a number with `rmse` or `mse`, or make classes of it by a threshold first",
         )
-    return levels if positive is None else _with_positive_last(levels, positive)
-
-
-def _with_positive_last(levels: Levels, positive: str) -> Levels:
+    if positive is None:
+        return levels
     where = "/federation/positive"
-    if len(levels.values) != 2:
+    if count != 2:
         raise error_at(
-            where,
-            f"the target has {len(levels.values)} classes, and a positive class is for two; leave "
-            "it out",
+            where, f"the target has {count} classes, and a positive class is for two; leave it out"
         )
     chosen = find_class(levels.values, positive)
     if chosen is None:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.federations.federation import is_large, no_cells
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import (
     EVERY_NUMBER,
-    FEATURES,
     Scales,
     as_float32,
     client_order,
@@ -33,13 +33,13 @@ from fedaudit.spec.table import Standardise
 class Standardiser:
     """Which rows give a column's mean and deviation, and to which rows these are applied."""
 
-    groups: NDArray[np.int64]
+    groups: Ints
     """[rows]: rows of one group share mean and deviation."""
-    counted: NDArray[np.bool_]
+    counted: Bools
     """[rows]: whether a row contributes to the statistics of its group."""
     note: str
 
-    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, values: Floats) -> Floats:
         """A column [rows] standardised; 0 where its group does not vary.
 
         The deviation is that of the rows themselves (divided by their number). Sums run row by
@@ -162,7 +162,7 @@ def encoded_cells(
     *,
     scales: Scales,
     standardise: Standardiser | None = None,
-) -> NDArray[np.int64] | NDArray[np.float32]:
+) -> Ints | Floats32:
     """The cells of a feature, [rows]: scaled numbers, standardised if the spec asks for it, or
     positions among the categories of a one-hot feature.
 
@@ -190,7 +190,7 @@ def encoded_cells(
     return standardise(numbers).astype(np.float32)
 
 
-def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
+def _categories(rows: TableRows, column: FeatureColumn) -> Ints:
     """Each row's position among the declared categories."""
     levels = rows.levels(column.name, column.where)
     fill = column.feature.fill
@@ -216,7 +216,7 @@ def read_features(
     standardise: Standardiser | None,
     folder: Path | None,
     progress: Callable[[], None],
-) -> tuple[NDArray[np.float32], NDArray[np.int64] | None, list[str], dict[str, int]]:
+) -> tuple[Floats32, Ints | None, list[str], dict[str, int]]:
     """The scaled features [rows, features], the order in which they lie, notes, and the empty cells
     of each feature that take a declared value.
 
@@ -231,7 +231,7 @@ def read_features(
         values = no_cells(rows=len(rows), features=columns.width)
     else:
         shape = (len(rows), columns.width)
-        values = new_array(folder, FEATURES, shape) if large else np.empty(shape, np.float32)
+        values = new_array(folder, shape) if large else np.empty(shape, np.float32)
     # A mean needs all rows of a column.
     whole = not large or standardise is not None
     step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, columns.width))

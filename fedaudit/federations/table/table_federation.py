@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints
 from fedaudit.federations.federation import Federation, run_bytes
@@ -298,7 +297,11 @@ def _grouped(
     outline: bool,
 ) -> ReadTable:
     """The rows that are kept as a federation."""
-    target, classes = _target(rows, source, classification=asked.classification)
+    if asked.classification:
+        levels = class_levels(rows, source.target, positive=source.positive)
+        target, classes = levels.codes.astype(np.float64), levels.values
+    else:
+        target, classes = rows.numbers(source.target, _TARGET), ()
     if source.dealt is None:
         clients, dealt = _named_clients(columns, rows, used)
     else:
@@ -385,17 +388,7 @@ def _named_clients(
     return clients, (f"clients without a row, left out: {empty}",) * bool(empty)
 
 
-def _target(
-    rows: TableRows, source: Table, *, classification: bool
-) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """The target [rows], and its classes if it has any."""
-    if classification:
-        levels = class_levels(rows, source.target, positive=source.positive)
-        return levels.codes.astype(np.float64), levels.values
-    return rows.numbers(source.target, _TARGET), ()
-
-
-def _budgets(rows: TableRows, name: str | None) -> NDArray[np.float64] | None:
+def _budgets(rows: TableRows, name: str | None) -> Floats | None:
     """The privacy budget of each row. Raises InvalidInputError for the first invalid one."""
     if name is None:
         return None
@@ -499,7 +492,7 @@ class TableKind(SourceKind[Table]):
         figures["notes"] += [table.note] if table.note else []
         return figures
 
-    def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64]:
+    def row_hashes(self, asked: LoadRequest, *, keep: int) -> Ints:
         """Hash all columns, whichever the registration names."""
         with open_source(self._source, files=asked.files) as file:
             return smallest_row_hashes(file, asked, header=self._source.header, keep=keep)

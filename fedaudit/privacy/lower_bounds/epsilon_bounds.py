@@ -226,11 +226,11 @@ def refutes(
     return False
 
 
-def fewest_correct(refuted: Callable[[int], bool], *, guesses: int) -> int | None:
-    """The fewest correct guesses that are `refuted`; None where not even all are."""
-    if not guesses or not refuted(guesses):
+def fewest_correct(refuted: Callable[..., bool], *, guesses: int) -> int | None:
+    """The fewest `correct` guesses that are `refuted`; None where not even all are."""
+    if not guesses or not refuted(correct=guesses):
         return None
-    return bisect_left(range(1, guesses), True, key=refuted) + 1
+    return bisect_left(range(1, guesses), True, key=lambda some: refuted(correct=some)) + 1
 
 
 NUMBERS_A_RELEASE = 4
@@ -387,10 +387,10 @@ _LARGEST_RATIO = 1e3
 
 
 def most_powerful_guesses(
-    law: ReleaseLaw, canaries: int, refuted: Callable[[int, int, int], bool]
+    law: ReleaseLaw, canaries: int, refuted: Callable[..., bool]
 ) -> GuessTest:
     """The guesses with the largest power, by scores drawn under half of the noise. `refuted` takes
-    canaries, guesses and correct guesses."""
+    the numbers of `GuessTest.counts`."""
     draws = max(_LEAST_DRAWS, min(_GUESS_DRAWS, _NUMBERS // canaries))
     generator = np.random.default_rng(canaries)
     scores, coins = simulated(
@@ -399,7 +399,8 @@ def most_powerful_guesses(
     ordered = by_score(scores, coins)
     best, margin = GuessTest(canaries, canaries // 2, 0), -np.inf
     for test in possible_tests(canaries):
-        needed = fewest_correct(partial(refuted, canaries, test.guesses), guesses=test.guesses)
+        of_so_many = partial(refuted, canaries=canaries, guesses=test.guesses)
+        needed = fewest_correct(of_so_many, guesses=test.guesses)
         correct = test.correct(ordered)
         power = 0.0 if needed is None else float((correct >= needed).mean())
         spare = float(correct.mean()) - (test.guesses + 1 if needed is None else needed)

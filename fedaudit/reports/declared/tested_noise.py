@@ -7,6 +7,7 @@ no proof.
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -174,21 +175,12 @@ def _bounds(
     ratio = _thinned(found.fit).least_ratio(share["known-noise"]) * law.ratio
     scores, coins, curve = np.array(found.scores), found.coins, law.curve()
     by_curve = most_powerful_guesses(
-        law,
-        len(coins),
-        lambda count, guesses, correct: refutes(
-            curve, canaries=count, guesses=guesses, correct=correct, significance=level["f-dp"]
-        ),
+        law, len(coins), partial(refutes, curve, significance=level["f-dp"])
     )
     by_epsilon = most_powerful_guesses(
         law,
         max(2, min(len(coins), most_canaries(delta) or len(coins))),
-        lambda count, guesses, correct: (
-            one_run_p_value(
-                canaries=count, guesses=guesses, correct=correct, epsilon=claim, delta=delta
-            )
-            <= level["one-run"]
-        ),
+        lambda **counts: one_run_p_value(**counts, epsilon=claim, delta=delta) <= level["one-run"],
     )
     of_curve, of_epsilon = (one.counts(scores, coins) for one in (by_curve, by_epsilon))
     by_guess = f_dp_epsilon(law, delta, of_curve, significance=share["f-dp"])

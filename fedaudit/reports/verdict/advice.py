@@ -446,7 +446,18 @@ def _against_noise(run: _Run) -> Advice:
             f"{long}: train with {', '.join(words)}; that costs what this run cost, again.",
             changes,
         )
-    return _for_less_noise(now, long, words, changes) or _nothing_helps(run, now, long)
+    if found := _for_less_noise(now, long, words, changes):
+        return found
+    central = isinstance(run.spec.privacy, GaussianCentral)
+    times = now.ratio / DROWNED if central else (now.ratio / DROWNED) ** 2
+    constant = run.utility.get("baseline_accuracy")
+    expected = "" if constant is None else f" (accuracy {constant:.3g})"
+    return Advice(
+        text=f"{long}. No setting of this run helps at a cost that protects: about "
+        f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
+        f"{run.parameters}, would be needed. Otherwise expect a model as good as a constant"
+        f"{expected}. {PROPOSAL}"
+    )
 
 
 def _for_less_noise(
@@ -483,21 +494,6 @@ def _noise(run: _Run, noise_multiplier: float) -> dict[str, Any]:
         if times > 1:
             found["/privacy/client_budget"] = math.ceil(privacy.client_budget * times * 1e3) / 1e3
     return found
-
-
-def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
-    central = isinstance(run.spec.privacy, GaussianCentral)
-    times = now.ratio / DROWNED if central else (now.ratio / DROWNED) ** 2
-    constant = run.utility.get("baseline_accuracy")
-    expected = "" if constant is None else f" (accuracy {constant:.3g})"
-    return Advice(
-        text=(
-            f"{long}. No setting of this run helps at a cost that protects: about "
-            f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
-            f"{run.parameters}, would be needed. Otherwise expect a model as good as a constant"
-            f"{expected}. {PROPOSAL}"
-        )
-    )
 
 
 def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str = "") -> Advice:

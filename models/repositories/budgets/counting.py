@@ -49,16 +49,6 @@ class Sharing:
     forbids_simulation: bool = False
     """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
 
-    @classmethod
-    def among(cls, own_id: str, owner: str | None, alike: Iterable[Sequence[str]]) -> Self:
-        """`alike`: id, project and policy on simulation of each federation of the content;
-        `owner`: the project that owns it."""
-        rows = list(alike)
-        owner_id = next((id_ for id_, project, *_ in rows if project == owner), None)
-        forbidding = {id_ for id_, _, simulation, *_ in rows if simulation == "forbidden"}
-        forbids = not forbidding.isdisjoint({own_id, owner_id})
-        return cls(own_id, owner_id, tuple(sorted(row[0] for row in rows)), "service", forbids)
-
     @property
     def is_owner(self) -> bool:
         """Whether no other project's totals hold for this one."""
@@ -284,18 +274,17 @@ class Counts:
 
     def chosen(self, rows: Iterable[ReservedEpsilon]) -> list[ReservedEpsilon]:
         """One of each experiment that can be counted, by experiment."""
-        mine = [one for one in rows if self._has(one)]
-        # The observer that the budget names comes last, and so takes the other one's place.
-        mine.sort(key=lambda one: (one.experiment_id, -self.observers.index(one.observer)))
-        return list({one.experiment_id: one for one in mine}.values())
-
-    def _has(self, one: ReservedEpsilon) -> bool:
-        return (
-            one.federation_id in self.federation_ids
+        mine = [
+            one
+            for one in rows
+            if one.federation_id in self.federation_ids
             and (one.book, one.adjacency) == (self.book, self.adjacency)
             and one.observer in self.observers
             and agree(self.for_clients, one.unit_key)
-        )
+        ]
+        # The observer that the budget names comes last, and so takes the other one's place.
+        mine.sort(key=lambda one: (one.experiment_id, -self.observers.index(one.observer)))
+        return list({one.experiment_id: one for one in mine}.values())
 
 
 @dataclass

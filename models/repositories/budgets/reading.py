@@ -82,9 +82,9 @@ _OF_DATA = select(table_of(Content).c.owner_project_id).where(
     table_of(Content).c.fingerprint == bindparam("fingerprint")
 )
 _HELD_CONTENT = _OF_DATA.with_for_update()
-_ALIKE = select(
-    Federation.id, Federation.project_id, Federation.simulation, Federation.fingerprint
-).where(Federation.fingerprint == bindparam("fingerprint"))
+_ALIKE = select(Federation.id, Federation.project_id, Federation.simulation).where(
+    Federation.fingerprint == bindparam("fingerprint")
+)
 
 
 class BudgetReader(Repository):
@@ -205,8 +205,11 @@ class BudgetReader(Repository):
         owners = self._rows(statement, fingerprint=own.fingerprint)
         if not owners:
             return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
-        rows = self._rows(_ALIKE, fingerprint=own.fingerprint)
-        return Sharing.among(own.id, owners[0].owner_project_id, rows)
+        alike, owner = self._rows(_ALIKE, fingerprint=own.fingerprint), owners[0].owner_project_id
+        owner_id = next((one.id for one in alike if one.project_id == owner), None)
+        bound = (one.simulation for one in alike if one.id in (own.id, owner_id))
+        ids = tuple(sorted(one.id for one in alike))
+        return Sharing(own.id, owner_id, ids, "service", "forbidden" in bound)
 
     def _read_rows(self, federation_ids: Sequence[str]) -> list[StoredBudget]:
         rows = self._rows(_ROWS, federation_ids=federation_ids)

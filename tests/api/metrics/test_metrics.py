@@ -132,7 +132,7 @@ def test_with_the_token_an_absent_database_is_a_figure(sqlite_url: str, tmp_path
         found = scrape(api, key=TOKEN)
         assert value(found, "fedaudit_schema_matches") == 0
         assert not any(name == "fedaudit_units" for name, _ in found)
-        api.client.app.state.resources.database.dispose()
+        api.client.app.state.resources.database.close()
         (tmp_path / "fedaudit.db").unlink()
         (tmp_path / "fedaudit.db").mkdir()
         assert value(scrape(api, key=TOKEN), "fedaudit_database_up") == 0

@@ -137,7 +137,8 @@ def test_a_plan_sees_what_loading_sees(folder, tmp_path, monkeypatch, turn):
     path = "data.parquet" if turn % 2 else "data.csv"
     scratch, no_folder = tmp_path / "scratch", tmp_path / "file"
     no_folder.write_text("no folder")
-    rooms = cycle([DataRoom(scratch_dir=scratch), DataRoom(scratch_dir=no_folder), DataRoom()])
+    rooms = DataRoom(scratch_dir=scratch), DataRoom(scratch_dir=no_folder), DataRoom()
+    places = cycle([Files(folder, room=room) for room in rooms])
     for name, changes in list(variants())[turn::4]:
         spec = parse_admitted(spec_value({"federation.path": path, **changes}))
         in_memory = found(partial(load_federation, spec, sources_dir=folder))
@@ -149,7 +150,7 @@ def test_a_plan_sees_what_loading_sees(folder, tmp_path, monkeypatch, turn):
                 patch.setattr(features, "_CELLS_AT_ONCE", 64)
             try:
                 assert_outlined(spec, folder)
-                loaded = found(partial(load_federation, spec, sources_dir=folder, room=next(rooms)))
+                loaded = found(partial(load_federation, spec, files=next(places)))
                 if isinstance(in_memory, list) or isinstance(loaded, list):
                     assert loaded == in_memory
                 else:

@@ -1,6 +1,7 @@
 """Bounds from guessed coins: exact where there is an exact answer, and rarely wrong elsewhere."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -69,17 +70,11 @@ def test_bounds_are_rarely_above_the_truth(epsilon: float) -> None:
         law, ratio=mu, canaries=count, draws=400, generator=np.random.default_rng(2)
     )
     correct = plan.correct(by_score(scores, coins))
-    curve = law.curve()
+    guessed = {"canaries": count, "guesses": plan.guesses}
+    p_value = partial(one_run_p_value, **guessed, epsilon=epsilon, delta=delta)
     for refuted in (
-        lambda v: refutes(
-            curve, canaries=count, guesses=plan.guesses, correct=v, significance=0.05
-        ),
-        lambda v: (
-            one_run_p_value(
-                canaries=count, guesses=plan.guesses, correct=v, epsilon=epsilon, delta=delta
-            )
-            <= 0.05
-        ),
+        partial(refutes, law.curve(), **guessed, significance=0.05),
+        lambda correct: p_value(correct=correct) <= 0.05,
     ):
         needed = fewest_correct(refuted, guesses=plan.guesses)
         assert needed is None or int((correct >= needed).sum()) <= 36
@@ -92,13 +87,9 @@ def test_the_curve_sees_more_than_epsilon_and_delta() -> None:
         law, ratio=2 * law.ratio, canaries=count, draws=50, generator=np.random.default_rng(3)
     )
     correct = plan.correct(by_score(scores, coins))
-    curve = law.curve()
-    needed = fewest_correct(
-        lambda v: refutes(
-            curve, canaries=count, guesses=plan.guesses, correct=v, significance=0.05
-        ),
-        guesses=plan.guesses,
-    )
+    guessed = {"canaries": count, "guesses": plan.guesses}
+    refuted = partial(refutes, law.curve(), **guessed, significance=0.05)
+    needed = fewest_correct(refuted, guesses=plan.guesses)
     assert needed is not None
     assert (correct >= needed).mean() > 0.9
     p = one_run_p_value(

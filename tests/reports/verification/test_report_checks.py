@@ -66,15 +66,11 @@ def outcomes(report: dict[str, Any]) -> list[str]:
     return [one.outcome for one in words_checks(report)]
 
 
-def test_words_of_the_spec_pass(report):
-    assert outcomes(report) == ["pass"]
-    del report["fairness"][0]["favourable"]
-    assert outcomes(report) == ["fail"]
-
-
 def test_an_outcome_or_group_by_another_name_is_found(report: dict[str, Any]) -> None:
     section = report["fairness"][0]
+    assert outcomes(report) == ["pass"]
     for changed in (
+        {name: one for name, one in section.items() if name != "favourable"},
         {**section, "favourable": "denied"},
         {**section, "favourable": None},
         {**section, "groups": [{**section["groups"][0], "label": "minority"}]},

@@ -160,6 +160,12 @@ def test_an_end_that_is_asked_for_hides_nothing(api, looks, ended, monkeypatch):
     cancelled = api.post(f"/v1/experiments/{ended}/attacks/later/{waiting}/cancel").json()
     assert (cancelled["status"], cancelled["items"]) == ("cancelled", [])
     assert work_later(api, waiting)["status"] == "cancelled"
+    # While the first goes on, nothing was found.
+    begun = ask(api, ended, ATTACK).json()["id"]
+    looks.between = lambda: api.post(f"/v1/experiments/{ended}/attacks/later/{begun}/cancel")
+    found = work_later(api, begun)
+    stated = (found["status"], found["status_reason"], found["items"], found["alarms"])
+    assert stated == ("cancelled", "cancelled-by-caller", [], None)
 
 
 def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(api, looks, ended):
