@@ -182,14 +182,13 @@ class _Draft:
 
     def ratio(self, projection: Projection) -> float:
         """See `ProposedExperiment.ratio`; 0 without noise."""
-        found = noise_ratio(
+        return noise_ratio(
             self.parsed(),
             sizes=(self.parameters,),
             training_clients=self.training_clients,
             rows=self.facts.mean_rows * self.share_of_rows,
             noise_multiplier=projection.noise_multiplier,
         )
-        return found or 0.0
 
 
 def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperiment:

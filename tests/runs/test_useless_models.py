@@ -361,8 +361,8 @@ def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(tmp_p
 @pytest.mark.parametrize(
     ("privacy", "ratio"),
     [
-        ({"mechanism": "none"}, None),
-        ({"mechanism": "laplace-l2", "noise_multiplier": 3.0, "radius": 1.0}, None),
+        ({"mechanism": "none"}, 0),
+        ({"mechanism": "laplace-l2", "noise_multiplier": 3.0, "radius": 1.0}, 0),
         ({"mechanism": "laplace-l2", "noise_multiplier": 3.0}, 3 * (10 / 9) ** 0.5 / 30**0.5),
         (
             {"mechanism": "laplace-l2", "noise_multiplier": 3.0, "radius": 2.0, "clip": 0.5},
@@ -379,9 +379,9 @@ def test_the_ratio_follows_from_public_numbers(privacy, ratio):
     asked = spec(privacy)
     found = noise_ratio(asked, sizes=SIZES, training_clients=59, rows=10)
     # A step of 0.3 makes updates of about 0.12; 60 rounds add up.
-    assert found == (None if ratio is None else pytest.approx(ratio / 60**0.5))
+    assert found == pytest.approx(ratio / 60**0.5)
     words = drowning_words(asked, sizes=SIZES, training_clients=59, rows=10)
-    assert (words is not None) == (found is not None and found >= DROWNED)
+    assert (words is not None) == (found >= DROWNED)
 
 
 def test_fewer_clients_than_the_cohort_and_more_hypotheses_average_less() -> None:

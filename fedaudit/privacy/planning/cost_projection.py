@@ -306,12 +306,12 @@ def noise_ratio(
     training_clients: int,
     rows: float,
     noise_multiplier: float | None = None,
-) -> float | None:
+) -> float:
     """Expected length of the noise of all rounds over that of the sum of all updates, and over what
     so many parameters can bear (`_FEW`): from DROWNED on it drowns what is learnt.
 
     `sizes`: how many parameters get noise together, for each layer or all in one. `rows`: of a
-    client. `noise_multiplier`: of records, where it follows from their budgets. None where nothing
+    client. `noise_multiplier`: of records, where it follows from their budgets. 0 where nothing
     bounds the signal, or there is no noise.
     """
     m, n = _updates_averaged(spec, training_clients), sum(sizes)
@@ -319,21 +319,18 @@ def noise_ratio(
     length, bearable = expected_update(spec, n=n, rows=rows), bearable_noise(n)
     match privacy:
         case NoMechanism() | GaussianDistance():
-            return None
+            return 0.0
         case RecordPersonalised():
             if noise_multiplier is None:
-                return None
+                return 0.0
             steps = rounds * (spec.training.local.steps or 1)
             batch = spec.training.local.batch_size or max(1.0, noise_multiplier)
             of_step = noise_multiplier * math.sqrt(n / m) / batch
             used = _OF_RECORDS * min(1.0, rows / batch)
             return of_step / (used * bearable * math.sqrt(steps))
         case LaplaceL2():
-            ratio = _laplace_ratio(privacy, sizes)
-            if ratio is None:
-                return None
+            ratio = _laplace_ratio(privacy, sizes) / math.sqrt(m)
             used = 1.0 if privacy.radius == "adaptive" else _used(length, privacy.clip)
-            ratio /= math.sqrt(m)
         case GaussianLocal():
             ratio = privacy.noise_multiplier * math.sqrt(n / m)
             used = _used(length, privacy.clip)
@@ -366,7 +363,7 @@ def drowning_words(
         rows=rows,
         noise_multiplier=noise_multiplier,
     )
-    if ratio is None or ratio < DROWNED:
+    if ratio < DROWNED:
         return None
     m = _updates_averaged(spec, training_clients)
     remedy = (
@@ -411,14 +408,14 @@ def mean_cohort(cohort: Cohort, training_clients: int) -> float:
             assert_never(cohort)
 
 
-def _laplace_ratio(privacy: LaplaceL2, sizes: Sequence[int]) -> float | None:
-    """Ratio of one release; None where nothing bounds an update. An adaptive radius is the norm of
+def _laplace_ratio(privacy: LaplaceL2, sizes: Sequence[int]) -> float:
+    """Ratio of one release; 0 where nothing bounds an update. An adaptive radius is the norm of
     the update, or of each layer's part of it, whose squares add up to that of the whole, so that
     the smallest layer's factor bounds it; a fixed one holds for every layer."""
     nu = float(privacy.noise_multiplier)
     if privacy.radius == "adaptive":
         return nu * math.sqrt((min(sizes) + 1) / min(sizes))
     if privacy.clip is None:
-        return None
+        return 0.0
     norm = math.sqrt(sum((size + 1) / size for size in sizes))
     return nu * privacy.radius * norm / privacy.clip

@@ -101,14 +101,13 @@ class _Run:
     def ratio(self) -> float:
         """Noise of all rounds over what the updates can bear; 0 where it is not known."""
         noise = mechanism_of(self.spec).noise_multiplier()
-        found = noise_ratio(
+        return noise_ratio(
             self.spec,
             sizes=(self.parameters,),
             training_clients=self.clients,
             rows=self.rows,
             noise_multiplier=None if isinstance(noise, str) else noise,
         )
-        return found or 0.0
 
     @cached_property
     def cost(self) -> float | None:
