@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +32,10 @@ _LESSON = (
 )
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
 def demonstrate(
     sources: Annotated[list[str], typer.Argument(metavar="SPEC...")],
     *,
@@ -120,4 +123,4 @@ def _service(data_dir: Path) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    main(partial(typer.run, demonstrate))
+    main(app)
