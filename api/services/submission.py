@@ -25,7 +25,7 @@ from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.sweeps.report_section import repeated
 from fedaudit.sweeps.sweep_costs import sweep_facts
@@ -203,7 +203,7 @@ def _earlier(call: Call, idempotency: IdempotentRequest) -> Submitted | None:
 
 
 def _submitted_before(budgets: Budgets, experiment: Experiment) -> Submitted:
-    kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
+    kind = mechanism_of(parse_admitted(experiment.spec)).cost_kind
     return Submitted(experiment, warnings=_warnings(budgets, experiment, kind))
 
 

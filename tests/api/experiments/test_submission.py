@@ -257,12 +257,14 @@ def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str
     response = api.post("/v1/experiments", json=attacked)
     assert response.status_code == 422
     assert [one["pointer"] for one in response.json()["errors"]] == ["/federation/standardise"]
-    before = api.submit()["id"]
+    key = {"Idempotency-Key": "once"}
+    before = api.submit(headers=key)["id"]
     with api.database.write() as session:
         row = session.get(Experiment, before)
         row.spec = parse_admitted(attacked).model_dump(mode="json")
         row.status, row.status_reason = "failed", "worker-lost"
     assert api.get(f"/v1/experiments/{before}").status_code == 200
+    assert api.submit(headers=key)["id"] == before
     assert api.post("/v1/gates/evaluations", json={"experiment_id": before}).status_code == 200
     assert api.post(f"/v1/experiments/{before}/retry").status_code == 422
     row = api.stored(before)
