@@ -439,8 +439,8 @@ def _put_chosen(draft: Proposal, chosen: list[Column], target: Column) -> None:
         draft.federation["scale"] = scale
         draft.guesses["/federation/scale"] = (
             "powers of ten above the file's largest values, of the target above its usual ones; "
-            "better declare each feature's range, as {low: 0, high: 100}, and of a number that is "
-            "predicted {mean, deviation}: it then learns faster"
+            "better declare, by what is publicly known, each feature's range, as {low: 0, high: "
+            "100}, and of a number that is predicted {mean, deviation}: it then learns faster"
         )
 
 
