@@ -27,7 +27,7 @@ from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
 from api.schemas.reports import ReportBody, ReportParameters
 from api.shared.security import require
-from fedaudit.fairness.gaps import gap_size
+from fedaudit.fairness.gaps import NARROW, gap_size
 from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
@@ -118,7 +118,8 @@ def _largest_gap(gap: LargestGap) -> Shown:
     remark = f"{words} by {gap.attribute}"
     if gap.unmeasured:
         remark += f"; none for {', '.join(gap.unmeasured)}"
-    if size := gap_size(gap.figure, gap.value):
+    # A list has no interval, without which a small gap is not shown to be narrow.
+    if gap.value > NARROW and (size := gap_size(gap.figure, gap.value)):
         remark += f"; {size}"
     return Shown(figure(gap.value), remark, share=gap.value if gap.value <= 1 else None)
 

@@ -59,7 +59,7 @@ def check_scales(
             problem = (
                 "the target takes {mean, deviation} or a divisor: values brought to the ends of a "
                 "range could not be distinguished; give a number near its middle as `mean`, and "
-                "how far from it values usually are as `deviation`"
+                "how far from it values usually are as `deviation`, by what is publicly known"
             )
         elif name not in (*features, target, EVERY_NUMBER):
             problem = (

@@ -62,8 +62,8 @@ _UNKNOWN_SHARE = (
 )
 _UNKNOWN_MIDDLE = (
     "where values are is not declared: where most are far from 0 and near each other, as 3 and 4, "
-    "the model may never reach them, whatever is expected here; declare {mean, deviation} in place "
-    "of the divisor under `federation.scale`"
+    "the model may never reach them, whatever is expected here; declare {mean, deviation}, by what "
+    "is publicly known, in place of the divisor under `federation.scale`"
 )
 _RARE, _LONGEST_STEP = 1 / 8, 8.0
 """The share from which on a class is rare, and how many times as long a step becomes at most."""
@@ -559,7 +559,7 @@ def _undeclared(draft: _Draft) -> str | None:
         return (
             f"nothing is known of the size of {source['target']}, which is predicted: declare "
             "{mean, deviation} under `federation.scale`, a number near its middle and how far from "
-            "it values usually are"
+            "it values usually are, by what is publicly known"
         )
     return None
 

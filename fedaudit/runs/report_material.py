@@ -62,8 +62,9 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
     `features`: in the order of the inputs, null of images. Each has its `column`, and where they
     apply: `category` (the input is 1 for it, 0 for others), `categories` (it is the position among
     them), `scale`, and `fill` (for empty cells). `image`: height, width, channels and divisor.
-    `classes`: in the order of the outputs, null of a number, which is `target_mean` and the output
-    times `target_scale`. `positive`: the second of two classes, where the spec names it.
+    `classes`: in the order of the outputs, null of a number, which is the output times
+    `target_scale`, plus `target_mean` where one is declared. `positive`: the second of two classes,
+    where the spec names it.
     """
     rows, features, image = federation.features, None, None
     if isinstance(rows, ClientRows):
@@ -78,7 +79,7 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
         "standardise": getattr(source, "standardise", None),
         "target": federation.target_name,
         "target_scale": None if federation.classes else federation.target_scale,
-        "target_mean": None if federation.classes else federation.target_mean,
+        **({"target_mean": federation.target_mean} if federation.target_mean else {}),
         "classes": list(federation.classes) or None,
         "positive": source.positive if isinstance(source, Table) else None,
         "reasons": {},

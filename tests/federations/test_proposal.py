@@ -261,6 +261,13 @@ def test_a_number_is_given_away_by_a_near_copy_and_not_by_a_cause(tmp_path: Path
     assert "almost without error" in found.left_out["billed"]
 
 
+def test_of_a_number_a_mean_is_suggested_by_one_digit(tmp_path: Path) -> None:
+    lines = [f"t{row % 20},{row % 7},{31_234 + 150 * (row % 101 - 50)}" for row in range(505)]
+    found = proposed(tmp_path, "\n".join(["town,hours,earnings", *lines]))
+    assert "{mean: 30000, deviation: 5000}" in found.guesses["/federation/scale"]
+    assert found.federation["scale"]["earnings"] == 100_000
+
+
 def test_without_a_column_of_clients_rows_are_dealt_and_it_says_so(tmp_path: Path) -> None:
     found = proposed(tmp_path, TABLES["nobody"])
     assert found.registration["federation"]["partition"] == {"method": "iid", "clients": 10}

@@ -151,7 +151,7 @@ def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:
     scale["y"] = 10_000
     found = propose_experiment(shape, ProposalAim(epsilon=3))
     (why,) = (one.reason for one in found.reasons if one.pointer == "/training/loss")
-    assert "{mean, deviation} in place of the divisor" in why
+    assert "{mean, deviation}, by what is publicly known, in place" in why
     del scale["y"]
     assert "the size of y" in (propose_experiment(shape, ProposalAim(epsilon=3)).needs or "")
     assert propose_experiment(shape, ProposalAim(private=False)).expected_useful

@@ -121,6 +121,10 @@ TARGETS: dict[str, dict[str, Any]] = {
         "scale": {"cost": 10.0, "x": {"low": -1, "high": 3}},
         "standardise": "ranges",
     },
+    "a number around a declared mean": {
+        "target": "cost",
+        "scale": {"cost": {"mean": 5, "deviation": 10}, "x": {"low": -1, "high": 3}},
+    },
     "a number": {"target": "cost", "scale": {"cost": 10.0, "x": {"low": -1, "high": 3}}},
 }
 

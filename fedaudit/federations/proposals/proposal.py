@@ -307,7 +307,7 @@ def _put_target(draft: Proposal, target: Column) -> None:
     classes = target.distinct
     if _is_number(target):
         draft.guesses["/federation/target"] = f"{why}: a number"
-        draft.suggested = {"op": "ge", "value": float(f"{target.quantile(0.5):.1g}")}
+        draft.suggested = {"op": "ge", "value": _one_digit(target.quantile(0.5))}
         draft.guesses["/fairness/favourable"] = "say so, or otherwise, which numbers are good"
     else:
         draft.guesses["/federation/target"] = f"{why}: {len(classes)} classes{alike(classes)}"
@@ -439,9 +439,22 @@ def _put_chosen(draft: Proposal, chosen: list[Column], target: Column) -> None:
         draft.federation["scale"] = scale
         draft.guesses["/federation/scale"] = (
             "powers of ten above the file's largest values, of the target above its usual ones; "
-            "better declare each feature's range, as {low: 0, high: 100}, and of a number that is "
-            "predicted {mean, deviation}: it then learns faster"
+            "better declare each feature's range, as {low: 0, high: 100}"
+            f"{_declared_mean(target)}: it then learns faster"
         )
+
+
+def _declared_mean(target: Column) -> str:
+    """What would bring a number that is predicted near 0, with one digit of what the file has."""
+    if not _is_number(target):
+        return ""
+    low, middle, high = map(target.quantile, (0.16, 0.5, 0.84))
+    declared = {"mean": _one_digit(middle), "deviation": _one_digit((high - low) / 2) or 1.0}
+    return f", and of {target.name}, if as much is publicly known, {flow(declared)}"
+
+
+def _one_digit(number: float) -> float:
+    return float(f"{number:.1g}")
 
 
 def _is_number(target: Column) -> bool:

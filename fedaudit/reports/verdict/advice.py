@@ -224,7 +224,8 @@ def _again(run: _Run) -> str:
 
 
 def _too_far(run: _Run) -> Advice | None:
-    """A number that is predicted and is so far from 0 that clipped updates do not reach it."""
+    """A number that is predicted and is so far from 0, once scaled, that clipped updates do not
+    reach it."""
     start, constant = (run.utility.get(name) for name in ("start_loss", "baseline_loss"))
     gain = run.utility.get("loss_under_baseline")
     source, squared = run.spec.federation, run.spec.training.loss == "mse"
@@ -235,10 +236,10 @@ def _too_far(run: _Run) -> Advice | None:
         return None
     declared = f"federation.scale: {{{source.target}: {{mean: ..., deviation: ...}}}}"
     return Advice(
-        text=f"All rounds together go {_about(run.reach)}, and {source.target} is about "
-        f"{_about(far)} from 0: register the table with a number near its middle and how far from "
-        f"it values usually are, by what is publicly known, as `{declared}`; or its logarithm, "
-        "where few values are far above the others."
+        text=f"All rounds together go {_about(run.reach)}, and {source.target} is, as scaled, "
+        f"about {_about(far)} from where they start: register the table with a number near its "
+        "middle and how far from it values usually are, by what is publicly known, as "
+        f"`{declared}`; or its logarithm, where few values are far above the others."
     )
 
 

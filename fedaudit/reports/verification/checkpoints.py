@@ -309,8 +309,8 @@ class ReadCheckpoints(Signed[Checkpoint]):
     @property
     def newest_signer(self) -> str | None:
         """The id of the key that signed the newest checkpoint."""
-        made = zip(self.items, self.envelopes, strict=True)
-        return next((envelope.key_id for one, envelope in made if one is self.newest), None)
+        newest, made = self.newest, zip(self.items, self.envelopes, strict=True)
+        return next((envelope.key_id for one, envelope in made if one is newest), None)
 
 
 def checkpoint_checks(

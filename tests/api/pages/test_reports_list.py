@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import Api, finished, spec
-from tests.api.stored_reports import Reports
+from tests.api.stored_reports import Reports, gaps
 from tests.html_forms import form_fields
 
 
@@ -87,3 +87,13 @@ def test_filters_offer_what_the_projects_own_reports_are_about(api: Api) -> None
     stranger = Browser(api)
     stranger.sign_in(api.key_with("reports:read", project="elsewhere"))
     assert not any(one in stranger.get("/reports?sort=name").text for one in offered)
+
+
+def test_no_gap_is_called_narrow_where_no_interval_is_shown(api: Api) -> None:
+    stored = Reports(api)
+    stored.add(gaps(group=0.03), name="small")
+    stored.add(gaps(group=0.2), name="large")
+    rows = _rows(signed_in(api, "reports:read").get("/reports").text)
+    assert "20 percentage points (wide)" in rows["large"]
+    assert "0.03" in rows["small"]
+    assert "narrow" not in rows["small"]
