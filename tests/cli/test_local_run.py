@@ -133,3 +133,32 @@ def test_layers_have_exponents_of_their_own(small_spec, radius):
     assert pair["epsilon_max"] is None
     assert "each layer" in pair["reasons"]["epsilon_max"]
     assert 0 < pair["indistinguishability_median"] <= pair["indistinguishability"]
+
+
+def test_a_target_less_its_declared_mean_has_the_figures_of_numbers_around_0(tmp_path):
+    random, found = np.random.default_rng(2), []
+    rows = [(f"t{row % 9}", "fm"[row // 9 % 2], *random.normal(size=2)) for row in range(180)]
+    for mean in (0, 32):
+        lines = [f"{town},{sex},{x},{round(8 * (x + e)) / 8 + mean}" for town, sex, x, e in rows]
+        (tmp_path / "rows.csv").write_text("\n".join(["town,sex,x,y", *lines]))
+        rules = [
+            {"group": {"sex": "f"}, "op": "ge", "value": mean + 0.5},
+            {"group": {"sex": "m"}, "op": "le", "value": mean},
+        ]
+        source = {"source": "table", "path": "rows.csv", "client_key": "town", "target": "y"}
+        scale = {"y": {"mean": mean, "deviation": 4} if mean else 4}
+        document = {
+            "name": "shifted",
+            "seed": 1,
+            "federation": {**source, "features": ["x"], "scale": scale},
+            "model": {"kind": "linear"},
+            "training": {"loss": "mse", "hypotheses": 1, "rounds": 9, "cohort": {"clients": 3}},
+            "privacy": {"mechanism": "none"},
+            "fairness": {"sensitive": ["sex"], "favourable": rules, "minimum_group_size": 1},
+        }
+        spec = parse_spec(document)
+        ran = run_locally(spec, sources_dir=tmp_path, device="cpu", progress=lambda _: None)
+        [section] = ran.report["fairness"]
+        found.append((section["groups"], section["metrics"], ran.report["utility"]))
+    assert found[0] == found[1]
+    assert 0 < found[0][0][1]["selection_rate"] < 1
