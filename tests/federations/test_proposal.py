@@ -261,11 +261,19 @@ def test_a_number_is_given_away_by_a_near_copy_and_not_by_a_cause(tmp_path: Path
     assert "almost without error" in found.left_out["billed"]
 
 
-def test_of_a_number_a_mean_is_suggested_by_one_digit(tmp_path: Path) -> None:
-    lines = [f"t{row % 20},{row % 7},{31_234 + 150 * (row % 101 - 50)}" for row in range(505)]
-    found = proposed(tmp_path, "\n".join(["town,hours,earnings", *lines]))
-    assert "{mean: 30000, deviation: 5000}" in found.guesses["/federation/scale"]
-    assert found.federation["scale"]["earnings"] == 100_000
+@pytest.mark.parametrize(
+    ("middle", "step", "declared"),
+    [
+        (31_234, 150, "{mean: 30000, deviation: 5000}"),
+        (95_004, 0.3, "{mean: 95000, deviation: 10}"),
+        (-3.32, 0.003, "{mean: -3.3, deviation: 0.1}"),
+    ],
+)
+def test_of_a_number_a_mean_is_suggested_that_is_near(tmp_path, middle, step, declared) -> None:
+    lines = [f"t{row % 20},{row % 7},{middle + step * (row % 101 - 50)}" for row in range(505)]
+    found = proposed(tmp_path, "\n".join(["town,hours,earnings", *lines]), target="earnings")
+    assert declared in found.guesses["/federation/scale"]
+    assert found.federation["scale"]["earnings"] >= abs(middle)
 
 
 def test_without_a_column_of_clients_rows_are_dealt_and_it_says_so(tmp_path: Path) -> None:

@@ -445,11 +445,14 @@ def _put_chosen(draft: Proposal, chosen: list[Column], target: Column) -> None:
 
 
 def _declared_mean(target: Column) -> str:
-    """What would bring a number that is predicted near 0, with one digit of what the file has."""
+    """What would bring a number that is predicted near 0, as coarse as one digit of its spread."""
     if not _is_number(target):
         return ""
     low, middle, high = map(target.quantile, (0.16, 0.5, 0.84))
-    declared = {"mean": _one_digit(middle), "deviation": _one_digit((high - low) / 2) or 1.0}
+    deviation = _one_digit((high - low) / 2) or 1.0
+    # One digit of a number that is far from 0 may be many deviations away.
+    mean = float(f"{round(middle / deviation) * deviation:.12g}")
+    declared = {"mean": mean, "deviation": deviation}
     return f", and of {target.name}, if as much is publicly known, {flow(declared)}"
 
 
