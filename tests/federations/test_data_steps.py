@@ -340,13 +340,12 @@ def test_made_up_data_belong_to_no_one() -> None:
 
 def test_a_step_that_is_not_written_down_is_found(tmp_path, monkeypatch):
     """A loader that centres the target by the mean of all rows."""
-    read = table_federation._target
+    pack = table_federation.pack
 
-    def centred(*arguments: Any, **options: Any) -> Any:
-        target, classes = read(*arguments, **options)
-        return target - target.mean(), classes
+    def centred(*arguments: Any, target: Any, **options: Any) -> Any:
+        return pack(*arguments, target=target - target.mean(), **options)
 
-    monkeypatch.setattr(table_federation, "_target", centred)
+    monkeypatch.setattr(table_federation, "pack", centred)
     write_rows(tmp_path / "rows.csv", gaps=False)
     spec = a_spec({**SOURCE, "features": ["a"], "target": "y"}, BY_RECORD)
     cell = Cell(spec, load_federation(spec, sources_dir=tmp_path))
