@@ -56,6 +56,7 @@ def test_a_group_without_rows_is_not_one_that_is_suppressed():
     found = disclosed([40, 0, 50], minimum_group_size=30)
     assert found.shown.tolist() == [True, False, True]
     assert not found.suppresses
+    assert disclosed([1, 1], minimum_group_size=30).suppresses
 
 
 def test_sizes_are_small_where_there_are_some_and_too_few():
