@@ -22,7 +22,7 @@ digits, and the correlations in one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple, assert_never
 
@@ -372,8 +372,7 @@ def gap_interval(
 ) -> Interval | str:
     """The range of the widest gap that the pairs' intervals allow; `otherwise`: why there is none.
     `pairs` [groups, groups]: the pairs compared, in both directions."""
-    lower_ends = _lower_ratios if kind == "ratio" else _lower_differences
-    found = np.concatenate([lower_ends(one)[pairs] for one in rates])
+    found = np.concatenate([_LOWER_ENDS[kind](one)[pairs] for one in rates])
     if not len(found) or not np.isfinite(found).all():
         return otherwise
     least, most = float(found.min()), float(found.max())
@@ -402,6 +401,12 @@ def _lower_ratios(limits: Limits) -> Floats:
     found = _over(one, product + root)
     nothing = (limits.low == 0)[:, np.newaxis] | (product + root <= 0)
     return np.where(nothing, 0.0, np.maximum(0.0, found))
+
+
+_LOWER_ENDS: Mapping[Kind, Callable[[Limits], Floats]] = {
+    "difference": _lower_differences,
+    "ratio": _lower_ratios,
+}
 
 
 def _distances(limits: Limits) -> tuple[Floats, Floats, Floats]:

@@ -76,9 +76,16 @@ class Rounder:
 
     def _offset(self, group: GroupRows, of: Of) -> int:
         """An offset from 0 to base - 1; uneven by 2^-64 times the base at most."""
-        outcomes = {"positives": group.positives, "negatives": group.negatives}
-        whose, what = outcomes.get(of, group.rows), "outcomes" if of in outcomes else of
-        message = b"".join((_DOMAIN, _framed(self.population), _framed(whose), what.encode()))
+        match of:
+            case "positives":
+                whose, what = group.positives, b"outcomes"
+            case "negatives":
+                whose, what = group.negatives, b"outcomes"
+            case "right" | "rows" | "clients":
+                whose, what = group.rows, of.encode()
+            case _:
+                assert_never(of)
+        message = b"".join((_DOMAIN, _framed(self.population), _framed(whose), what))
         word = hmac.new(self.key, message, hashlib.sha256).digest()[:8]
         return int.from_bytes(word, "big") % self.base
 

@@ -212,7 +212,7 @@ class OutcomeRules:
 
     def less(self, mean: float) -> "OutcomeRules":
         """The rules for numbers [rows] from which `mean` was taken; classes have a mean of 0."""
-        if mean == 0 or "in" in self.ops:
+        if mean == 0:
             return self
         return replace(self, values=np.asarray(self.values, dtype=np.float64) - mean)
 

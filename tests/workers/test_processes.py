@@ -204,7 +204,7 @@ def test_a_broker_that_is_down_delays_a_run_and_loses_nothing(postgres_url, tmp_
         ) as restarted:
             assert wait_for_end(database, submitted) == "succeeded"
             restarted.kill()
-        # Without a broker again, both still stop when they are told to.
+        # Without a broker again, both still stop when they are asked to.
         assert (sweeper.stop(within=10), worker.stop()) == (0, 0)
     database.close()
     broker.stop()

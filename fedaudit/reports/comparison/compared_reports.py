@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import (
@@ -169,12 +169,19 @@ def _may_win(meaning: FigureMeaning, report: Report) -> bool:
 
 def _range(meaning: FigureMeaning, cell: Cell) -> tuple[float, float] | None:
     """The best and the worst value that the figure may have; lower is better. None if unknown."""
-    if meaning.section == "privacy" and meaning.figure in _TOTALS and cell.value is not None:
-        return cell.value, cell.value
-    if meaning.section == "fairness" and cell.interval is not None:
-        low, high = cell.interval.low, cell.interval.high
-        return (-high, -low) if is_ratio(meaning.figure) else (low, high)
-    return None  # losses and accuracies have no interval
+    match meaning.section:
+        case "privacy":
+            exact = cell.value if meaning.figure in _TOTALS else None
+            return None if exact is None else (exact, exact)
+        case "utility":
+            return None  # losses and accuracies have no interval
+        case "fairness":
+            if cell.interval is None:
+                return None
+            low, high = cell.interval.low, cell.interval.high
+            return (-high, -low) if is_ratio(meaning.figure) else (low, high)
+        case _:
+            assert_never(meaning.section)
 
 
 def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]:

@@ -6,7 +6,7 @@ from typing import Any, assert_never
 
 from fedaudit.privacy.guarantees.guarantee import Guarantee, start_limit
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
-from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.privacy.planning.plan import SpendingPlan, SubjectKind
 from fedaudit.privacy.records.record_use import RecordSpending
 from fedaudit.reports.checks import Check, agrees, check, failed, same, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -70,11 +70,18 @@ def beyond_radius(privacy: Mapping[str, Any]) -> str | None:
     return _RADIUS
 
 
+_CHARGES_EVERYONE: Mapping[SubjectKind, bool] = {
+    "client": False,
+    "population": True,
+    "record_group": False,
+}
+
+
 def charges_everyone(mechanism: str | None) -> bool:
     """Whether every client is charged for every round because participation is secret. The name is
     a stored one; False for a name that this version does not know."""
     facts = known_facts(mechanism)
-    return facts is not None and facts.subject_kind == "population"
+    return facts is not None and _CHARGES_EVERYONE[facts.subject_kind]
 
 
 PRIVACY_COSTS = (

@@ -242,7 +242,7 @@ def test_a_batch_of_all_rows_is_the_whole_data() -> None:
 
 
 def test_the_last_batch_averages_over_what_is_left() -> None:
-    """Batches of 4 of 6 rows: each row counts as a share of its own batch."""
+    """Batches of 4 of 6 rows: each row counts as a share of the batch that it is in."""
     found = visits(Local(epochs=1, batch_size=4))
     assert sorted(found[0]) == [1 / 4] * 4 + [1 / 2] * 2
     assert found[1] == pytest.approx([1 / 3] * 3)
