@@ -84,12 +84,11 @@ def test_every_control_is_answered_or_named_as_open(material) -> None:
         assert f"{found['open']} questions are open" in page
         assert all(one["sha256"] in page for one in named.values() if not one["pointer"])
         assert all(escape(one["statement"]) in page for one in answers if one["question"])
-        reasons = [one["text"].rstrip(".")[1:] for one in found["answer"]["reasons"]]
         if found["answer"]["outcome"] != "release":
             said = " ".join(found["against"])
-            assert all(
-                one.replace("equalized_odds", "equalized odds")[:20] in said for one in reasons
-            )
+            for reason in found["answer"]["reasons"]:
+                text = reason["text"][1:].replace("equalized_odds", "equalized odds")
+                assert text[:20] in said
 
 
 def test_the_criteria_are_those_of_the_report(material) -> None:
