@@ -22,7 +22,7 @@ from fedaudit.reports.charts.chosen_chart import (
     chosen_chart,
     offers,
 )
-from fedaudit.reports.charts.report_charts import Chart
+from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureUnavailableError, picture_file
 
 NU, K = "privacy.noise_multiplier", "training.hypotheses"
