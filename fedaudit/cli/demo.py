@@ -18,6 +18,7 @@ from fedaudit.cli.installation import BROKER_URL, DATABASE_URL, python_module
 from fedaudit.cli.main import main
 from fedaudit.cli.options import read_spec, read_value
 from fedaudit.cli.output import CommandError, json_text, say, standard_output, writable_folder
+from fedaudit.cli.remote import connected
 from fedaudit.cli.summary import summary_table
 from fedaudit.reports.sections.part import verdict_lines
 from fedaudit_client.client import Client
@@ -49,7 +50,7 @@ def demonstrate(
     meaning = read_value(str(registration))
     with tempfile.TemporaryDirectory(prefix="fedaudit-demo-") as folder:
         say("starting the service")
-        with _service(Path(folder)) as facts, Client(facts["url"], facts["api_key"]) as client:
+        with _service(Path(folder)) as facts, connected(facts["url"], facts["api_key"]) as client:
             say(f"the service is at {facts['url']}")
             experiments = [client.submit(spec.model_dump(mode="json")) for spec in specs]
             reports = [_report(client, experiment, out) for experiment in experiments]
@@ -76,7 +77,11 @@ def _proposed(client: Client, table: Path, registration: Json) -> Json:
     with gates; small enough gaps are asked for between the groups that the registration names."""
     with table.open("rb") as file:
         federation = client.upload(file, registration, file_name=table.name)
-    client.profiled(federation["id"])
+    federation = client.profiled(federation["id"])
+    if faults := federation["errors"]:
+        raise CommandError(
+            "\n".join(f"{table.name}: {one['pointer']}: {one['message']}" for one in faults)
+        )
     say(f"uploaded {table.name}; asking for a proposal at an epsilon of {_EPSILON}")
     spec: Json = client.propose(federation["id"], epsilon=_EPSILON)["spec"]
     figure = {"figure": "equalized_odds_difference", "op": "le", "value": 0.15}
