@@ -234,7 +234,7 @@ _CALLS: dict[str, Callable[[Client], object]] = {
     "profiled": lambda client: client.profiled("f"),
     "parquet": lambda client: client.rounds("e"),
     "gates": lambda client: client.require_gates("e"),
-    "wait": lambda client: client.wait("e", patience_seconds=0),
+    "wait": lambda client: client.wait("e"),
     "ask": lambda client: client.ask("GET", "reports"),
     "rows": lambda client: list(client.rows("e", "rounds")),
 }

@@ -120,7 +120,7 @@ def test_watching_what_was_seen_to_its_end_stops() -> None:
     ("response", "patience", "error"),
     [
         (None, 0.0, UnreachableError),
-        (httpx.Response(200, content=b"data: <html>\n\n"), 0.0, UnreachableError),
+        (httpx.Response(200, content=b"data: <html>\n\n"), 60.0, UnreachableError),
         (refusal(403, "5"), 60.0, ProblemError),
     ],
     ids=["away for too long", "no event stream", "refused for good"],
