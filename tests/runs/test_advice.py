@@ -38,18 +38,16 @@ RECORDS: Json = {
 
 def spec(table: str, privacy: Json, step_size: float, **training: Any) -> Json:
     by_record = privacy["mechanism"] == RECORDS["mechanism"]
-    cohort = {"sampling": "poisson", "rate": 1} if by_record else {"clients": 20}
-    local: Json = {"steps": 1, "step_size": step_size} if by_record else {"step_size": step_size}
-    found = table_spec(
-        f"{table}.csv",
-        FEATURES,
-        privacy=privacy,
-        training__rounds=30,
-        training__cohort={"clients": 5} if table == "few" and not by_record else cohort,
-        training__local=local,
-        training__stopping={"patience": None},
-        **{f"training__{name}": value for name, value in training.items()},
-    )
+    few = {"clients": 5 if table == "few" else 20}
+    given: Json = {
+        "rounds": 30,
+        "cohort": {"sampling": "poisson", "rate": 1} if by_record else few,
+        "local": {"step_size": step_size, **({"steps": 1} if by_record else {})},
+        "stopping": {"patience": None},
+        **training,
+    }
+    found = table_spec(f"{table}.csv", FEATURES, name=table, privacy=privacy)
+    found["training"] |= given
     if table == "number":
         del found["federation"]["positive"]
         found["model"], found["training"]["loss"] = {"kind": "linear"}, "mse"
