@@ -1,9 +1,12 @@
 """The client: its calls of a real server, its configuration, and answers that are no service's."""
 
 import io
+import json
+import re
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,12 +15,14 @@ import pytest
 from pyarrow import parquet
 
 import fedaudit
+from fedaudit_client import GatesNotPassedError
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
 from fedaudit_client.reports import ExportedTable
 from models.vocabulary import SCOPES
 from tests.api.service import ROUNDS, SPEC, SUBJECTS, Api, finish, spec
 from tests.client.networks import answered
+from tests.house import PLACES
 from tests.processes import completed
 
 
@@ -28,16 +33,59 @@ def live(service: tuple[Api, str]) -> tuple[Api, Client]:
     return api, Client(url, api.key)
 
 
-def test_from_submission_to_report(live: tuple[Api, Client]) -> None:
+def test_the_examples_of_the_readme_run(service, tmp_path, monkeypatch, capsys):
+    api, url = service
+    submit = Client.submit
+
+    def submitted(client: Client, value: dict[str, Any]) -> dict[str, Any]:
+        """Ended at once, as by a worker that is quick."""
+        made = submit(client, value)
+        finish(api, made["id"])
+        return dict(made)
+
+    monkeypatch.setattr(Client, "submit", submitted)
+    monkeypatch.setenv("FEDAUDIT_URL", url)
+    monkeypatch.setenv("FEDAUDIT_API_KEY", api.key)
+    monkeypatch.chdir(tmp_path)
+    Path("experiment.json").write_text(json.dumps(SPEC))
+    known: dict[str, Any] = {}
+    readme = (PLACES["fedaudit_client"] / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), known)
+    said = capsys.readouterr().out
+    assert "status.changed {'status': 'succeeded'" in said
+    assert known["report"]["verdict"] in said
+    assert known["ended"]["gate_outcome"] == "pass"
+    assert Path("ledger.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_a_submission_has_one_key_and_its_report_a_page(live: tuple[Api, Client]) -> None:
     api, client = live
     assert client.project(SPEC)["projection"]["leakage_worst_case"] == 4.0
     id_ = client.submit(SPEC, idempotency_key="once")["id"]
     assert client.submit(SPEC, idempotency_key="once")["id"] == id_
     assert client.get(id_)["status"] == "queued"
     document = finish(api, id_)
-    assert client.wait(id_)["status"] == "succeeded"
     assert client.report(id_) == document
     assert client.report_page(id_).startswith("<!")
+
+
+def test_a_pipeline_passes_only_with_gates_that_passed(live: tuple[Api, Client]) -> None:
+    api, client = live
+    id_, bare = (client.submit(spec(name="gates", **more))["id"] for more in ({}, {"gates": []}))
+    for one in (id_, bare):
+        finish(api, one)
+    assert client.require_gates(id_)["outcome"] == "pass"
+    gate = {"figure": "leakage_max", "op": "le", "value": 0.0}
+    believed = {**gate, "allow_heuristic": True, "allow_simulation": True}
+    for asked, outcome in (([believed], "fail"), ([gate], "insufficient_evidence")):
+        with pytest.raises(GatesNotPassedError, match=f"leakage_max {outcome}") as caught:
+            client.require_gates(id_, asked)
+        assert caught.value.outcome == outcome
+    with pytest.raises(GatesNotPassedError, match="has no gates"):
+        client.require_gates(bare)
 
 
 def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:

@@ -109,31 +109,26 @@ class Coins:
     def poisson(self, rate: float = 0.1) -> Iterator[Any]:
         return (np.flatnonzero(self.random.random(200) < rate) for _ in range(10))
 
-    def often(self) -> Iterator[Any]:
-        return self.poisson(0.2)
-
-    def shuffled(self) -> Iterator[Any]:
-        return iter(np.split(self.random.permutation(200), 10))
-
-    def parted(self) -> Iterator[Any]:
-        return iter(np.split(self.random.permutation(200), np.sort(self.random.choice(200, 9))))
-
-    def seeded(self) -> Iterator[Any]:
-        self.random = np.random.default_rng(3)
-        return self.poisson()
+    def parts(self, ends: Any) -> Iterator[Any]:
+        return iter(np.split(self.random.permutation(200), ends))
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("epoch", "why"),
     [
-        ("poisson", None),
-        ("often", "with a chance of 0.2"),
-        ("shuffled", "do not vary in size"),
-        ("parted", "coins depend on one another"),
-        ("seeded", "repeats the batches"),
+        (Coins.poisson, None),
+        (lambda coins: coins.poisson(0.2), "with a chance of 0.2"),
+        (lambda coins: coins.parts(10), "do not vary in size"),
+        (
+            lambda coins: coins.parts(np.sort(coins.random.choice(200, 9))),
+            "coins depend on one another",
+        ),
+        (lambda _: Coins().poisson(), "repeats the batches"),
     ],
+    ids=["poisson", "often", "shuffled", "parted", "seeded"],
 )
-def test_samplers_are_distinguished_from_poissons_coins(name: str, why: str | None) -> None:
-    found = replay_sampler(getattr(Coins(), name), population=200, rate=0.1)
+def test_samplers_are_distinguished_from_poissons_coins(epoch: Any, why: str | None) -> None:
+    coins = Coins()
+    found = replay_sampler(lambda: epoch(coins), population=200, rate=0.1)
     assert (found.broken is None) == (why is None)
     assert why is None or any(why in one.text for one in found.findings), found.findings
