@@ -261,6 +261,18 @@ def test_what_was_altered_before_it_was_signed_does_not_get_a_signature(api: Api
     assert api.get("/v1/reports").status_code == 200
 
 
+def test_no_sign_off_follows_one_that_was_signed_elsewhere(api: Api) -> None:
+    ada, first, other = key_of(api, "Ada"), finished(api), finished(api)
+    for id_ in (first, other):
+        _sign_off(api, id_, ada)
+    assert _sign(api) == 2
+    with api.database.write() as session:
+        elsewhere = session.get_one(SignOff, (other, 1)).envelope
+        session.get_one(SignOff, (first, 1)).envelope = elsewhere
+    body_of(_sign_off(api, first, ada), 201)
+    assert _sign(api) == 0
+
+
 def test_the_form_on_the_report(api: Api) -> None:
     id_ = finished(api)
     browser = Browser(api)
