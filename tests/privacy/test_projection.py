@@ -5,8 +5,7 @@ import pytest
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import drawn_budgets, record_use
-from tests.privacy.records.test_record_spending import records_spec
-from tests.privacy.specs_of_privacy import a_spec
+from tests.privacy.specs_of_privacy import a_spec, records_spec
 
 
 def laplace(**settings):

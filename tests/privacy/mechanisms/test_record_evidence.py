@@ -16,7 +16,8 @@ from fedaudit.privacy.mechanisms.record_personalised import (
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
-from tests.privacy.mechanisms.specs import CLIENTS, records_of, records_spec
+from tests.privacy.mechanisms.specs import CLIENTS, records_of
+from tests.privacy.specs_of_privacy import records_spec
 
 N = 2
 
@@ -40,7 +41,7 @@ def accepted(spec: ExperimentSpec, **changes: Any) -> list[tuple[RepeatedEvent, 
 
 @pytest.mark.parametrize("baseline", [None, "filter", "uniform", "strong-for-all", "dropout"])
 def test_honest_events_are_accepted(baseline: str | None) -> None:
-    spec = records_spec(baseline=baseline)
+    spec = records_spec(baseline)
     _, names = inputs_and_names(spec)
     found = accepted(spec)
     assert found is not None
@@ -51,7 +52,7 @@ def test_honest_events_are_accepted(baseline: str | None) -> None:
     ("baseline", "public"), [(None, True), ("filter", True), ("uniform", False)]
 )
 def test_noise_is_compared_where_the_mechanism_publishes_it(baseline, public):
-    assert (accepted(records_spec(baseline=baseline), noise_multiplier=77.0) is None) == public
+    assert (accepted(records_spec(baseline), noise_multiplier=77.0) is None) == public
 
 
 def test_noise_that_differs_in_a_digit_is_other_noise() -> None:
@@ -91,7 +92,7 @@ def test_the_noise_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_without_noise_has_no_events() -> None:
-    spec = records_spec(baseline="privacy-free")
+    spec = records_spec("privacy-free")
     assert isinstance(spec.privacy, RecordPersonalised)
     honest, names = inputs_and_names(records_spec())
     public = RecordPersonalisedMechanism(spec, spec.privacy).public_inputs(n=N)

@@ -5,7 +5,7 @@ import pytest
 
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
 from fedaudit.privacy.records.record_use import drawn_budgets, record_spending, record_use
-from tests.privacy.records.test_record_spending import records_spec
+from tests.privacy.specs_of_privacy import records_spec
 from tests.refusals import refused_by
 
 RECORDS = (396, 200, 40)
