@@ -36,6 +36,8 @@ def test_personalised_records_exhaust_their_budgets_together():
     found = plan()
     assert len(set(found.runs)) == 1
     assert found.runs[0].noise_multiplier == pytest.approx(12.373, abs=0.012)
+    assert plan(budgets=np.array([0.2, 7.0])).runs == found.runs  # which are public
+    assert plan("privacy-free").runs is None
     assert (spent(found) <= BUDGETS).all()
     assert (spent(found) >= 0.999 * BUDGETS).all()
     fitted = plan(inversion="curve-fit")
@@ -43,17 +45,9 @@ def test_personalised_records_exhaust_their_budgets_together():
     assert ((spent(fitted) > BUDGETS) >= (BUDGETS == 0.1)).all()
 
 
-def test_the_noise_does_not_depend_on_budgets():
-    assert plan(budgets=np.array([0.2, 7.0])).runs == plan().runs
-
-
 def test_every_client_samples_its_batch_on_average():
     assert np.bincount(CLIENT_OF, plan("uniform").rates) == pytest.approx([32, 32, 32], rel=1e-6)
     assert np.bincount(CLIENT_OF, plan("uniform", batch_size=64).rates)[2] == 40
-
-
-def test_privacy_free_bounds_nothing():
-    assert plan("privacy-free").runs is None
 
 
 def test_uniform_spends_one_epsilon_whatever_the_budgets():
