@@ -79,7 +79,7 @@ def test_quantiles_are_of_training_clients_whether_they_took_part_or_not():
     assert found == {"p05": 2.5, "p25": 12.5, "p50": 25.0, "p75": 37.5, "p95": 47.5}
     everybody = training_releases(np.array([3, 0, 1], np.int32), training_clients=3)
     assert everybody.tolist() == [0, 1, 3]
-    with pytest.raises(ValueError, match="100 of 151 clients .*, but only 99 train"):
+    with pytest.raises(ValueError, match=r"100 of 151 clients .*, but only 99 train"):
         training_releases(releases, training_clients=99)
     for more in (4, 5, 6):
         with pytest.raises(ValueError, match=f"only {more} train"):
