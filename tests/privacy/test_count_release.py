@@ -42,8 +42,11 @@ def test_gaussian_noise_keeps_its_epsilon_by_the_exact_curve(epsilon: float) -> 
     assert found.epsilon(1) <= epsilon
     exact = exact_delta(epsilon, found.noise_multiplier)
     assert 0 < exact <= 1e-5
+
+
+def test_an_epsilon_that_no_noise_can_show_is_refused_at_its_field() -> None:
     with pytest.raises(InvalidInputError, match="raise epsilon or delta"):
-        release(mechanism="gaussian", epsilon=epsilon / 1e4, delta=1e-9)
+        release(mechanism="gaussian", epsilon=0.001, delta=1e-9)
 
 
 def test_randomised_response_bounds_a_pure_epsilon_at_every_order() -> None:

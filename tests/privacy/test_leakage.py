@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import (
     ClusterCounts,
     clipped_reach,
@@ -67,20 +68,31 @@ def test_over_layers_the_worst_sum_is_that_of_cauchy_and_schwarz():
     worst = (0.8 * (rates[0] * np.cos(angles) + rates[1] * np.sin(angles))).max()
     assert layered == pytest.approx(5 * worst, rel=1e-9)
     assert worst_log_ratio(0, sizes=[9], **asked) == 0
-    # Where a clip is half of the radius, the theorem gives the leakage.
+
+
+def test_at_one_radius_the_theorem_gives_the_leakage():
     bound = worst_log_ratio(8, sizes=[11], noise_multiplier=3.0, radius=0.25, clip=0.125)
     assert bound == pytest.approx(leakage(8, n=11, noise_multiplier=3.0), rel=1e-15)
 
 
-def test_quantiles_are_of_training_clients_whether_they_took_part_or_not():
-    """Of 0 to 100 releases the share and the number are one; nobody held out released any."""
-    releases = np.concatenate([np.arange(101), np.zeros(50, dtype=np.int64)])
-    found = leakage_quantiles(releases, training_clients=101, n=2, noise_multiplier=4.0)
+def test_medians_count_training_clients_that_never_took_part_and_no_others():
+    releases = np.array([0, 4, 0, 0, 2, 0, 1], dtype=np.int32)  # three of seven are held out
+    found = leakage_quantiles(releases, training_clients=4, n=2, noise_multiplier=5.0)
+    assert (found["p50"], found["p25"]) == pytest.approx((0.6, 0.3))
+    with pytest.raises(ValueError, match="3 of 7 clients released something, but only 2 train"):
+        leakage_quantiles(releases, training_clients=2, n=2, noise_multiplier=5.0)
+
+
+def test_each_quantile_is_that_of_its_name():
+    """Of 0 to 100 releases the share and the number are one."""
+    found = leakage_quantiles(np.arange(101), training_clients=101, n=2, noise_multiplier=4.0)
     assert found == {"p05": 2.5, "p25": 12.5, "p50": 25.0, "p75": 37.5, "p95": 47.5}
-    everybody = training_releases(np.array([3, 0, 1], np.int32), training_clients=3)
-    assert everybody.tolist() == [0, 1, 3]
-    with pytest.raises(ValueError, match=r"100 of 151 clients .*, but only 99 train"):
-        training_releases(releases, training_clients=99)
+
+
+def test_where_nobody_is_held_out_everybody_trains_and_nobody_more():
+    releases = np.array([3, 0, 1], dtype=np.int32)
+    assert training_releases(releases, training_clients=3).tolist() == [0, 1, 3]
+    assert training_releases(np.zeros(7, np.int32), training_clients=5).tolist() == [0] * 5
     for more in (4, 5, 6):
         with pytest.raises(ValueError, match=f"only {more} train"):
             training_releases(np.zeros(3, np.int32), training_clients=more)
@@ -98,8 +110,15 @@ def test_many_at_once_are_each_alone(parts, nu):
     assert shared.tolist() == [leakage(3, n=n, noise_multiplier=nu) for n in sizes]
 
 
+def test_inputs_come_back_as_they_were_stored():
+    inputs = MechanismParameters("laplace-l2", 2, 0.1, 1.0, None, None, "release", "formal")
+    assert MechanismParameters.from_dict(inputs.as_dict()) == inputs
+    assert inputs.noised_sizes == (2,)
+
+
 CLIENTS, CLUSTERS = 9, 3
 N, NU = 11, 3.7
+PRICE = partial(leakage, n=N, noise_multiplier=NU)
 
 
 def cohorts(least: int, most: int) -> st.SearchStrategy:
@@ -162,10 +181,18 @@ def test_following_gives_what_counting_anew_gives(played):
         alike = [columns for columns in together if len(columns[0]) == width]
         if len(alike) == len(together):
             assert follow(at_once, *alike) == expected
-    # A worker that takes the run up begins from where everybody stands, and keeps no array.
-    resumed, standing = ClusterCounts(clusters, releases), by_hand(clusters, releases)
-    clusters[:], releases[:] = 0, 9
-    assert follow(resumed, NOBODY) == [standing]
+    # A worker that takes the run up begins from where everybody stands.
+    resumed = ClusterCounts(clusters, releases)
+    assert follow(resumed, NOBODY) == [by_hand(clusters, releases)]
+
+
+def test_what_it_is_given_is_not_kept():
+    clusters, releases = np.zeros(2, np.int16), np.ones(2, np.int32)
+    followed = ClusterCounts(clusters, releases)
+    clusters[:], releases[:] = 5, 9
+    [found] = follow(followed, NOBODY)
+    price = PRICE(1.0)
+    assert found == [{"cluster": 0, "clients": 2, "leakage_median": price, "leakage_max": price}]
 
 
 def test_the_exponent_is_reached_and_never_passed():

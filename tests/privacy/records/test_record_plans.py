@@ -5,7 +5,7 @@ import pytest
 
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
 from fedaudit.privacy.records.record_use import drawn_budgets, record_spending, record_use
-from tests.privacy.specs_of_privacy import records_spec
+from tests.privacy.records.test_record_spending import records_spec
 from tests.refusals import refused_by
 
 RECORDS = (396, 200, 40)
@@ -36,8 +36,6 @@ def test_personalised_records_exhaust_their_budgets_together():
     found = plan()
     assert len(set(found.runs)) == 1
     assert found.runs[0].noise_multiplier == pytest.approx(12.373, abs=0.012)
-    assert plan(budgets=np.array([0.2, 7.0])).runs == found.runs  # which are public
-    assert plan("privacy-free").runs is None
     assert (spent(found) <= BUDGETS).all()
     assert (spent(found) >= 0.999 * BUDGETS).all()
     fitted = plan(inversion="curve-fit")
@@ -45,9 +43,17 @@ def test_personalised_records_exhaust_their_budgets_together():
     assert ((spent(fitted) > BUDGETS) >= (BUDGETS == 0.1)).all()
 
 
+def test_the_noise_does_not_depend_on_budgets():
+    assert plan(budgets=np.array([0.2, 7.0])).runs == plan().runs
+
+
 def test_every_client_samples_its_batch_on_average():
     assert np.bincount(CLIENT_OF, plan("uniform").rates) == pytest.approx([32, 32, 32], rel=1e-6)
     assert np.bincount(CLIENT_OF, plan("uniform", batch_size=64).rates)[2] == 40
+
+
+def test_privacy_free_bounds_nothing():
+    assert plan("privacy-free").runs is None
 
 
 def test_uniform_spends_one_epsilon_whatever_the_budgets():

@@ -17,12 +17,40 @@ from fedaudit.privacy.records.record_use import (
     uncalibrated_run,
 )
 from fedaudit.spec.errors import InvalidInputError
-from tests.privacy.specs_of_privacy import a_spec, records_spec
+from tests.privacy.accounting.spending import by_orders
+from tests.privacy.specs_of_privacy import a_spec
 
 RECORDS = (200, 100, 20)
 CLIENT_OF = np.repeat(np.arange(3), RECORDS)
 KEYS = np.arange(sum(RECORDS), dtype=np.uint64)
 ROUNDS, DELTA = 6, 1e-3
+
+
+def records_spec(
+    baseline=None,
+    *,
+    distribution="three-levels",
+    rate=0.5,
+    rounds=ROUNDS,
+    steps=10,
+    batch_size=16,
+    **settings,
+):
+    privacy = {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": distribution},
+        "delta": DELTA,
+        "baseline": baseline,
+        **settings,
+    }
+    return a_spec(
+        privacy,
+        hypotheses=1,
+        loss="mse",
+        rounds=rounds,
+        cohort={"sampling": "poisson", "rate": rate},
+        local={"steps": steps, "batch_size": batch_size},
+    )
 
 
 def plan_of(spec, budgets=None):
@@ -32,7 +60,10 @@ def plan_of(spec, budgets=None):
     return mechanism_of(spec).spending_plan(training_clients=3, records=use)
 
 
-@pytest.mark.parametrize("baseline", [None, "uniform", "strong-for-all", "dropout", "filter"])
+BASELINES = [None, "uniform", "strong-for-all", "dropout", "filter"]
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
 @pytest.mark.parametrize("distribution", ["three-levels", "bounded-pareto"])
 def test_a_groups_line_bounds_every_record_of_it_after_every_round(baseline, distribution):
     plan = plan_of(records_spec(baseline, distribution=distribution))
@@ -59,6 +90,14 @@ def test_no_personalised_record_passes_its_budget_before_the_final_model():
     assert records.overspent(ROUNDS) == 0
     assert (records.epsilons("final_model", ROUNDS) <= records.use.budgets).all()
     assert (records.epsilons("server", ROUNDS) > records.use.budgets).any()
+
+
+def test_the_accountant_of_a_groups_event_agrees():
+    plan = plan_of(records_spec())
+    for observer, lines in plan.lines.items():
+        for line in lines:
+            alone = by_orders(line.event, ROUNDS, observer=observer, delta=DELTA)
+            assert line.epsilons[-1] == pytest.approx(alone, rel=1e-12)
 
 
 def test_groups_are_told_with_the_share_of_their_budgets():
@@ -167,11 +206,14 @@ def test_the_ledger_keeps_the_courses_of_every_group():
     assert sorted(kept) == sorted(plan.subjects)
     for name, line in zip(plan.subjects, plan.lines["server"], strict=True):
         assert tuple(repeated_event_from_dict(one) for one in kept[name]) == line.repeated_events
-    [[filtered, *_], *_] = kept.values()
+
+
+def test_a_course_reads_back_and_refuses_nonsense():
+    [repeated] = plan_of(records_spec("filter")).lines["server"][0].repeated_events[:1]
+    assert repeated_event_from_dict(json.loads(json.dumps(repeated.as_dict()))) == repeated
     with pytest.raises(ValueError, match="lasts"):
-        repeated_event_from_dict({**filtered, "lasts": 0})
-    event = repeated_event_from_dict(filtered).event
-    assert RepeatedEvent(event, 3).compositions_within([0, 2, 9]).tolist() == [0, 2, 3]
+        repeated_event_from_dict({**repeated.as_dict(), "lasts": 0})
+    assert RepeatedEvent(repeated.event, 3).compositions_within([0, 2, 9]).tolist() == [0, 2, 3]
 
 
 def test_few_budgets_make_a_group_each_and_many_are_gathered_between_round_numbers():

@@ -22,7 +22,8 @@ from fedaudit.privacy.records.record_use import (
     tossed_coins,
 )
 from fedaudit.randomness import CounterSource, EntropySource
-from tests.privacy.specs_of_privacy import records_spec
+from fedaudit.spec.errors import InvalidInputError
+from tests.privacy.records.test_record_spending import records_spec
 from tests.refusals import refused_by
 
 DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")
@@ -43,38 +44,49 @@ def test_three_levels_in_their_shares_and_in_no_order():
     assert np.isin(budgets, [0.1, 1.0, 5.0]).all()
 
 
-PARTS = ((0.7, 0.1, 0.05), (0.2, 1.0, 0.1), (0.1, 5.0, 0.5))
-BELOW = {
-    "bounded-pareto": lambda x: 1 - (1 + x - 0.1) ** -4.0,
-    "bounded-mix-gauss": lambda x: sum(
-        share * norm.cdf(x, mean, spread) for share, mean, spread in PARTS
-    ),
-}
+def test_pareto_is_that_of_numpy():
+    budgets = drawn("bounded-pareto")
+    assert kstest(budgets, lambda x: 1 - (1 + x - 0.1) ** -4.0).pvalue > 1e-5
+    same = np.random.default_rng(1).pareto(4, size=40_000) + 0.1
+    assert np.median(budgets) == pytest.approx(np.median(same), rel=0.05)
 
 
-@pytest.mark.parametrize("distribution", BELOW)
-def test_budgets_follow_the_papers_distributions(distribution):
-    budgets, below = drawn(distribution, low=1e-9), BELOW[distribution]
-    # Of the mixture what would be negative is at the least budget.
-    missing = max(0.0, below(1e-9))
-    inside = budgets[budgets > 1e-9]
-    assert kstest(inside, lambda x: (below(x) - missing) / (1 - missing)).pvalue > 1e-5
+def test_a_mixture_of_three_normals():
+    budgets = drawn("bounded-mix-gauss", low=1e-9)
+    positive = budgets[budgets > 1e-9]
+    parts = ((0.7, 0.1, 0.05), (0.2, 1.0, 0.1), (0.1, 5.0, 0.5))
+
+    def below(x):
+        return sum(share * norm.cdf(x, mean, spread) for share, mean, spread in parts)
+
+    missing = below(1e-9)
+    assert kstest(positive, lambda x: (below(x) - missing) / (1 - missing)).pvalue > 1e-5
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_draws_are_clipped_and_a_record_more_changes_no_other(distribution):
+def test_draws_are_clipped_to_the_range(distribution):
     budgets = drawn(distribution, low=0.3, high=2.0)
     assert (budgets.min(), budgets.max()) == (0.3, 2.0)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_a_record_more_changes_no_other_budget(distribution):
     few = drawn(distribution, keys=(7, 2**64 - 1, 3, 2**32))
     more = drawn(distribution, keys=(7, 5, 2**64 - 1, 3, 6, 2**32))
     assert (more[[0, 2, 3, 5]] == few).all()
     assert (drawn(distribution, seed=6) != drawn(distribution)).any()
-    assert drawn(distribution, keys=()).shape == (0,)
 
 
-def test_a_column_is_capped_and_never_raised_and_what_is_no_budget_is_refused_by_row():
+def test_no_records_no_budgets():
+    assert drawn("three-levels", keys=()).shape == (0,)
+
+
+def test_a_column_is_capped_and_never_raised():
     budgets = given_budgets([1e-6, 0.5, 20.0], rows=[1, 2, 3], epsilon_max=10.0)
     assert budgets.tolist() == [1e-6, 0.5, 10.0]
+
+
+def test_what_is_no_budget_is_refused_by_row():
     values = [0.5, np.nan, np.inf, 0.0, -0.125, -np.inf, 1.0]
     refused = refused_by(given_budgets, values, rows=np.arange(101, 108), epsilon_max=10.0)
     messages = [error.message for error in refused]
@@ -84,8 +96,11 @@ def test_a_column_is_capped_and_never_raised_and_what_is_no_budget_is_refused_by
     assert "a budget of zero in row 104" in messages[2]
     assert "a negative budget in row 105" in messages[3]
     assert not any("0.125" in message for message in messages)
-    [many] = refused_by(given_budgets, np.zeros(20), rows=np.arange(1, 21), epsilon_max=1.0)
-    assert "rows 1, 2, 3, 4, 5 and 15 more" in many.message
+
+
+def test_many_faulty_rows_are_counted():
+    with pytest.raises(InvalidInputError, match=r"rows 1, 2, 3, 4, 5 and 15 more"):
+        given_budgets(np.zeros(20), rows=np.arange(1, 21), epsilon_max=1.0)
 
 
 FALSE_ALARM = 1e-6
@@ -118,6 +133,12 @@ def test_coins_of_records_steps_and_silos_are_independent() -> None:
     variance = taken.sum(-1).ravel().var(ddof=1) * (2 * len(STEPS) - 1) / 10
     tail = stats.chi2(2 * len(STEPS) - 1).cdf(variance)
     assert FALSE_ALARM < tail < 1 - FALSE_ALARM
+
+
+def test_an_empty_batch_stays_empty() -> None:
+    taken = tossed_coins(CounterSource(3), steps=STEPS, silos=0, inclusion=np.full(3, 0.1))
+    empty = int((taken.sum(1) == 0).sum())
+    assert stats.binomtest(empty, len(STEPS), 0.9**3).pvalue > FALSE_ALARM
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 50), st.integers(0, 40))
