@@ -26,7 +26,8 @@ from fedaudit.publishing.publication import (
 from fedaudit.reports.report import assemble, report_hash
 from tests.api.ledgers.trainings import CENTRAL, declared, group, opened, post
 from tests.api.service import running_api, settings_for
-from tests.reports.reading_documents import FIXED, NOTHING, gaussian
+from tests.reports.conftest import SPEC
+from tests.reports.reading_documents import FIXED, NOTHING, contradicted, gaussian
 
 
 @pytest.fixture
@@ -42,25 +43,18 @@ def published(tmp_path):
 def test_a_figure_is_named_by_what_it_is_worth(material, published):
     """Sorting by `privacy/...` ranks proven costs of secret noise with one another alone."""
     fixed = {**FIXED["privacy"], "noise": "release"}
-    alarm = {"claim": "an epsilon of 1", "evidence": "one of 2"}
-    alarmed = {
-        **{"kind": "canaries", "status": "done", "reason": None, "alarm": alarm},
-        **{"statement": "found", "capabilities": []},
-    }
     whole = gaussian(material)
     whole = {**whole, "privacy": {**whole["privacy"], "epsilon_planned": None}}
+    adaptive = assemble(material({"privacy": {**fixed, "radius": "adaptive"}}))
+    simulated = gaussian(material, noise="simulation")
     for document, section, figure in (
         (assemble(material()), "privacy_not_in_force", "leakage_max"),
-        (
-            assemble(material({"privacy": {**fixed, "radius": "adaptive"}})),
-            "privacy_heuristic",
-            "leakage_max",
-        ),
+        (adaptive, "privacy_heuristic", "leakage_max"),
         (assemble(material({"privacy": fixed})), "privacy_conditional", "leakage_max"),
         (whole, "privacy", "epsilon_max"),
         (gaussian(material), "privacy_conditional", "epsilon_max"),  # losses ended it early
-        (gaussian(material, noise="simulation"), "privacy_not_in_force", "epsilon_max"),
-        ({**gaussian(material), "attacks": [alarmed]}, "privacy_contradicted", "epsilon_max"),
+        (simulated, "privacy_not_in_force", "epsilon_max"),
+        (contradicted(gaussian(material)), "privacy_contradicted", "epsilon_max"),
     ):
         found = published(document)
         names = {name for name in found.figures if name.endswith(figure)}
@@ -70,10 +64,7 @@ def test_a_figure_is_named_by_what_it_is_worth(material, published):
 def test_what_an_attack_contradicts_has_not_passed(material, published):
     gate = {"figure": "participations_max", "op": "le", "value": 100}
     document = assemble(material({"gates": [gate]}))
-    alarm = {"claim": "an epsilon of 1", "evidence": "one of 2"}
-    attack = {"kind": "canaries", "status": "done", "reason": None, "alarm": alarm}
-    contradicted = {**document, "attacks": [{**attack, "statement": "found", "capabilities": []}]}
-    assert [published(one).passed for one in (document, contradicted)] == [True, False]
+    assert [published(one).passed for one in (document, contradicted(document))] == [True, False]
 
 
 def test_no_protection_is_a_cost_without_bound_and_not_a_blank(material, published):
@@ -93,14 +84,7 @@ def test_gaps_of_a_model_that_decides_nothing_have_another_name(material, publis
 
 
 def test_what_the_report_withholds_is_not_published_round_by_round(material, tmp_path):
-    spec = {
-        "fairness": {
-            "sensitive": ["group"],
-            "favourable": {"op": "ge", "value": 0},
-            "minimum_group_size": 150,
-        }
-    }
-    document = assemble(material(spec))
+    document = assemble(material({"fairness": {**SPEC["fairness"], "minimum_group_size": 150}}))
     gap = {"attribute": "group", "metric": "equalized_odds_difference", "value": 0.25}
     rounds = [
         {"round": 1, "validation_loss": 3.0, "accuracy": 0.5},
@@ -133,16 +117,16 @@ def test_a_report_file_is_published_as_it_is(material, tmp_path):
     assert found.model_reason == document["model_reason"]
 
 
+UNREADABLE = '{"report_version": 1, "utility": {"validation_loss": NaN}}'
+
+
 @pytest.mark.parametrize(
     ("content", "stated"),
     [
         ("", "not JSON"),
         ("[]", "audit report"),
         ('{"report_version": 1}', "audit report"),
-        (
-            '{"report_version": 1, "utility": {"validation_loss": NaN}}',
-            "not an audit report|cannot be read",
-        ),
+        (UNREADABLE, "not an audit report|cannot be read"),
     ],
 )
 def test_what_is_no_report_is_refused(content, stated, tmp_path):
@@ -169,10 +153,8 @@ def test_what_a_trainer_declares_is_named_as_its_word(sqlite_url, tmp_path):
         "as declared, and not observed: A client spent at most an epsilon of "
     )
     assert (min(facts), found.passed, "subjects" in found.settings) == ("answer", False, False)
-    for refuted in (
-        {"contradictions": ["c1 came too often"]},
-        {"tests": {"status": "contradicted"}},
-    ):
+    tests = {"status": "contradicted"}
+    for refuted in ({"contradictions": ["c1 came too often"]}, {"tests": tests}):
         names = declared_figures({**found.document, **refuted})
         assert all("_declared_contradicted/" in name for name in names)
 

@@ -68,3 +68,10 @@ def documents(material: Material) -> dict[str, dict[str, Any]]:
         "nothing": assemble(material(NOTHING, provenance=PROVENANCE)),
         "gaussian": gaussian(material),
     }
+
+
+def contradicted(document: dict[str, Any]) -> dict[str, Any]:
+    """The report with an attack that contradicts its guarantee."""
+    found = {"kind": "canaries", "status": "done", "reason": None, "capabilities": []}
+    alarm = {"claim": "an epsilon of 1", "evidence": "one of 2"}
+    return {**document, "attacks": [{**found, "statement": "found", "alarm": alarm}]}

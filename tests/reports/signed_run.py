@@ -10,6 +10,7 @@ from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash
 from fedaudit.ledger.statements import Checkpoint, SigningKey, subjects_hash
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.sections.provenance import sign_report
@@ -47,6 +48,27 @@ SPEC = parse_spec(
     }
 )
 N = 2
+
+
+def later_statement(
+    *attacks: dict[str, Any], report_hash: str = "0" * 64, ledger_hash: str = "0" * 64
+) -> dict[str, Any]:
+    """What attacks found after the report, signed."""
+    statement = LaterStatement(
+        experiment_id=ID,
+        number=1,
+        report_hash=report_hash,
+        ledger_hash=ledger_hash,
+        basis="repeated",
+        asked=[{"kind": one["kind"]} for one in attacks],
+        attacks=list(attacks),
+        asked_by={},
+        asked_at="2030-01-02T03:04:05+00:00",
+        finished_at="2030-01-02T03:05:05+00:00",
+        code_version="1",
+        backend={},
+    )
+    return statement.sign_after(None, KEY).as_dict()
 
 
 @dataclass

@@ -140,13 +140,8 @@ def test_a_ledger_is_a_run_that_grows_with_it(there, publish, server, tracking_u
     spent = server.get_metric_history(printed["run_id"], "privacy_declared/epsilon_max")
     assert [one.step for one in spent] == [1, 2]
     assert spent[0].value < spent[1].value
-    page = f"{there.service.url}/ledgers/{ledger}/report"
-    assert run.data.tags["mlflow.note.content"].startswith(
-        f"[The audit report]({page})\n\nAs declared"
-    )
-    options = ("--tracking-uri", tracking_uri, "--registered-model", "m", "--alias", "champion")
-    with pytest.raises(AssertionError, match="champion was not set: no model was published"):
-        publish("mlflow", ledger, *options)
+    note = f"[The audit report]({there.service.url}/ledgers/{ledger}/report)\n\nAs declared"
+    assert run.data.tags["mlflow.note.content"].startswith(note)
 
 
 def test_what_an_interruption_left_out_is_added(there, server, tracking_uri):
@@ -187,12 +182,13 @@ def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, trackin
     assert server.get_registered_model("wards").aliases == {}
 
 
-def test_the_command_fails_where_no_alias_could_be_set(there, publish, tracking_uri):
+@pytest.mark.parametrize(
+    ("which", "why"), [("simulated", "no model was published"), ("released", "gates did not pass")]
+)
+def test_the_command_fails_where_no_alias_could_be_set(there, publish, tracking_uri, which, why):
     options = ("--tracking-uri", tracking_uri, "--registered-model", "m", "--alias", "champion")
-    with pytest.raises(AssertionError, match="champion was not set: no model was published"):
-        publish("mlflow", there.simulated, *options)
-    with pytest.raises(AssertionError, match="champion was not set: gates did not pass"):
-        publish("mlflow", there.released, *options)
+    with pytest.raises(AssertionError, match=f"champion was not set: {why}"):
+        publish("mlflow", getattr(there, which), *options)
 
 
 def test_a_server_that_is_not_there_is_reported(there, publish):

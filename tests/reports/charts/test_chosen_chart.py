@@ -22,6 +22,7 @@ from fedaudit.reports.charts.chosen_chart import (
     chosen_chart,
     offers,
 )
+from fedaudit.reports.charts.report_charts import Chart
 from fedaudit.reports.page.picture_files import PictureUnavailableError, picture_file
 
 NU, K = "privacy.noise_multiplier", "training.hypotheses"
@@ -48,10 +49,16 @@ def choice(**asked: Any) -> Choice:
     return found
 
 
+def drawn(among: list[Point] | None = None, asked: Choice | None = None, **fields: Any) -> Chart:
+    """The chart of these points, or of `points`."""
+    chart = chosen_chart(among or points(), asked or choice(**fields))
+    assert chart is not None
+    return chart
+
+
 def test_gaps_over_noise_have_a_line_for_each_number_of_hypotheses_by_themselves() -> None:
     assert choice(y=GAP) == Choice(NU, GAP, K, "")
-    chart = chosen_chart(points(), choice(y=GAP))
-    assert chart is not None
+    chart = drawn(y=GAP)
     assert len(re.findall('<path d="M[^"]*" class="s[01]"', chart.svg)) == 2
     assert ">hypotheses 1<" in chart.svg
     assert ">hypotheses 2<" in chart.svg
@@ -77,8 +84,7 @@ def test_a_target_is_not_drawn_beside_what_it_asked_for() -> None:
 
 
 def test_a_figure_across_gives_a_scatter_chart_with_the_front() -> None:
-    chart = chosen_chart(points(), choice(x="leakage_max", y=GAP, lines=K))
-    assert chart is not None
+    chart = drawn(x="leakage_max", y=GAP, lines=K)
     assert "<path" not in chart.svg
     # One in the legend.
     assert chart.svg.count('class="ring"') == 2
@@ -86,9 +92,7 @@ def test_a_figure_across_gives_a_scatter_chart_with_the_front() -> None:
 
 
 def test_a_filter_keeps_the_points_of_one_value() -> None:
-    chart = chosen_chart(points(), choice(y=GAP, only=f"{K} = 2"))
-    assert chart is not None
-    assert {row[2] for row in chart.table.rows} == {"2"}
+    assert {row[2] for row in drawn(y=GAP, only=f"{K} = 2").table.rows} == {"2"}
 
 
 def test_values_that_are_no_numbers_are_drawn_side_by_side() -> None:
@@ -97,15 +101,12 @@ def test_values_that_are_no_numbers_are_drawn_side_by_side() -> None:
         for at, name in enumerate(("mlp", "<b>", "linear"), start=1)
     ]
     asked = chosen(named, offers(named, ["accuracy"]), {}, preferred="noise_multiplier")
-    assert asked is not None
-    chart = chosen_chart(named, asked)
-    assert chart is not None
+    chart = drawn(named, asked)
     assert re.findall("(mlp|linear|&lt;b&gt;)</text>", chart.svg) == ["mlp", "&lt;b&gt;", "linear"]
 
 
 def test_a_picture_is_a_file_that_needs_nothing_else() -> None:
-    chart = chosen_chart(points(), choice(y=GAP))
-    assert chart is not None
+    chart = drawn(y=GAP)
     text = picture_file(chart, "svg").decode()
     root = ElementTree.fromstring(text)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
@@ -116,8 +117,7 @@ def test_a_picture_is_a_file_that_needs_nothing_else() -> None:
 
 def test_letters_are_seen_on_a_machine_without_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resvg_py, "svg_to_bytes", partial(svg_to_bytes, skip_system_fonts=True))
-    chart = chosen_chart(points(), choice(y=GAP))
-    assert chart is not None
+    chart = drawn(y=GAP)
     mute = re.sub("<text[^>]*>[^<]*</text>", "", chart.drawing.body)
     silent = replace(chart, drawing=replace(chart.drawing, body=Markup(mute)))
     shown, empty = (Image.open(io.BytesIO(picture_file(one, "png"))) for one in (chart, silent))
@@ -128,8 +128,7 @@ def test_letters_are_seen_on_a_machine_without_fonts(monkeypatch: pytest.MonkeyP
 
 def test_without_its_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    chart = chosen_chart(points(), choice(y=GAP))
-    assert chart is not None
+    chart = drawn(y=GAP)
     with pytest.raises(PictureUnavailableError, match=r"fedaudit\[pdf\]"):
         picture_file(chart, "png")
     assert picture_file(chart, "svg")

@@ -16,7 +16,7 @@ from fedaudit.reports.comparison.compared_reports import (
 from fedaudit.reports.comparison.fronts import Cell, FigureMeaning, dominated_by
 from fedaudit.reports.figures import parsed
 from fedaudit.reports.report import assemble
-from tests.reports.reading_documents import FIXED, documents, gaussian
+from tests.reports.reading_documents import FIXED, contradicted, documents, gaussian
 
 GAP = "equalized_odds_difference"
 
@@ -79,18 +79,13 @@ def test_columns_are_the_experiments_as_asked_for(comparison, of_each_kind):
     ]
     for one, document in zip(comparison.experiments, of_each_kind, strict=True):
         assert one.verdict == document["verdict"]
-        assert one.answer is not None
         assert one.answer.model_dump() == document["answer"]
         assert one.guarantee.kind == document["guarantee"]["kind"]
         assert (one.gate_outcome is None) == (one.gate_outcome_reason is not None)
     assert Comparison.model_validate_json(comparison.model_dump_json()) == comparison
-    assert all(len(found.cells) == 4 for found in comparison.figures)
-
-
-def test_every_missing_value_has_its_reason(comparison):
     for found in comparison.figures:
-        for cell in found.cells:
-            assert cell.value is not None or cell.reason, found
+        assert len(found.cells) == 4
+        assert all(cell.value is not None or cell.reason for cell in found.cells), found
 
 
 def test_leakages_of_different_guarantees_have_rows_of_their_own(comparison):
@@ -123,19 +118,12 @@ def test_epsilons_at_other_deltas_have_rows_of_their_own(material):
 
 def test_spec_differences_are_paths_with_every_value(of_each_kind):
     paths = {one.path: one.values for one in compare(of_each_kind).spec_differences}
-    assert "seed" not in paths
-    assert "name" not in paths
-    mechanisms = [one.value for one in paths["privacy.mechanism"]]
-    assert mechanisms == ["laplace-l2", "laplace-l2", "none", "gaussian-central"]
-    assert [one.value for one in paths["fairness.sensitive"]] == [
-        ["group"],
-        ["group"],
-        [],
-        ["group"],
-    ]
-    radius = paths["privacy.radius"]
-    assert [one.present for one in radius] == [True, True, False, False]
-    assert [one.value for one in radius] == ["adaptive", 2.0, None, None]
+    assert not {"seed", "name"} & paths.keys()
+    stated = {path: [one.value for one in cells] for path, cells in paths.items()}
+    assert stated["privacy.mechanism"] == ["laplace-l2", "laplace-l2", "none", "gaussian-central"]
+    assert stated["fairness.sensitive"] == [["group"], ["group"], [], ["group"]]
+    assert stated["privacy.radius"] == ["adaptive", 2.0, None, None]
+    assert [one.present for one in paths["privacy.radius"]] == [True, True, False, False]
     assert compare([of_each_kind[0], of_each_kind[0]]).spec_differences == []
 
 
@@ -215,11 +203,8 @@ def test_ratios_and_accuracy_are_better_when_higher(material):
         made["utility"] |= {"accuracy": accuracy, "reasons": {}}
     [front] = compare([worse, better], fairness="equalized_odds_ratio").fronts
     assert [axis.better for axis in front.axes] == ["lower", "higher", "higher"]
-    assert [axis.figure for axis in front.axes] == [
-        "leakage_max",
-        "equalized_odds_ratio",
-        "accuracy",
-    ]
+    figures = [axis.figure for axis in front.axes]
+    assert figures == ["leakage_max", "equalized_odds_ratio", "accuracy"]
     assert front.front == ["better"]
     [front] = compare([worse, better], utility="validation_loss").fronts
     assert front.axes[2].figure == "validation_loss"
@@ -272,15 +257,12 @@ def test_what_is_no_report_is_refused(material):
         compare([document, {**document, "guarantee": {}}])
 
 
-def variant(document, name, **interval):
-    """The document of another experiment, with this interval of its gap."""
-    made = copy.deepcopy(document)
-    made["experiment"]["id"] = name
-    if interval:
-        metric = made["fairness"][0]["metrics"][GAP]
-        metric["value"] = (interval["low"] + interval["high"]) / 2
-        known = {"level": 0.95, "method": "score-pairs"}
-        metric |= {"interval": {**interval, **known}, "interval_reason": None, "reason": None}
+def with_interval(id_, document, low, high, figure=GAP):
+    """The document of another experiment, with this interval of a gap or ratio."""
+    made = named(id_, document)
+    interval = {"low": low, "high": high, "level": 0.95, "method": "score-pairs"}
+    known = {"value": (low + high) / 2, "reason": None, "interval_reason": None}
+    made["fairness"][0]["metrics"][figure] |= {**known, "interval": interval}
     return made
 
 
@@ -303,29 +285,28 @@ def report(document):
 
 @pytest.fixture
 def small(document):
-    return variant(document, "small", low=0.1, high=0.2)
+    return with_interval("small", document, 0.1, 0.2)
 
 
 @pytest.fixture
 def large(document):
-    return variant(document, "large", low=0.3, high=0.4)
+    return with_interval("large", document, 0.3, 0.4)
 
 
 def test_a_gap_is_the_best_where_its_interval_lies_apart(document, small, large):
     assert best_of(compare([large, small]), GAP) == ["small"]
-    touching = variant(document, "touching", low=0.2, high=0.3)
-    assert best_of(compare([large, small, touching]), GAP) == []
-    unsure = variant(large, "unsure")
+    touching = with_interval("touching", document, 0.2, 0.3)
+    unsure = named("unsure", large)
     unsure["fairness"][0]["metrics"][GAP] |= {"interval": None, "interval_reason": "few clients"}
-    assert best_of(compare([large, small, unsure]), GAP) == []
-    assert best_of(compare([small, variant(small, "again")]), GAP) == []
+    for other in (touching, unsure, named("again", small)):
+        assert best_of(compare([large, small, other]), GAP) == []
 
 
-def test_what_could_not_be_chosen_is_never_the_best(small, large):
+def test_what_could_not_be_chosen_is_never_the_best(document, small, large):
     bare = copy.deepcopy(small)
     bare["guarantee"] |= {"kind": "none", "label": "none", "in_force": False}
     # Its smaller gap does not stand in the way of one that could be chosen, nor win.
-    middle = variant(large, "middle", low=0.22, high=0.25)
+    middle = with_interval("middle", document, 0.22, 0.25)
     assert best_of(compare([large, bare]), GAP) == []
     assert best_of(compare([large, middle, bare]), GAP) == ["middle"]
     reports = [parsed(one) for one in (large, small)]
@@ -347,42 +328,32 @@ def test_gaps_that_mean_something_else_have_no_best(small, large, part, change):
 
 
 def test_a_ratio_is_better_when_it_is_larger(document):
-    low, high = (variant(document, name) for name in ("low", "high"))
-    known = {"level": 0.95, "method": "score-pairs"}
-    for made, start in ((low, 0.5), (high, 0.8)):
-        interval = {"low": start, "high": start + 0.1, **known}
-        metric = {"value": start, "reason": None, "interval": interval, "interval_reason": None}
-        made["fairness"][0]["metrics"]["equalized_odds_ratio"] |= metric
-    assert best_of(compare([low, high]), "equalized_odds_ratio") == ["high"]
+    ratio = "equalized_odds_ratio"
+    made = [with_interval(f"from {low}", document, low, low + 0.1, ratio) for low in (0.5, 0.8)]
+    assert best_of(compare(made), ratio) == ["from 0.8"]
 
 
 def test_a_cost_is_the_best_only_in_force_and_of_the_same_meaning(material):
     known = documents(material)
     released = known["fixed"]
     released["spec"]["privacy"]["noise"] = "release"
-    cheap, dear = variant(released, "cheap"), variant(released, "dear")
+    cheap, dear = named("cheap", released), named("dear", released)
     dear["privacy"]["leakage_max"] *= 2
-    assert best_of(compare([dear, cheap, variant(known["nothing"], "none")]), "leakage_max") == [
-        "cheap"
-    ]
-    alarm = {"claim": "an epsilon of 1", "evidence": "one of 2"}
-    attack = {"kind": "canaries", "status": "done", "reason": None, "alarm": alarm}
-    contradicted = {**cheap, "attacks": [{**attack, "statement": "found", "capabilities": []}]}
-    found = compare([dear, contradicted])
+    others = [dear, cheap, named("none", known["nothing"])]
+    assert best_of(compare(others), "leakage_max") == ["cheap"]
+    found = compare([dear, contradicted(cheap)])
     assert best_of(found, "leakage_max") == []
     assert "alarm" in codes(found)
     assert [one.front for one in found.fronts] == [["dear"]]
     assert "raised an alarm" in found.without_front[0].reason
-    wider = copy.deepcopy(cheap)
-    wider["spec"]["privacy"]["radius"] = 20
-    assert best_of(compare([dear, wider]), "leakage_max") == []
-    simulated = copy.deepcopy(cheap)
-    simulated["spec"]["privacy"]["noise"] = "simulation"
-    assert best_of(compare([dear, simulated]), "leakage_max") == []
+    for setting, value in (("radius", 20), ("noise", "simulation")):
+        other = copy.deepcopy(cheap)
+        other["spec"]["privacy"][setting] = value
+        assert best_of(compare([dear, other]), "leakage_max") == []
 
 
-def test_a_cost_that_nothing_bounds_is_called_so(material):
-    found = compare([variant(one, name) for name, one in documents(material).items()])
+def test_a_cost_that_nothing_bounds_is_called_so(comparison):
+    found = comparison
     place = [one.id for one in found.experiments].index("nothing")
     costs = ("leakage_max", "leakage_median", "leakage_per_release", "epsilon_max")
     for row in found.figures:
@@ -409,39 +380,35 @@ def test_the_best_never_overlaps_another(report, ends):
 
 
 GATE = {"figure": "equalized_odds_difference", "attribute": "race", "op": "le", "value": 0.1}
-COST = {
-    "figure": "leakage_max",
-    "attribute": None,
-    "op": "le",
-    "value": 40.0,
-    "allow_heuristic": True,
-    "allow_simulation": False,
-}
+COST = {"figure": "leakage_max", "op": "le", "value": 40.0, "allow_heuristic": True}
+RULE = {"group": {"sex": "f"}, "op": "ge", "value": 1}
 
 
-def rows_of(*specs):
-    """The rows by their labels."""
-    return {row.label: row.cells for row in difference_rows(spec_differences(specs))}
-
-
-def test_a_gate_has_a_row_for_each_setting_that_differs():
-    found = rows_of({"gates": [GATE, COST]}, {"gates": [{**GATE, "value": 0.05}, COST]})
-    assert found == {"gates[0].value": ("0.1", "0.05")}
-
-
-def test_scalars_are_one_row_each_and_what_is_alike_is_left_out():
-    rule = {"group": {"sex": "f"}, "op": "ge", "value": 1}
-    one = {"seed": 1, "fairness": {"favourable": [rule, rule], "sensitive": ["sex", "race"]}}
-    other = {"seed": 1, "fairness": {"favourable": [{**rule, "value": 2}], "sensitive": None}}
-    found = rows_of(one, other)
-    assert found == {
-        "fairness.favourable[0].value": ("1", "2"),
-        "fairness.favourable[1].group.sex": ("f", None),
-        "fairness.favourable[1].op": ("ge", None),
-        "fairness.favourable[1].value": ("1", None),
-        "fairness.sensitive": ("sex, race", "not set"),
-    }
-    assert not any("{" in cell for cells in found.values() for cell in cells if cell)
+@pytest.mark.parametrize(
+    ("one", "other", "rows"),
+    [
+        (
+            {"gates": [GATE, COST]},
+            {"gates": [{**GATE, "value": 0.05}, COST]},
+            {"gates[0].value": ("0.1", "0.05")},
+        ),
+        (
+            {"seed": 1, "fairness": {"favourable": [RULE, RULE], "sensitive": ["sex", "race"]}},
+            {"seed": 1, "fairness": {"favourable": [{**RULE, "value": 2}], "sensitive": None}},
+            {
+                "fairness.favourable[0].value": ("1", "2"),
+                "fairness.favourable[1].group.sex": ("f", None),
+                "fairness.favourable[1].op": ("ge", None),
+                "fairness.favourable[1].value": ("1", None),
+                "fairness.sensitive": ("sex, race", "not set"),
+            },
+        ),
+    ],
+    ids=["gates", "fairness"],
+)
+def test_each_setting_that_differs_has_a_row_of_scalars(one, other, rows):
+    found = difference_rows(spec_differences([one, other]))
+    assert {row.label: row.cells for row in found} == rows
 
 
 POINTS = st.integers(1, 4).flatmap(

@@ -7,6 +7,7 @@ import pytest
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.spec.gates import Gate
 
+LACKS = "insufficient_evidence"
 REPORT: dict[str, Any] = {
     "fairness": [],
     "privacy": {"noise_multiplier": 1.0, "reasons": {}},
@@ -18,11 +19,8 @@ DONE = {"status": "done", "reason": None, "alarm": None}
 
 def canaries(*bounds: tuple[float, float | None]) -> dict[str, Any]:
     """An audit with lower bounds on epsilon, each with its power."""
-    return {
-        **DONE,
-        "kind": "canaries",
-        "bounds": [{"epsilon_lower_bound": bound, "power": power} for bound, power in bounds],
-    }
+    found = [{"epsilon_lower_bound": bound, "power": power} for bound, power in bounds]
+    return {**DONE, "kind": "canaries", "bounds": found}
 
 
 def membership(
@@ -33,33 +31,28 @@ def membership(
         {"fpr": 0.1, "tpr": 0.9, "interval": {"low": 0.8, "high": 1.0}, "reason": None},
         {"fpr": 0.01, "tpr": tpr, "interval": {"low": 0.0, "high": high}, "reason": "too few"},
     ]
-    return {
-        **DONE,
-        "kind": "membership",
-        "method": method,
-        "confidence": level,
-        "tpr_at_fpr": rates,
-    }
+    found = {"kind": "membership", "method": method, "confidence": level, "tpr_at_fpr": rates}
+    return {**DONE, **found}
+
+
+def interval(high: float) -> dict[str, float]:
+    return {"level": 0.95, "low": 0.0, "high": high}
 
 
 def leakage(*results: tuple[float, float, float], **found: Any) -> dict[str, Any]:
     """Noise multiplier, recovered share and the upper end of its interval."""
-    return {
-        **DONE,
-        "kind": "gradient-leakage",
-        "results": [
-            {
-                "noise_multiplier": noise,
-                "recovered_share": share,
-                "recovered_interval": {"level": 0.95, "low": 0.0, "high": high},
-            }
-            for noise, share, high in results
-        ],
-        **found,
-    }
+    by_noise = [
+        {"noise_multiplier": noise, "recovered_share": share, "recovered_interval": interval(high)}
+        for noise, share, high in results
+    ]
+    return {**DONE, "kind": "gradient-leakage", "results": by_noise, **found}
 
 
-PROTECTED = {"nu_protecting": 1.0, "nu_protecting_interval": {"level": 0.95, "low": 0, "high": 0.2}}
+def protecting(noise: float | None, high: float = 0.2) -> dict[str, Any]:
+    return {"nu_protecting": noise, "nu_protecting_interval": interval(high)}
+
+
+PROTECTED = protecting(1.0)
 NOT_DONE = {**DONE, "status": "not-done", "reason": "no images", "kind": "canaries"}
 
 
@@ -77,49 +70,35 @@ def judged(figure: str, value: float, *attacks: dict[str, Any], op: str = "le") 
         ("epsilon_lower_bound", [canaries((0.5, 0.9), (1.5, 0.1))], "pass"),
         ("epsilon_lower_bound", [canaries((0.5, 0.9), (2.5, 0.1))], "fail"),
         # One that could find nothing passes nothing, and what it finds all the same counts.
-        ("epsilon_lower_bound", [canaries((0.0, 0.79))], "insufficient_evidence"),
-        ("epsilon_lower_bound", [canaries((0.0, None))], "insufficient_evidence"),
+        ("epsilon_lower_bound", [canaries((0.0, 0.79))], LACKS),
+        ("epsilon_lower_bound", [canaries((0.0, None))], LACKS),
         ("epsilon_lower_bound", [canaries((3.0, 0.01))], "fail"),
-        ("epsilon_lower_bound", [canaries()], "insufficient_evidence"),
+        ("epsilon_lower_bound", [canaries()], LACKS),
         # Neither leaving the attack out nor one that was not done.
-        ("epsilon_lower_bound", [], "insufficient_evidence"),
-        ("epsilon_lower_bound", [NOT_DONE], "insufficient_evidence"),
-        ("epsilon_lower_bound", [canaries((0.5, 0.9)), NOT_DONE], "insufficient_evidence"),
+        ("epsilon_lower_bound", [], LACKS),
+        ("epsilon_lower_bound", [NOT_DONE], LACKS),
+        ("epsilon_lower_bound", [canaries((0.5, 0.9)), NOT_DONE], LACKS),
         ("epsilon_lower_bound", [canaries((3.0, 0.9)), NOT_DONE], "fail"),
         ("epsilon_lower_bound", [canaries((0.5, 0.9)), canaries((3.0, 0.9))], "fail"),
         ("membership_tpr_at_1pct", [membership(0.02)], "pass"),
         ("membership_tpr_at_1pct", [membership(3.0)], "fail"),
-        ("membership_tpr_at_1pct", [membership(0.02, high=2.1)], "insufficient_evidence"),
-        ("membership_tpr_at_1pct", [membership(0.02, level=0.5)], "insufficient_evidence"),
-        ("membership_tpr_at_1pct", [membership(None)], "insufficient_evidence"),
-        ("membership_tpr_at_1pct", [membership(0.0, method="threshold")], "insufficient_evidence"),
-        ("membership_tpr_at_1pct", [canaries((0.0, 1.0))], "insufficient_evidence"),
+        ("membership_tpr_at_1pct", [membership(0.02, high=2.1)], LACKS),
+        ("membership_tpr_at_1pct", [membership(0.02, level=0.5)], LACKS),
+        ("membership_tpr_at_1pct", [membership(None)], LACKS),
+        ("membership_tpr_at_1pct", [membership(0.0, method="threshold")], LACKS),
+        ("membership_tpr_at_1pct", [canaries((0.0, 1.0))], LACKS),
         # At the run's own noise multiplier of 1, or a smaller one; larger ones say nothing of it.
         ("recovered_share", [leakage((0.0, 1.0, 1.0), (1.0, 0.5, 0.9))], "pass"),
         ("recovered_share", [leakage((0.0, 3.0, 3.0), (5.0, 0.0, 0.0))], "fail"),
-        ("recovered_share", [leakage((5.0, 0.0, 0.1))], "insufficient_evidence"),
-        ("recovered_share", [leakage((0.0, 1.0, 1.0), (1.0, 0.5, 2.1))], "insufficient_evidence"),
+        ("recovered_share", [leakage((5.0, 0.0, 0.1))], LACKS),
+        ("recovered_share", [leakage((0.0, 1.0, 1.0), (1.0, 0.5, 2.1))], LACKS),
         # An attack that recovers nothing without noise says nothing of noise.
-        ("recovered_share", [leakage((0.0, 0.1, 0.2), (1.0, 0.0, 0.1))], "insufficient_evidence"),
-        ("recovered_share", [leakage((1.0, 0.0, 0.1))], "insufficient_evidence"),
+        ("recovered_share", [leakage((0.0, 0.1, 0.2), (1.0, 0.0, 0.1))], LACKS),
+        ("recovered_share", [leakage((1.0, 0.0, 0.1))], LACKS),
         ("nu_protecting", [leakage((0.0, 1.0, 1.0), **PROTECTED)], "pass"),
-        ("nu_protecting", [leakage((1.0, 0.0, 0.1), **PROTECTED)], "insufficient_evidence"),
-        (
-            "nu_protecting",
-            [leakage((0.0, 1.0, 1.0), nu_protecting=None, nu_protecting_reason="none did")],
-            "insufficient_evidence",
-        ),
-        (
-            "nu_protecting",
-            [
-                leakage(
-                    (0.0, 1.0, 1.0),
-                    nu_protecting=1.0,
-                    nu_protecting_interval={"level": 0.95, "low": 0, "high": 0.6},
-                )
-            ],
-            "insufficient_evidence",
-        ),
+        ("nu_protecting", [leakage((1.0, 0.0, 0.1), **PROTECTED)], LACKS),
+        ("nu_protecting", [leakage((0.0, 1.0, 1.0), **protecting(None))], LACKS),
+        ("nu_protecting", [leakage((0.0, 1.0, 1.0), **protecting(1.0, high=0.6))], LACKS),
     ],
 )
 def test_at_most_two(figure: str, attacks: list[dict[str, Any]], outcome: str) -> None:
@@ -153,19 +132,17 @@ def test_other_updates_than_the_runs_first_ones_are_no_evidence(changes, says):
     for figure in ("recovered_share", "nu_protecting"):
         assert judged(figure, 2.0, attack)["outcome"] == "pass"
         found = judged(figure, 2.0, {**attack, **changes})
-        assert found["outcome"] == "insufficient_evidence"
+        assert found["outcome"] == LACKS
         assert says in found["reason"]
 
 
 def test_the_best_way_to_score_rows_counts_and_not_the_one_that_was_named() -> None:
-    named, better = membership(0.02), membership(0.3, high=0.5)
-    for bound, outcome in ((0.1, "fail"), (0.4, "insufficient_evidence"), (0.6, "pass")):
-        assert judged("membership_tpr_at_1pct", bound, {**named, "others": [better]})[
-            "outcome"
-        ] == (outcome)
+    attack = {**membership(0.02), "others": [membership(0.3, high=0.5)]}
+    for bound, outcome in ((0.1, "fail"), (0.4, LACKS), (0.6, "pass")):
+        assert judged("membership_tpr_at_1pct", bound, attack)["outcome"] == outcome
 
 
 def test_a_bound_from_below_needs_power_too() -> None:
-    weak, strong = canaries((1.0, 0.2)), canaries((1.0, 0.9))
-    assert judged("epsilon_lower_bound", 0.5, weak, op="ge")["outcome"] == "insufficient_evidence"
-    assert judged("epsilon_lower_bound", 0.5, strong, op="ge")["outcome"] == "pass"
+    for power, outcome in ((0.2, LACKS), (0.9, "pass")):
+        attack = canaries((1.0, power))
+        assert judged("epsilon_lower_bound", 0.5, attack, op="ge")["outcome"] == outcome

@@ -15,7 +15,6 @@ from tests.reports.charts.test_charts_page import Gaps, Round, made
 from tests.reports.conftest import SPEC
 from tests.reports.sections.test_between_hypotheses_section import FIXED
 from tests.reports.sections.test_between_hypotheses_section import made as with_hypotheses
-from tests.reports.sections.test_epsilon_report import with_plan
 from tests.reports.sections.test_fairness_sections import with_scores
 from tests.reports.sections.test_records_section import material_of
 
@@ -37,7 +36,6 @@ def shapes(material: Material) -> Iterator[Shape]:
     """The reports, each with a name."""
     yield from _of_mechanisms(material)
     yield from _of_groups(material)
-    yield from _of_hypotheses(material)
     yield from _of_rounds(material)
     yield from _of_documents(material)
 
@@ -45,8 +43,6 @@ def shapes(material: Material) -> Iterator[Shape]:
 def _of_mechanisms(material: Material) -> Iterator[Shape]:
     plain = {"privacy": {"mechanism": "none"}, "gates": [], "fairness": {"sensitive": []}}
     yield "no mechanism", assemble(material(plain)), made(12)
-    fixed = material({"privacy": {**FIXED, "clip": 0.5}}, clusters=np.arange(60) % 2)
-    yield "fixed radius with a clip", assemble(fixed), made(20)
     layers = with_hypotheses(
         material,
         privacy={**FIXED, "clip": 0.5},
@@ -55,14 +51,11 @@ def _of_mechanisms(material: Material) -> Iterator[Shape]:
         parts=(2, 1),
     )
     yield "per layer", layers, made(20)
-    for name in ("central", "local", "records"):
-        yield name, assemble(with_plan(material, name)[0]), _epsilons(30)
     budgets = [0.5] * 40 + [6.0] * 5 + [8.0] * 60 + [1e-4] * 40
     yield "records of their own budgets", assemble(material_of(material, budgets)), _epsilons(6)
 
 
 def _of_groups(material: Material) -> Iterator[Shape]:
-    yield "many groups", *_many_groups(material, 80)
     yield "hundreds of groups", *_many_groups(material, 300)
     yield "long names", *_many_groups(material, 12, prefix=LONG)
     hidden = material({"fairness": {**_FAIRNESS, "minimum_group_size": 10_000}})
@@ -71,25 +64,13 @@ def _of_groups(material: Material) -> Iterator[Shape]:
     spec = {"fairness": small, "gates": []}
     yield "losses alone, withheld", assemble(with_scores(material, spec)), made(9)
     yield "losses that are not finite", assemble(with_scores(material, loss=np.inf)), None
-    yield "two attributes", *_attributes(material, ("sex", "age"), crossed=False)
-    yield "intersections", *_attributes(material, ("sex", "age"), crossed=True)
-    yield "four attributes", *_attributes(material, ("sex", "age", "race", "state"), crossed=True)
-
-
-def _of_hypotheses(material: Material) -> Iterator[Shape]:
-    eight = np.zeros((8, 3), np.float32)
-    eight[:, 0] = [0, 10, 30, 31, 50, 60, 70, 80]
-    training = {"hypotheses": 8, "cohort": {"clients": 9}}
-    found = with_hypotheses(material, privacy=FIXED, training=training, hypotheses=eight)
-    yield "eight hypotheses", found, made(41)
-    found = material(hypotheses=eight[:2], radii=np.full((5, 1), 0.5))
-    yield "adaptive radius", assemble(found), made(9)
+    yield "four attributes", *_attributes(material, ("sex", "age", "race", "state"))
 
 
 def _of_rounds(material: Material) -> Iterator[Shape]:
     report = assemble(material(clusters=np.arange(60) % 2))
-    for rounds in (0, 1, 60, 61, 1000):
-        yield f"{rounds} rounds", report, made(rounds) if rounds else None
+    yield "one round", report, made(1)
+    yield "1000 rounds", report, made(1000)
     releases = np.arange(2000, dtype=np.int32) % 50
     clusters = np.arange(2000) % 7
     yield "2000 clients", assemble(_two_thousand(material(releases=releases), clusters)), made(200)
@@ -134,24 +115,18 @@ def _with_attribute(
     return with_disclosures(replace(made_up, federation=federation, result=result))
 
 
-def _attributes(
-    material: Material, names: tuple[str, ...], *, crossed: bool
-) -> tuple[dict[str, Any], Series]:
+def _attributes(material: Material, names: tuple[str, ...]) -> tuple[dict[str, Any], Series]:
     """Attributes of two and three values each, and the combination of the first two."""
-    fairness = {
-        **_FAIRNESS,
-        "sensitive": list(names),
-        "intersections": [list(names[:2])] if crossed else [],
-    }
+    first, second = names[:2]
+    crossed = {"sensitive": list(names), "intersections": [[first, second]]}
+    fairness = {**_FAIRNESS, **crossed}
     found = material({"federation": _TABLE, "fairness": fairness, "gates": []})
     clients = np.arange(60)
     rows = {name: clients // (place + 1) % (place % 2 + 2) for place, name in enumerate(names)}
     values = {name: tuple(f"{name} {one}" for one in range(max(rows[name]) + 1)) for name in rows}
-    if crossed:
-        first, second = names[:2]
-        both = f"{first}_{second}"
-        rows[both] = len(values[second]) * rows[first] + rows[second]
-        values[both] = tuple(f"{a}, {b}" for a in values[first] for b in values[second])
+    both = f"{first}_{second}"
+    rows[both] = len(values[second]) * rows[first] + rows[second]
+    values[both] = tuple(f"{a}, {b}" for a in values[first] for b in values[second])
     counts = {}
     for name, group in rows.items():
         counts[name] = np.zeros((30, len(values[name]), 4), dtype=np.int64)
@@ -159,13 +134,8 @@ def _attributes(
     federation = replace(found.federation, attributes=values)
     result = replace(found.result, fairness=counts)
     complete = with_disclosures(replace(found, federation=federation, result=result))
-    return assemble(complete), _gaps_of(tuple(rows), rounds=60)
-
-
-def _gaps_of(attributes: tuple[str, ...], *, rounds: int) -> Series:
-    base = made(rounds)
-    gaps = {name: made(rounds, attribute=name, seed=1).gaps[name] for name in attributes}
-    return replace(base, gaps=gaps)
+    series = {name: made(60, attribute=name, seed=1).gaps[name] for name in rows}
+    return assemble(complete), replace(made(60), gaps=series)
 
 
 def _epsilons(rounds: int) -> Series:

@@ -77,14 +77,12 @@ def test_epsilon_and_leakage_are_never_shown_as_less_than_they_are(material):
 
 
 LONG = "the noise of the companion is drawn as the run draws its own"
+_ABOUT = {
+    **{"kind": "membership", "status": "done", "reason": None, "alarm": None},
+    **{"statement": "Guesses.", "capabilities": [], "method": "threshold"},
+}
 SECTION: dict[str, Any] = {
-    "kind": "membership",
-    "status": "done",
-    "reason": None,
-    "statement": "Guesses.",
-    "capabilities": [],
-    "alarm": None,
-    "method": "threshold",
+    **_ABOUT,
     "auc": 0.5123456,
     "delta": 1e-5,
     "share": None,

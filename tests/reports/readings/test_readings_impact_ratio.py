@@ -100,9 +100,8 @@ def test_the_table_of_adult_by_sex_and_race_is_that_computed_by_hand(sources, re
     counted, tables = _by_hand(sources), _tables(report)
     for attribute, groups in counted.items():
         table = tables[attribute]
-        # 30 rows are needed; where one group alone has fewer, or those that have fewer do not have
-        # 30 together, the smallest of the rest goes too. So it does within each sex for races of
-        # that sex, whose sum less those shown would be the few.
+        # Where fewer than 30 rows are hidden together, the smallest of the rest goes too; and so
+        # within each sex for its races.
         hidden = {value for value, (rows, _) in groups.items() if rows < 30}
         if len(hidden) == 1 or 0 < sum(groups[value][0] for value in hidden) < 30:
             hidden.add(
@@ -154,12 +153,8 @@ def _document(
     rates: dict[str, float | None], *, suppressed: tuple[str, ...] = (), **more: Any
 ) -> dict[str, Any]:
     groups = [
-        {
-            "value": value,
-            "suppressed": value in suppressed,
-            "selection_rate": rate,
-            "reasons": {} if rate is not None else {"selection_rate": "why not"},
-        }
+        {"value": value, "suppressed": value in suppressed, "selection_rate": rate}
+        | {"reasons": {"selection_rate": "why not"} if rate is None else {}}
         for value, rate in rates.items()
     ]
     return {"fairness": [{"attribute": "sex", "groups": groups, "metrics": {}}], **more}
@@ -200,10 +195,8 @@ def test_a_rate_in_a_suppressed_group_is_never_shown():
     document = _document({"a": 0.5, "b": 0.4, "c": 0.9}, suppressed=("c",))
     [table] = impact_ratio(document).tables
     assert table.highest_rate == 0.5
-    assert (table.categories[2].rate, table.categories[2].reason) == (
-        None,
-        "the report has no rate",
-    )
+    hidden = table.categories[2]
+    assert (hidden.rate, hidden.reason) == (None, "the report has no rate")
     assert "0.9" not in table.model_dump_json()
 
 

@@ -114,13 +114,14 @@ def test_both_agree_on_what_is_defined(minimum: int, reference: str | None) -> N
     assert compared == {*RATES, "accuracy", *METRICS, "accuracy_difference"}
 
 
+COUNTS = np.array([[30, 10, 40, 20], [10, 5, 45, 40]])
+
+
 def test_a_wrong_count_is_named_with_both_values() -> None:
-    counts = np.array([[30, 10, 40, 20], [10, 5, 45, 40]])
-    wrong = counts.copy()
-    wrong[1] += [0, 1, -1, 0]
+    wrong = COUNTS + np.array([[0, 0, 0, 0], [0, 1, -1, 0]])
     section = section_of(wrong, minimum=1, reference=None, classifier=False)
     with pytest.raises(FiguresDisagreeError) as raised:
-        checked(section, rows_of(counts), wrong)
+        checked(section, rows_of(COUNTS), wrong)
     said = re.fullmatch(
         r"selection_rate by site = g1 is (\S+) in the report, and Fairlearn \S+ computes (\S+) "
         r"from the rows",
@@ -129,36 +130,35 @@ def test_a_wrong_count_is_named_with_both_values() -> None:
     assert [float(value) for value in said.groups()] == [0.16, 0.15]
 
 
-def test_a_wrong_gap_is_named_without_a_group() -> None:
-    counts = np.array([[30, 10, 40, 20], [10, 5, 45, 40]])
+GAP, RATE = "demographic_parity_difference", "selection_rate"
+
+
+@pytest.mark.parametrize(
+    ("counts", "place", "value", "said"),
+    [
+        # A gap is named without a group.
+        (COUNTS, ("metrics", GAP, "value"), 0.25 + 1e-9, f"{GAP} by site is 0\\.25"),
+        (COUNTS, ("metrics", GAP, "value"), None, f"{GAP} by .* is undefined in the report"),
+        (COUNTS, ("groups", 0, RATE), None, f"{RATE} by .* is undefined in the report"),
+        # Fairlearn's answer to a rate without denominator.
+        (
+            np.array([[30, 10, 40, 20], [0, 5, 45, 0]]),
+            ("groups", 1, "true_positive_rate"),
+            0.0,
+            "computes undefined from the rows",
+        ),
+    ],
+)
+def test_another_figure_is_named(counts: Any, place: Any, value: float | None, said: str) -> None:
     section = section_of(counts, minimum=1, reference=None, classifier=False)
-    section["metrics"]["equalized_odds_ratio"]["value"] += 1e-9
-    with pytest.raises(FiguresDisagreeError, match=r"equalized_odds_ratio by site is 0\.3333"):
-        checked(section, rows_of(counts), counts)
-
-
-@pytest.mark.parametrize("metric", ["demographic_parity_difference", "selection_rate"])
-def test_a_figure_that_only_the_rows_have_is_missed(metric: str) -> None:
-    counts = np.array([[30, 10, 40, 20], [10, 5, 45, 40]])
-    section = section_of(counts, minimum=1, reference=None, classifier=False)
-    if metric in RATES:
-        section["groups"][0][metric] = None
-    else:
-        section["metrics"][metric]["value"] = None
-    with pytest.raises(FiguresDisagreeError, match=f"{metric} by .* is undefined in the report"):
-        checked(section, rows_of(counts), counts)
-
-
-def test_a_figure_of_a_rate_without_denominator_is_refused() -> None:
-    counts = np.array([[30, 10, 40, 20], [0, 5, 45, 0]])
-    section = section_of(counts, minimum=1, reference=None, classifier=False)
-    section["groups"][1]["true_positive_rate"] = 0.0  # Fairlearn's answer
-    with pytest.raises(FiguresDisagreeError, match=r"computes undefined from the rows"):
+    part, name, field = place
+    section[part][name][field] = value
+    with pytest.raises(FiguresDisagreeError, match=said):
         checked(section, rows_of(counts), counts)
 
 
 def test_rows_lost_by_the_counts_are_missed_though_their_group_is_hidden() -> None:
-    counts = np.array([[30, 10, 40, 20], [10, 5, 45, 40], [1, 2, 13, 4]])
+    counts = np.array([*COUNTS, [1, 2, 13, 4]])
     wrong = counts.copy()
     wrong[2] = [1, 2, 1, 4]
     section = section_of(wrong, minimum=10, reference=None, classifier=False)

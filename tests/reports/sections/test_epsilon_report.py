@@ -10,13 +10,12 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import drawn_budgets, record_use
-from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.epsilon import planned
-from fedaudit.spec.gates import Gate
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
+from tests.reports.gates.test_gate_evaluation import judged
 from tests.spec.documents import BY_RECORD, POISSON, gaussian
 
 TRAINING = {"loss": "mse", "rounds": 50}
@@ -80,31 +79,29 @@ def test_the_cost_begins_with_who_is_protected_and_then_against_whom_not(materia
     assert simulated.startswith("A client spent at most an epsilon of ")
 
 
-def test_the_figure_is_the_largest_over_observers(material):
-    found, plan = with_plan(material, "records")
+@pytest.mark.parametrize(
+    ("name", "spent", "most"),
+    [
+        ("central", {"final_model": 41}, 41),
+        ("local", {"server": 4}, 4),  # by the busiest client
+        ("records", {"final_model": 6, "server": 3}, 3),
+    ],
+)
+def test_the_figure_is_the_largest_over_observers(material, name, spent, most):
+    found, plan = with_plan(material, name)
     privacy = assemble(found)["privacy"]
     values = {one["observer"]: one["value"] for one in privacy["epsilon"]}
-    assert values == {
-        "final_model": plan.largest("final_model", 6),
-        "server": plan.largest("server", 3),
-    }
+    assert values == {one: plan.largest(one, times) for one, times in spent.items()}
     assert privacy["epsilon_max"] == max(values.values())
-    assert privacy["participations_max"] == 3
+    assert privacy["participations_max"] == most
 
 
 def test_everyone_pays_for_the_rounds_that_were_played(material):
     found, plan = with_plan(material, "central")
     report = assemble(found)
-    assert report["privacy"]["epsilon"] == [
-        {
-            "observer": "final_model",
-            "delta": 1e-5,
-            "adjacency": "add-or-remove-one",
-            "accountant": "rdp",
-            "value": plan.line("final_model").epsilons[41],
-        }
-    ]
-    assert report["privacy"]["participations_max"] == 41
+    meaning = {"observer": "final_model", "delta": 1e-5, "adjacency": "add-or-remove-one"}
+    value = plan.line("final_model").epsilons[41]
+    assert report["privacy"]["epsilon"] == [{**meaning, "accountant": "rdp", "value": value}]
     assert report["guarantee"]["observers"] == ["final_model"]
     assert "under zero-out (add-or-remove-one)" in report["verdict"]
     assert "against the server, which sees every update" in report["verdict"]
@@ -112,17 +109,8 @@ def test_everyone_pays_for_the_rounds_that_were_played(material):
     assert simulated < proven
     assert "Rounds charged to everyone" in render(report)
     assert "Participations, most" not in render(report)
-    stated = (
-        f"epsilon = {at_most(report['privacy']['epsilon_max'])} against those who see the models"
-    )
+    stated = f"epsilon = {at_most(value)} against those who see the models"
     assert stated in report["guarantee"]["statement"]
-
-
-def test_the_busiest_client_is_the_one_that_is_stated(material):
-    found, plan = with_plan(material, "local")
-    privacy = assemble(found)["privacy"]
-    assert privacy["epsilon_max"] == plan.line("server").epsilons[4]
-    assert privacy["participations_max"] == 4
 
 
 def test_records_are_listed_by_their_budgets_and_small_groups_without_their_number(material):
@@ -180,40 +168,33 @@ def test_a_delta_that_allows_one_of_the_clients_to_be_given_away_is_a_limit(mate
     assert "is not below one in the 90 training records" in stated
 
 
+OVERSPENT = "Some records spent more than their own budgets allow."
+
+
 @pytest.mark.parametrize("baseline", [None, "uniform"])
 def test_records_that_passed_their_budgets_are_a_limit(material, baseline):
     report = assemble(with_plan(material, "records", baseline=baseline)[0])
     passed = baseline == "uniform"
     # Their number is kept back: the smallest group's would follow from it.
     assert report["privacy"]["records"]["overspent"] == (None if passed else 0)
-    sentence = "Some records spent more than their own budgets allow."
-    assert (sentence in report["limits"]) == passed
-
-
-def test_a_fit_rests_on_no_theorem(material):
-    report = assemble(with_plan(material, "records", inversion="curve-fit")[0])
-    assert report["guarantee"]["kind"] == "heuristic"
-    assert "rests on no theorem as a whole" in report["verdict"]
-    assert "Some records spent more than their own budgets allow." in report["limits"]
-
-
-def outcome(report, **gate):
-    [found] = evaluate([Gate(**{"op": "le", "value": 100.0, **gate})], report)
-    return found["outcome"], found["reason"]
+    assert (OVERSPENT in report["limits"]) == passed
 
 
 def test_a_gate_on_epsilon_says_for_which_delta_and_neighbours(material):
     report = assemble(with_plan(material, "central", noise="release")[0])
     assert report["gate_outcome"] == "pass"
-    found, reason = outcome(report, figure="epsilon_max")
-    assert found == "pass"
-    assert "at delta = 1e-05 under add-or-remove-one" in reason
-    assert outcome(report, figure="epsilon_max", value=0.1)[0] == "fail"
+    found = judged(report, figure="epsilon_max")
+    assert found["outcome"] == "pass"
+    assert "at delta = 1e-05 under add-or-remove-one" in found["reason"]
+    assert judged(report, figure="epsilon_max", value=0.1)["outcome"] == "fail"
     fitted = assemble(with_plan(material, "records", inversion="curve-fit", noise="release")[0])
-    found, reason = outcome(fitted, figure="epsilon_max")
-    assert found == "insufficient_evidence"
-    assert "use exact rates without a baseline" in reason
-    assert outcome(fitted, figure="epsilon_max", allow_heuristic=True)[0] == "pass"
+    assert fitted["guarantee"]["kind"] == "heuristic"
+    assert "rests on no theorem as a whole" in fitted["verdict"]
+    assert OVERSPENT in fitted["limits"]
+    found = judged(fitted, figure="epsilon_max")
+    assert found["outcome"] == "insufficient_evidence"
+    assert "use exact rates without a baseline" in found["reason"]
+    assert judged(fitted, figure="epsilon_max", allow_heuristic=True)["outcome"] == "pass"
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -58,15 +58,8 @@ def evidence_of(document: Mapping[str, Any], **changes: Any) -> Evidence:
     unsigned = {**document, **changes, "experiment": experiment, "integrity": integrity}
     report = sign_report(unsigned, KEY, claims_key_id=PUBLIC.key_id)
     made = claims_of(report, report_hash(report), verified=CHECKS, at="2030-01-02T03:04:05Z")
-    return Evidence(
-        experiment_id=report["experiment"]["id"],
-        spec=report["spec"],
-        names=[],
-        report=report,
-        checkpoints=[],
-        keys=[KEY.public, PUBLIC],
-        claims=[ClaimsKey(KEY).sign(one) for one in made],
-    )
+    claims = [ClaimsKey(KEY).sign(one) for one in made]
+    return Evidence(ID, report["spec"], report, keys=[KEY.public, PUBLIC], claims=claims)
 
 
 @pytest.fixture
@@ -98,6 +91,13 @@ def statement(claim: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def predicate(one: Evidence, kind: str) -> dict[str, Any]:
+    """What the only claim of a kind says."""
+    stated = map(statement, one.claims)
+    [found] = [claim["predicate"] for claim in stated if claim["predicateType"] == kind]
+    return found
+
+
 def changed(claim: Mapping[str, Any]) -> dict[str, Any]:
     """The claim about another file: one character of a digest is another."""
     text = base64.b64decode(claim["dsseEnvelope"]["payload"]).decode()
@@ -121,12 +121,8 @@ def test_claims_of_every_mechanism_are_accepted_and_a_changed_one_is_named(evide
 
 def test_claims_that_are_missing_foreign_or_of_another_report_are_found(evidence):
     own, other = evidence["fixed"], evidence["adaptive"]
-    assert (
-        "missing: https://cyclonedx.org/bom"
-        in checked(own, [one for one in own.claims if statement(one)["predicateType"] != ML_BOM])[
-            "claims.present"
-        ].detail
-    )
+    rest = [one for one in own.claims if statement(one)["predicateType"] != ML_BOM]
+    assert "missing: https://cyclonedx.org/bom" in checked(own, rest)["claims.present"].detail
     assert checked(own, [])["claims.present"].outcome == "fail"
     assert checked(own, list(other.claims))["claims.report"].outcome == "fail"
     foreign = ClaimsKey(SigningKey.generate())
@@ -159,12 +155,7 @@ def test_lacking_evidence_is_a_failed_test_and_an_allowance_a_warning(material):
 
 
 def test_only_checks_that_passed_are_properties_of_the_verification(evidence):
-    [found] = [
-        one
-        for one in map(statement, evidence["fixed"].claims)
-        if one["predicateType"] == VERIFICATION
-    ]
-    assert found["predicate"]["properties"] == ["FEDAUDIT_LEDGER_CHAIN"]
+    assert predicate(evidence["fixed"], VERIFICATION)["properties"] == ["FEDAUDIT_LEDGER_CHAIN"]
 
 
 def test_a_bundle_keeps_claims_and_a_damaged_line_is_a_fault(evidence, tmp_path: Path) -> None:
@@ -176,11 +167,7 @@ def test_a_bundle_keeps_claims_and_a_damaged_line_is_a_fault(evidence, tmp_path:
 
 def test_cyclonedx_accepts_every_bill_of_materials_and_sees_the_lower_bound(evidence):
     for one in evidence.values():
-        [bom] = [
-            made["predicate"]
-            for made in map(statement, one.claims)
-            if made["predicateType"] == ML_BOM
-        ]
+        bom = predicate(one, ML_BOM)
         validator = JsonStrictValidator(SchemaVersion.V1_6)
         assert validator.validate_str(json.dumps(bom)) is None
         altered = {**bom, "declarations": {**bom["declarations"], "claim": []}}

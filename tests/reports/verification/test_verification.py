@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,9 @@ import rfc8785
 from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
 from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.ledger.statements import SigningKey, SignOff
-from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.verification.verification import Verification, verify
 from tests.ledger.single_entry import digest_of, link
-from tests.reports.signed_run import ID, KEY, NAMES, SignedRun, signed_run
+from tests.reports.signed_run import ID, KEY, NAMES, SignedRun, later_statement, signed_run
 
 
 def judged(path: Path, *trusted: SigningKey) -> Verification:
@@ -35,6 +35,12 @@ def run() -> SignedRun:
     return signed_run()
 
 
+@pytest.fixture
+def judge(run: SignedRun, tmp_path: Path) -> Callable[[], Verification]:
+    """Judges the run as it now is."""
+    return lambda: judged(run.write(tmp_path / "b.zip"), KEY)
+
+
 def test_the_verdict_hangs_on_the_key(run: SignedRun, tmp_path: Path) -> None:
     path = run.write(tmp_path / "b.zip")
     assert judged(path, KEY).verdict == "valid"
@@ -44,11 +50,8 @@ def test_the_verdict_hangs_on_the_key(run: SignedRun, tmp_path: Path) -> None:
         assert found.verdict == "consistent, signer untrusted"
         assert failed(found) == {}
     assert found.signers == [KEY.key_id]
-
-
-def test_a_run_that_somebody_else_made_up_and_signed_is_not_valid(tmp_path: Path) -> None:
-    path = signed_run(SigningKey.generate()).write(tmp_path / "b.zip")
-    assert judged(path, KEY).verdict == "consistent, signer untrusted"
+    made_up = signed_run(SigningKey.generate()).write(tmp_path / "made-up.zip")
+    assert judged(made_up, KEY).verdict == "consistent, signer untrusted"
 
 
 def test_the_same_content_has_the_same_bytes(run: SignedRun, tmp_path: Path) -> None:
@@ -83,11 +86,11 @@ def flips(content: bytes, step: int) -> Iterator[tuple[int, bytes]]:
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        (LEDGER, 29),
-        ("report.json", 101),
-        ("checkpoints.json", 29),
+        (LEDGER, 59),
+        ("report.json", 211),
+        ("checkpoints.json", 59),
         ("spec.json", 37),
-        ("subjects.json", 1),
+        ("subjects.json", 3),
         ("keys.json", 11),
     ],
 )
@@ -117,36 +120,36 @@ def test_a_changed_byte_of_the_file_never_passes_for_another_content(run, tmp_pa
 # -- rows -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [5, 4, 1, 0])
-def test_the_last_rows_deleted_are_named(run: SignedRun, tmp_path: Path, kept: int) -> None:
+@pytest.mark.parametrize(
+    ("kept", "missing"), [(5, "entry 6"), (4, "entries 5 to 6"), (0, "entries 1 to 6")]
+)
+def test_the_last_rows_deleted_are_named(run, judge, kept, missing) -> None:
     del run.rows[kept:]
-    found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
-    what = "entry 6" if kept == 5 else f"entries {kept + 1} to 6"
-    assert found["ledger.entries"].startswith(f"{what} (up to round 6) are missing")
-    assert f"{what} are missing" in found["report.entries"]
+    found = failed(judge())
+    assert found["ledger.entries"].startswith(f"{missing} (up to round 6) are missing")
+    assert f"{missing} are missing" in found["report.entries"]
     assert "ledger.chain" not in found
 
 
 @pytest.mark.parametrize("number", [0, 2, 4])
-def test_a_deleted_row_is_named_by_the_next(run: SignedRun, tmp_path: Path, number: int) -> None:
+def test_a_deleted_row_is_named_by_the_next(run, judge, number: int) -> None:
     del run.rows[number]
-    found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
+    found = failed(judge())
     assert f"breaks at round {number + 2}" in found["ledger.chain"]
     assert found["ledger.entries"].startswith("1 of 6 entries")
     assert found["report.rounds"] == f"there is no entry of round {number + 1}"
 
 
-def test_moved_added_and_repeated_rows_are_found(run: SignedRun, tmp_path: Path) -> None:
-    first, second, *rest = run.rows
-    for rows, place in (
-        ([second, first, *rest], "round 2"),
-        ([first, first, second, *rest], "round 1"),
-        ([first, second, *rest, rest[-1]], "round 6"),
-    ):
-        run.rows = rows
-        found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
-        assert f"breaks at {place}" in found["ledger.chain"]
-        assert "ledger.order" in found
+@pytest.mark.parametrize(
+    ("order", "place"),
+    [([1, 0, 2, 3, 4, 5], 2), ([0, 0, 1, 2, 3, 4, 5], 1), ([0, 1, 2, 3, 4, 5, 5], 6)],
+    ids=["moved", "twice", "added"],
+)
+def test_moved_added_and_repeated_rows_are_found(run, judge, order, place) -> None:
+    run.rows = [run.rows[at] for at in order]
+    found = failed(judge())
+    assert f"breaks at round {place}" in found["ledger.chain"]
+    assert "ledger.order" in found
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_moved_added_and_repeated_rows_are_found(run: SignedRun, tmp_path: Path)
     ],
 )
 def test_a_ledger_that_was_written_anew_contradicts_checkpoints_and_report(
-    run: SignedRun, tmp_path: Path, change: Callable[[SignedRun], None], figure: str | None
+    run, judge, change: Callable[[SignedRun], None], figure: str | None
 ) -> None:
     change(run)
     # What an attacker without the key can do: all digests and links, recomputed.
@@ -167,7 +170,7 @@ def test_a_ledger_that_was_written_anew_contradicts_checkpoints_and_report(
         digest = digest_of(encoder, row)
         head = link(head, digest, row.clusters)
         run.rows[number] = replace(row, digest=digest, link=head)
-    found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
+    found = failed(judge())
     assert "something was changed after entry 3" in found["checkpoints.chain"]
     assert "report.chain_head" in found
     assert "ledger.chain" not in found
@@ -175,36 +178,31 @@ def test_a_ledger_that_was_written_anew_contradicts_checkpoints_and_report(
         assert f"report.leakage_{figure}" in found
 
 
-def test_a_report_or_a_checkpoint_that_is_missing_is_reported(
-    run: SignedRun, tmp_path: Path
-) -> None:
+def test_a_report_or_a_checkpoint_that_is_missing_is_reported(run, judge) -> None:
     report, checkpoints = run.report, run.checkpoints
     run.report = None
-    assert "succeeded" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["report.present"]
+    assert "succeeded" in failed(judge())["report.present"]
     run.report, run.checkpoints = report, checkpoints[:1]
-    assert "report.present" in failed(judged(run.write(tmp_path / "b.zip"), KEY))
+    assert "report.present" in failed(judge())
     run.checkpoints = []
-    assert "deleted" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["checkpoints.signatures"]
+    assert "deleted" in failed(judge())["checkpoints.signatures"]
 
 
-def test_without_report_the_rows_after_the_newest_checkpoint_are_uncovered(run, tmp_path):
+@pytest.mark.parametrize(
+    ("rows", "check", "said"),
+    [
+        (6, "ledger.entries", "entries 4 to 6 came after the newest checkpoint"),
+        # Of a run that succeeded everything is deleted from one round on.
+        (3, "report.present", "no signature says how it ended"),
+    ],
+)
+def test_what_the_newest_checkpoint_does_not_cover_is_not_valid(run, judge, rows, check, said):
     run.report = None
-    del run.checkpoints[1:]
-    found = judged(run.write(tmp_path / "b.zip"), KEY)
+    del run.checkpoints[1:], run.rows[rows:]
+    found = judge()
     assert found.verdict == "consistent, signer untrusted"
-    uncovered = {check.name: check.detail for check in found.checks if check.outcome == "unchecked"}
-    assert uncovered["ledger.entries"].startswith("entries 4 to 6 came after the newest checkpoint")
-
-
-def test_a_ledger_cut_off_at_an_older_checkpoint_is_not_valid(run, tmp_path):
-    """Rows, report and checkpoints of a run that succeeded are deleted from one round on."""
-    run.report = None
-    del run.checkpoints[1:], run.rows[3:]
-    found = judged(run.write(tmp_path / "b.zip"), KEY)
-    assert found.verdict == "consistent, signer untrusted"
-    [unknown] = [check for check in found.checks if check.outcome == "unchecked"]
-    assert unknown.name == "report.present"
-    assert "no signature says how it ended" in unknown.detail
+    unchecked = {one.name: one.detail for one in found.checks if one.outcome == "unchecked"}
+    assert said in unchecked[check]
 
 
 # -- what is no bundle ------------------------------------------------------------------------
@@ -258,35 +256,19 @@ def test_parts_of_any_form_end_in_a_verdict(run, tmp_path, name, value):
         assert found.verdict == "altered"
 
 
-def test_an_altered_mechanism_of_a_row_ends_in_a_verdict(run: SignedRun, tmp_path: Path) -> None:
-    run.change_row(1, inputs={**run.rows[1].inputs, "noise_multiplier": 0.0})
-    assert "round 2" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
-
-
-@pytest.mark.parametrize("stray", [{"delta": 0.5}, {"adjacency": "client"}, {"accountant": "rdp"}])
-def test_what_no_digest_covers_may_not_be_in_a_row(run, tmp_path, stray):
-    """Without a report nothing else says what belongs there."""
+@pytest.mark.parametrize(
+    "stray", [{"noise_multiplier": 0.0}, {"delta": 0.5}, {"adjacency": "client"}], ids=str
+)
+def test_an_altered_mechanism_of_a_row_is_named(run, judge, stray):
+    """Without a report nothing else says what belongs where no digest covers it."""
     run.report = None
     run.change_row(1, inputs={**run.rows[1].inputs, **stray})
-    assert "round 2" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
+    assert "round 2" in failed(judge())["ledger.digests"]
 
 
 def test_an_altered_spec_in_the_report_ends_in_a_verdict_beside_sign_offs(run, tmp_path):
     path = run.write(tmp_path / "b.zip")
-    attacked = LaterStatement(
-        experiment_id=ID,
-        number=1,
-        report_hash="0" * 64,
-        ledger_hash="0" * 64,
-        basis="repeated",
-        asked=[],
-        attacks=[{"kind": "membership", "status": "not-done"}],
-        asked_by={},
-        asked_at="",
-        finished_at="",
-        code_version="1",
-        backend={},
-    )
+    attacked = later_statement({"kind": "membership", "status": "not-done"})
     sign_off = SignOff(
         experiment_id=ID,
         number=1,
@@ -301,11 +283,11 @@ def test_an_altered_spec_in_the_report_ends_in_a_verdict_beside_sign_offs(run, t
         by_submitter=None,
         signed_off_at="",
     )
-    later, signed = (one.sign_after(None, KEY).as_dict() for one in (attacked, sign_off))
+    signed = sign_off.sign_after(None, KEY).as_dict()
     with opened_bundle(path) as evidence:
         assert evidence.report is not None
         report = {**evidence.report, "spec": {**evidence.report["spec"], "federation": {}}}
-        altered = replace(evidence, report=report, later_attacks=[later], sign_offs=[signed])
+        altered = replace(evidence, report=report, later_attacks=[attacked], sign_offs=[signed])
         found = verify(altered, trusted=[KEY.public])
     assert found.verdict == "altered"
     assert failed(found).keys() >= {"report.signature", "sign_offs.concerns"}
@@ -314,21 +296,20 @@ def test_an_altered_spec_in_the_report_ends_in_a_verdict_beside_sign_offs(run, t
 def test_numbers_of_any_size_end_in_a_verdict(run: SignedRun, tmp_path: Path) -> None:
     path = run.write(tmp_path / "b.zip")
     lines = zipfile.ZipFile(path).read(LEDGER).splitlines()
+
+    def changed(**columns: Any) -> Verification:
+        line = json.dumps(json.loads(lines[1]) | columns, separators=(",", ":")).encode()
+        return judged(rewritten(path, LEDGER, b"\n".join([lines[0], line, *lines[2:], b""])), KEY)
+
     for name, value in (
-        ("round", -1),
-        ("round", 2**70),
-        ("round", 2**53),
+        *(("round", value) for value in (-1, 2**70, 2**53)),
         ("release", 2**64),
-        ("subjects", [0, 1, 2**40]),
-        ("subjects", [0, 1, -3]),
+        *(("subjects", [0, 1, value]) for value in (2**40, -3)),
         ("outcomes", [0, 1, 256]),
         ("digest", ""),
         ("clusters", []),
     ):
-        row = {**json.loads(lines[1]), name: value}
-        line = json.dumps(row, separators=(",", ":")).encode()
-        content = b"\n".join([lines[0], line, *lines[2:], b""])
-        assert judged(rewritten(path, LEDGER, content), KEY).verdict == "altered"
+        assert changed(**{name: value}).verdict == "altered", (name, value)
     big = float(struct.unpack("<f", b"\0\0\x7f\x7f")[0])
     for name, value in (
         *(("n", value) for value in (-1, 2**70, "2", None, 1.5, 2.0, True, big)),
@@ -337,15 +318,11 @@ def test_numbers_of_any_size_end_in_a_verdict(run: SignedRun, tmp_path: Path) ->
         ("mechanism", None),
         ("guarantee", 1),
     ):
-        row = json.loads(lines[1])
-        row["inputs"][name] = value
-        line = json.dumps(row, separators=(",", ":")).encode()
-        content = b"\n".join([lines[0], line, *lines[2:], b""])
-        stated = failed(judged(rewritten(path, LEDGER, content), KEY))
+        stated = failed(changed(inputs={**json.loads(lines[1])["inputs"], name: value}))
         assert "round 2" in stated["ledger.digests"], (name, value)
 
 
-def test_a_kind_for_the_held_out_is_charged_for_a_report_alone(run, tmp_path):
+def test_a_kind_for_the_held_out_is_charged_for_a_report_alone(run, judge):
     """Its one subject is none of the run's, which may have no names at all."""
     columns = ("subjects", "outcomes", "radii", "releases", "clusters")
     one = {name: getattr(run.rows[0], name)[:1] for name in columns}
@@ -355,13 +332,13 @@ def test_a_kind_for_the_held_out_is_charged_for_a_report_alone(run, tmp_path):
     run.rows, run.report, run.checkpoints = [row], None, []
     for names in (run.names, []):
         run.names = names
-        found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
+        found = failed(judge())
         assert "round 1" in found["ledger.digests"]
 
 
 @pytest.mark.parametrize("observer", ["\ud800", "server\nok    ledger.digests", "\x1b[2J"])
-def test_texts_of_a_row_are_shown_as_they_can_be_printed(run, tmp_path, observer):
+def test_texts_of_a_row_are_shown_as_they_can_be_printed(run, judge, observer):
     run.change_row(1, observer=observer)
-    stated = failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
+    stated = failed(judge())["ledger.digests"]
     assert f"(client against {observer!a})" in stated
     assert stated.isprintable()
