@@ -78,7 +78,7 @@ def play(trainer: Any, cuts: Sequence[int] = (100,)) -> list[RoundRecord]:
     return records
 
 
-def train(spec: dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
-    """Runs one experiment to its end."""
-    stack = Stack([cell(spec)])
+def train(one: Cell | dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
+    """Runs one experiment, given as a spec of synthetic data or as a cell, to its end."""
+    stack = Stack([one if isinstance(one, Cell) else cell(one)])
     return play(stack, (25,)), stack.result(0)
