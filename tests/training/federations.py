@@ -18,7 +18,7 @@ from tests.training.specs import groups_spec
 TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "y"}
 RECORD_SPLIT = {**TABLE, "validation_fraction": 0.4, "validation_unit": "record"}
 IMAGES = {"source": "images", "path": "a.npz", "validation_fraction": 0.4}
-GROUP_RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
+RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
 COUNTS = [1, 2, 9, 10, 30, 64, 65, 90, 130, 200, 300, 301, 700, *[5] * 12]
 """Rows of clients so unequal that they are computed by length."""
 

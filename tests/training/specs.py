@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
@@ -82,3 +85,8 @@ def train(one: Cell | dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
     """Runs one experiment, given as a spec of synthetic data or as a cell, to its end."""
     stack = Stack([one if isinstance(one, Cell) else cell(one)])
     return play(stack, (25,)), stack.result(0)
+
+
+def kinds_of(predicted: NDArray[np.bool_], truth: NDArray[np.bool_]) -> NDArray[np.integer]:
+    """The place of each row among true and false positives, true and false negatives."""
+    return np.select([predicted & truth, predicted, ~truth], [0, 1, 2], 3)

@@ -28,7 +28,6 @@ from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import federation, one_by_one, random_federation
 from tests.training.gaussian import MOVES, state
 from tests.training.personalised import records_cell, records_spec
-from tests.training.round_records import records_of
 from tests.training.specs import cell, groups_spec, play, train
 
 CPU = torch.device("cpu")
@@ -184,21 +183,6 @@ def test_a_model_that_is_not_finite_is_withheld() -> None:
     assert not theta.any()
 
 
-def test_training_learns_where_budgets_are_large() -> None:
-    random = np.random.default_rng(1)
-    features = [random.normal(size=(60, 2)) for _ in range(4)]
-    data = federation(features, [own @ np.array([2.0, -3.0]) + 1 for own in features])
-    one = records_cell(
-        data,
-        **EVERYBODY,
-        training__local={"steps": 30, "batch_size": 20, "step_size": 0.05, "optimiser": "adam"},
-        privacy__epsilon_min=100.0,
-        privacy__epsilon_max=100.0,
-    )
-    losses = [record.validation_loss or 0.0 for record in train(one)[0]]
-    assert 0 < losses[-1] < 0.2 * losses[0]
-
-
 # -- what is charged ------------------------------------------------------------------------------
 
 
@@ -319,21 +303,6 @@ def test_clients_that_are_held_out_are_scored_as_elsewhere() -> None:
     assert record.selection_loss == pytest.approx(expected.selection_loss, rel=1e-5)
     assert record.validation_loss == pytest.approx(expected.validation_loss, rel=1e-5)
     assert record.fairness["group"].tolist() == expected.fairness["group"].tolist()
-
-
-def test_early_stopping_keeps_the_best_model() -> None:
-    spec = records_spec(training__rounds=60, training__stopping={"patience": 3})
-    records, result = train(spec)
-    losses = [record.selection_loss for record in records]
-    assert (result.stopped_by, len(records)) == ("patience", result.best_round + 3)
-    assert result.selection_loss == min(loss for loss in losses if loss is not None)
-
-
-def test_a_run_that_is_stopped_stays_stopped() -> None:
-    stack = Stack([cell(records_spec())])
-    stack.stop(0)
-    assert (stack.active, stack.advance(1), stack.plan(1)) == ([], {}, {})
-    assert stack.result(0).stopped_by == "cancelled"
 
 
 # -- what is refused, and who trains --------------------------------------------------------------
