@@ -24,7 +24,7 @@ from fedaudit_client.client import Client
 
 Json = Mapping[str, Any]
 _STOP_SECONDS = 15
-_EPSILON = 3
+_EPSILON = 2
 _LESSON = (
     "Above: one model for all treats the minority worse, two do not. Their noise is simulated: for "
     "a lesson, not for release.\nBelow: made-up clinics, an experiment that the service proposed, "
@@ -72,7 +72,7 @@ def demonstrate(
 
 
 def _proposed(client: Client, table: Path, registration: Json) -> Json:
-    """A spec as the service proposes it for a table at an epsilon of 3, but with secret noise, and
+    """A spec as the service proposes it for a table at an epsilon of 2, but with secret noise, and
     with gates; small enough gaps are asked for between the groups that the registration names."""
     with table.open("rb") as file:
         federation = client.upload(file, registration, file_name=table.name)

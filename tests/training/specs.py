@@ -1,11 +1,13 @@
 """Specs and cells that the tests of training share."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
@@ -44,6 +46,37 @@ def groups_spec(**changes: Any) -> dict[str, Any]:
             ],
         },
     }
+    return _with(spec, changes)
+
+
+def table_spec(path: str, features: Sequence[Any], **changes: Any) -> dict[str, Any]:
+    """A classifier of whether `passed` is yes, over a table whose clients are its towns; changes as
+    those of `groups_spec`."""
+    spec: dict[str, Any] = {
+        "name": "table",
+        "seed": 1,
+        "federation": {
+            "source": "table",
+            "path": path,
+            "client_key": "town",
+            "target": "passed",
+            "positive": "yes",
+            "features": [*features],
+        },
+        "model": {"kind": "logistic"},
+        "training": {
+            "loss": "cross-entropy",
+            "hypotheses": 1,
+            "rounds": 40,
+            "cohort": {"clients": 20},
+            "local": {"step_size": 0.5},
+        },
+        "privacy": {"mechanism": "none"},
+    }
+    return _with(spec, changes)
+
+
+def _with(spec: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     for path, value in changes.items():
         part = spec
         *parents, last = path.split("__")
@@ -63,6 +96,12 @@ def linear_spec(**changes: Any) -> dict[str, Any]:
             **changes,
         }
     )
+
+
+def ran(spec: dict[str, Any], folder: Path | None = None, **more: Any) -> LocalRun:
+    """The run of a spec without a service, on synthetic data or those of a folder."""
+    parsed = parse_spec(spec)
+    return run_locally(parsed, sources_dir=folder, device="cpu", progress=lambda _: None, **more)
 
 
 def cell(spec: dict[str, Any]) -> Cell:
