@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.parse import parse_spec
@@ -117,7 +120,12 @@ def play(trainer: Any, cuts: Sequence[int] = (100,)) -> list[RoundRecord]:
     return records
 
 
-def train(spec: dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
-    """Runs one experiment to its end."""
-    stack = Stack([cell(spec)])
+def train(one: Cell | dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
+    """Runs one experiment, given as a spec of synthetic data or as a cell, to its end."""
+    stack = Stack([one if isinstance(one, Cell) else cell(one)])
     return play(stack, (25,)), stack.result(0)
+
+
+def kinds_of(predicted: NDArray[np.bool_], truth: NDArray[np.bool_]) -> NDArray[np.integer]:
+    """The place of each row among true and false positives, true and false negatives."""
+    return np.select([predicted & truth, predicted, ~truth], [0, 1, 2], 3)
