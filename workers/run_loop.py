@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from time import monotonic
+from typing import assert_never
 
 import structlog
 from sqlalchemy.orm import Session
@@ -14,7 +15,6 @@ from fedaudit.attacks.attack_files import packed
 from fedaudit.attacks.carried_out import carry_out
 from fedaudit.attacks.played_runs import FollowedRuns, record_played
 from fedaudit.privacy.accounting.accountant import composed_epsilon
-from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
@@ -182,17 +182,21 @@ class RunLoop:
             if experiment.id in self._taken_up
             else nullcontext()
         ):
-            if inputs.counts_epsilon:
-                assert context.plan is not None
-                counts: dict[str, int] = {
-                    observer: context.plan.events_within(observer, count)
-                    for observer, count in zip(context.observers, most, strict=True)
-                }
-                return budgets.draw_epsilon(experiment.id, counts)
-            if inputs.noise_multiplier is None:
-                return True
-            spent = leakage(most[0], n=inputs.n, noise_multiplier=inputs.noise_multiplier)
-            return budgets.draw(experiment.id, spent=spent, releases=most[0])
+            match inputs.cost_kind:
+                case "epsilon":
+                    assert context.plan is not None
+                    counts: dict[str, int] = {
+                        observer: context.plan.events_within(observer, count)
+                        for observer, count in zip(context.observers, most, strict=True)
+                    }
+                    return budgets.draw_epsilon(experiment.id, counts)
+                case "leakage":
+                    spent = inputs.leakage(most[0])
+                    return budgets.draw(experiment.id, spent=spent, releases=most[0])
+                case "unbounded":
+                    return True
+                case _:
+                    assert_never(inputs.cost_kind)
 
     # -- storing ----------------------------------------------------------------------------------
 

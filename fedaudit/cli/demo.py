@@ -18,13 +18,14 @@ from fedaudit.cli.installation import BROKER_URL, DATABASE_URL, python_module
 from fedaudit.cli.main import main
 from fedaudit.cli.options import read_spec, read_value
 from fedaudit.cli.output import CommandError, json_text, say, standard_output, writable_folder
+from fedaudit.cli.remote import connected
 from fedaudit.cli.summary import summary_table
 from fedaudit.reports.sections.part import verdict_lines
 from fedaudit_client.client import Client
 
 Json = Mapping[str, Any]
 _STOP_SECONDS = 15
-_EPSILON = 3
+_EPSILON = 2
 _LESSON = (
     "Above: one model for all treats the minority worse, two do not. Their noise is simulated: for "
     "a lesson, not for release.\nBelow: made-up clinics, an experiment that the service proposed, "
@@ -49,7 +50,7 @@ def demonstrate(
     meaning = read_value(str(registration))
     with tempfile.TemporaryDirectory(prefix="fedaudit-demo-") as folder:
         say("starting the service")
-        with _service(Path(folder)) as facts, Client(facts["url"], facts["api_key"]) as client:
+        with _service(Path(folder)) as facts, connected(facts["url"], facts["api_key"]) as client:
             say(f"the service is at {facts['url']}")
             experiments = [client.submit(spec.model_dump(mode="json")) for spec in specs]
             reports = [_report(client, experiment, out) for experiment in experiments]
@@ -72,11 +73,15 @@ def demonstrate(
 
 
 def _proposed(client: Client, table: Path, registration: Json) -> Json:
-    """A spec as the service proposes it for a table at an epsilon of 3, but with secret noise, and
+    """A spec as the service proposes it for a table at an epsilon of 2, but with secret noise, and
     with gates; small enough gaps are asked for between the groups that the registration names."""
     with table.open("rb") as file:
         federation = client.upload(file, registration, file_name=table.name)
-    client.profiled(federation["id"])
+    federation = client.profiled(federation["id"])
+    if faults := federation["errors"]:
+        raise CommandError(
+            "\n".join(f"{table.name}: {one['pointer']}: {one['message']}" for one in faults)
+        )
     say(f"uploaded {table.name}; asking for a proposal at an epsilon of {_EPSILON}")
     spec: Json = client.propose(federation["id"], epsilon=_EPSILON)["spec"]
     figure = {"figure": "equalized_odds_difference", "op": "le", "value": 0.15}

@@ -23,10 +23,10 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 @contextmanager
-def connected() -> Iterator[Client]:
-    """A client of the service at FEDAUDIT_URL; its errors become CommandErrors."""
+def connected(url: str | None = None, api_key: str | None = None) -> Iterator[Client]:
+    """A client of a service, that at FEDAUDIT_URL by default; its errors become CommandErrors."""
     try:
-        with Client() as client:
+        with Client(url, api_key) as client:
             yield client
     except NotConfiguredError as error:
         raise usage_error(str(error)) from None

@@ -204,7 +204,7 @@ class ExperimentPlan:
             "noise": spec.privacy.noise,
             "rounds_total": spec.training.rounds_played,
             "parameters": self.parameters,
-            "noise_multiplier": inputs.noise_multiplier if inputs.cost_kind == "leakage" else None,
+            "noise_multiplier": inputs.nu if inputs.cost_kind == "leakage" else None,
             # None where spec and number of parameters determine all of them, without data.
             "mechanism_inputs": inputs.as_dict()
             if inputs.counts_epsilon or inputs.components is not None

@@ -204,6 +204,7 @@ KEY = SigningKey.generate()
 COUNTS = np.array([[6, 1, 2, 1], [3, 2, 4, 1]])
 """Of the groups g1 and g2: true positives, false positives, true negatives, false negatives."""
 ROUNDS = 3
+_NUMBERS = range(1, ROUNDS + 1)
 SUBJECTS = np.array([0, 3, 5], np.int32)
 
 
@@ -224,19 +225,16 @@ def play(api: Api, experiment_id: str) -> None:
         LedgerRepository(session, api.project_id).put_totals(
             experiment_id, releases=totals, refusals=ROUNDS - 1, withheld=ROUNDS - 1
         )
-        played = [_round(number) for number in _numbers()]
-        RoundRepository(session, api.project_id).insert(experiment_id, played)
-        figures = [vars_of(figure) for figure in _gaps()]
+        RoundRepository(session, api.project_id).insert(experiment_id, [*map(_round, _NUMBERS)])
+        found = gaps(COUNTS, disclosed_counts(COUNTS, minimum_group_size=2))[0]
+        figures = [
+            {"metric": one.metric, "value": one.value, "reason": one.reason} for one in found
+        ]
+        of_group = {"attribute": "group", "figures": figures, "counts": COUNTS.tolist()}
         FairnessRepository(session, api.project_id).insert(
-            experiment_id,
-            [
-                FairnessRow(
-                    round=number, attribute="group", figures=figures, counts=COUNTS.tolist()
-                )
-                for number in _numbers()
-            ],
+            experiment_id, [FairnessRow(round=number, **of_group) for number in _NUMBERS]
         )
-        events = [("round.completed", {"round": number}) for number in _numbers()]
+        events = [("round.completed", {"round": number}) for number in _NUMBERS]
         EventRepository(session, api.project_id).append(experiment_id, events)
         ExperimentRepository(session, api.project_id).progress_each({experiment_id: ROUNDS})
 
@@ -306,14 +304,10 @@ def fail(api: Api, experiment_id: str) -> None:
         experiments.conclude(experiment_id, status="failed", reason="worker-lost", detail="gone")
 
 
-def _numbers() -> range:
-    return range(1, ROUNDS + 1)
-
-
 def _ledger_rows(row: Experiment, names: Sequence[str]) -> Iterator[LedgerRow]:
     inputs = mechanism_of(parse_spec(row.spec)).inputs(n=row.parameters)
     encoder, head = EntryEncoder(names, salt=row.ledger_salt), genesis(row.id)
-    for number in _numbers():
+    for number in _NUMBERS:
         outcomes = np.array([0, 0, 0] if number == 1 else [0, 1, 2], np.uint8)
         columns = {
             "subjects": SUBJECTS,
@@ -341,15 +335,6 @@ def _round(number: int) -> RoundRow:
         equalized_odds_difference=0.1,
         reasons=reasons,
     )
-
-
-def _gaps() -> list[Any]:
-    return gaps(COUNTS, disclosed_counts(COUNTS, minimum_group_size=2))[0]
-
-
-def vars_of(figure: Any) -> dict[str, Any]:
-    """A figure as it is stored."""
-    return {"metric": figure.metric, "value": figure.value, "reason": figure.reason}
 
 
 def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) -> dict[str, Any]:

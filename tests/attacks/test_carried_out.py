@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 from fedaudit.attacks.attack_files import file_in, files_in, packed
 from fedaudit.attacks.carried_out import AttackWatch
 from fedaudit.cli.main import app
-from fedaudit.cli.run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.verdict.verdict import concerns_of
-from fedaudit.spec.parse import parse_spec
 from tests.api.service import spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks, offer_looks
+from tests.training.specs import ran
 
 ALLOWED = {"allow_heuristic": True, "allow_conditional": True, "allow_simulation": True}
 
@@ -27,9 +27,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
 
 
 def run(**changes: Any) -> LocalRun:
-    return run_locally(
-        parse_spec(spec(**changes)), sources_dir=None, device="cpu", progress=lambda _: None
-    )
+    return ran(spec(**changes))
 
 
 def test_what_an_attack_found_is_in_the_report_and_moves_nothing_of_the_run(looks: Looks) -> None:
@@ -59,23 +57,18 @@ def test_an_alarm_stands_against_a_release_whatever_gates_allow(looks: Looks) ->
     [judged] = report["gates"]
     assert judged["outcome"] == "insufficient_evidence"
     assert "contradicts the guarantee" in judged["reason"]
-    looks.alarm = None
-    [judged] = run(attacks=[ATTACK], gates=[gate]).report["gates"]
-    assert judged["outcome"] == "pass"
-
-
-def test_readers_are_told_of_an_alarm_in_every_form(looks: Looks) -> None:
-    looks.alarm = ALARM
-    report = run(attacks=[ATTACK]).report
+    # Readers are told in every form.
     page = render(report)
     assert "An attack raised an alarm." in page
     assert ALARM.evidence in page
     assert "Largest parameter" in page
     assert "It sees the trained hypotheses." in page
     assert "ALARM by the attack cluster" in str(reading(report, "model-card"))
-    assert "An alarm was raised by: cluster-membership" in json.dumps(
-        reading(report, "nist-800-226")
-    )
+    by_nist = json.dumps(reading(report, "nist-800-226"))
+    assert "An alarm was raised by: cluster-membership" in by_nist
+    looks.alarm = None
+    [judged] = run(attacks=[ATTACK], gates=[gate]).report["gates"]
+    assert judged["outcome"] == "pass"
 
 
 def test_a_failing_attack_costs_neither_the_run_nor_words_of_its_data(looks, caplog):
@@ -105,9 +98,8 @@ def test_what_the_caller_raises_ends_all_attacks(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(AttackWatch, "progressed", interrupt)
-    asked = parse_spec(spec(attacks=[ATTACK] * 3))
     with pytest.raises(KeyboardInterrupt):
-        run_locally(asked, sources_dir=None, device="cpu", progress=lambda _: None)
+        run(attacks=[ATTACK] * 3)
     assert len(looks.looked) == 1
 
 
@@ -121,14 +113,10 @@ def test_a_run_that_diverged_is_not_attacked(looks: Looks) -> None:
     wild = {**spec(attacks=[{"kind": "membership"}], gates=[]), "privacy": {"mechanism": "none"}}
     local = {"step_size": 1e6}
     wild["training"] |= {"loss": "mse", "rounds": 100, "hypotheses": 1, "local": local}
-    report = run_locally(
-        parse_spec(wild), sources_dir=None, device="cpu", progress=lambda _: None
-    ).report
+    report = ran(wild).report
     assert report["experiment"]["status"] == "failed"
-    assert (report["attacks"][0]["status"], report["attacks"][0]["reason"]) == (
-        "not-done",
-        "training diverged",
-    )
+    [attack] = report["attacks"]
+    assert (attack["status"], attack["reason"]) == ("not-done", "training diverged")
     assert not looks.looked
 
 
@@ -167,10 +155,6 @@ def test_the_command_shows_writes_and_ends_by_what_was_found(looks, tmp_path, al
     shown = CliRunner().invoke(app, ["attack", str(source)])
     assert found["attacks"][0]["statement"][:30] in " ".join(shown.output.split())
     assert ("Alarm." in shown.output) == (alarm is not None)
-
-
-def test_the_command_needs_attacks_in_the_spec(tmp_path: Path) -> None:
-    source = tmp_path / "spec.json"
     source.write_text(json.dumps(spec()))
-    ran = CliRunner().invoke(app, ["attack", str(source)])
-    assert "the spec asks for no attack" in str(ran.exception)
+    none = CliRunner().invoke(app, ["attack", str(source)])
+    assert "the spec asks for no attack" in str(none.exception)

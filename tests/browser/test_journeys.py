@@ -126,14 +126,6 @@ def test_two_reports_are_compared_from_the_list(visit: Visit, pair: tuple[str, s
     expect(page.get_by_role("heading", name="two-models")).to_be_visible()
 
 
-def test_signing_out_ends_the_session(visit: Visit) -> None:
-    visit.sign_in()
-    expect(visit.page.get_by_role("heading", name="Experiments")).to_be_visible()
-    visit.page.get_by_role("button", name="Sign out").click()
-    visit.open("/federations")
-    expect(visit.page.get_by_label("API key")).to_be_visible()
-
-
 # -- the interactive documentation in a browser ---------------------------------------------------
 
 

@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
+from fedaudit.cli.demo import _proposed
+from fedaudit.cli.output import CommandError
+from fedaudit.cli.remote import connected
 from tests.cli.service import clean_environment
 from tests.processes import completed
 
@@ -47,8 +51,20 @@ def test_experiments_over_http_and_a_model_that_may_leave(tmp_path, small_spec):
     assert done.stdout.count("passed at ") == 6
     released = json.loads((tmp_path / "output" / "clinics.json").read_text())
     assert released["guarantee"]["in_force"]
-    assert released["privacy"]["epsilon_max"] <= 3
+    assert released["privacy"]["epsilon_max"] <= 2
     assert released["utility"]["accuracy"] > released["utility"]["baseline_accuracy"] + 0.1
     assert "Yes, by the gates that its submitter set" in done.stdout
     assert list(tmp_path.glob("fedaudit-demo-*")) == []
     assert "the service has stopped" in done.stderr
+
+
+def test_a_table_that_is_rejected_is_named_with_its_fault(running_service, tmp_path):
+    short = tmp_path / "short.csv"
+    short.write_text("".join(TABLE.open().readlines()[:1]))
+    meaning = yaml.safe_load(REGISTRATION.read_text())
+    service = running_service.in_project("demo")
+    with (
+        pytest.raises(CommandError, match=r"short\.csv: /federation/\w+: .+"),
+        connected(service.url, service.api_key) as client,
+    ):
+        _proposed(client, short, meaning)

@@ -1,14 +1,18 @@
 """One real service for the tests of a module."""
 
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.api.service import running_api, served, settings_for
+from tests.api.service import Api, running_api, served, settings_for
 
 
 @pytest.fixture(scope="module")
-def service(sqlite_template, tmp_path_factory):
+def service(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Api, str]]:
     """An API on SQLite, and its address."""
     folder = tmp_path_factory.mktemp("service")
     shutil.copyfile(sqlite_template, folder / "fedaudit.db")

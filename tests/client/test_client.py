@@ -1,75 +1,168 @@
-"""The client against a real server, and against networks that break."""
+"""The client: its calls of a real server, its configuration, and answers that are no service's."""
 
+import io
+import json
+import re
 import socket
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+import fedaudit
+from fedaudit_client import GatesNotPassedError
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
-from tests.api.service import SPEC, Api, finish, running_api, served, settings_for, spec
+from fedaudit_client.reports import ExportedTable
+from models.vocabulary import SCOPES
+from tests.api.service import ROUNDS, SPEC, SUBJECTS, Api, finish, spec
+from tests.client.networks import answered
+from tests.house import PLACES
+from tests.processes import completed
 
 
 @pytest.fixture
-def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, Client]]:
+def live(service: tuple[Api, str]) -> tuple[Api, Client]:
     """An API, and a client of a real server on the same database."""
-    with (
-        running_api(settings_for(sqlite_url, tmp_path)) as api,
-        served(api) as url,
-        Client(url, api.key) as client,
-    ):
-        yield api, client
+    api, url = service
+    return api, Client(url, api.key)
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedaudit_client.wire.sleep", lambda _seconds: None)
+def test_the_examples_of_the_readme_run(service, tmp_path, monkeypatch, capsys):
+    api, url = service
+    submit = Client.submit
+
+    def submitted(client: Client, value: dict[str, Any]) -> dict[str, Any]:
+        """Ended at once, as by a worker that is quick."""
+        made = submit(client, value)
+        finish(api, made["id"])
+        return dict(made)
+
+    monkeypatch.setattr(Client, "submit", submitted)
+    monkeypatch.setenv("FEDAUDIT_URL", url)
+    monkeypatch.setenv("FEDAUDIT_API_KEY", api.key)
+    monkeypatch.chdir(tmp_path)
+    Path("experiment.json").write_text(json.dumps(SPEC))
+    known: dict[str, Any] = {}
+    readme = (PLACES["fedaudit_client"] / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), known)
+    said = capsys.readouterr().out
+    assert "status.changed {'status': 'succeeded'" in said
+    assert known["report"]["verdict"] in said
+    assert known["ended"]["gate_outcome"] == "pass"
+    assert Path("ledger.parquet").read_bytes()[:4] == b"PAR1"
 
 
-def test_from_submission_to_report(live: tuple[Api, Client]) -> None:
+def test_a_submission_has_one_key_and_its_report_a_page(live: tuple[Api, Client]) -> None:
     api, client = live
     assert client.project(SPEC)["projection"]["leakage_worst_case"] == 4.0
     id_ = client.submit(SPEC, idempotency_key="once")["id"]
     assert client.submit(SPEC, idempotency_key="once")["id"] == id_
     assert client.get(id_)["status"] == "queued"
     document = finish(api, id_)
-    assert client.wait(id_)["status"] == "succeeded"
     assert client.report(id_) == document
     assert client.report_page(id_).startswith("<!")
-    assert client.ask("GET", f"experiments/{id_}/report/verification")["valid"]
-    assert client.evaluate_gates(id_)["outcome"] == "pass"
-    gate = {
-        "figure": "leakage_max",
-        "op": "le",
-        "value": 0,
-        "allow_heuristic": True,
-        "allow_simulation": True,
-    }
-    assert client.evaluate_gates(id_, [gate])["outcome"] == "fail"
+
+
+def test_a_pipeline_passes_only_with_gates_that_passed(live: tuple[Api, Client]) -> None:
+    api, client = live
+    id_, bare = (client.submit(spec(name="gates", **more))["id"] for more in ({}, {"gates": []}))
+    for one in (id_, bare):
+        finish(api, one)
+    assert client.require_gates(id_)["outcome"] == "pass"
+    gate = {"figure": "leakage_max", "op": "le", "value": 0.0}
+    believed = {**gate, "allow_heuristic": True, "allow_simulation": True}
+    for asked, outcome in (([believed], "fail"), ([gate], "insufficient_evidence")):
+        with pytest.raises(GatesNotPassedError, match=f"leakage_max {outcome}") as caught:
+            client.require_gates(id_, asked)
+        assert caught.value.outcome == outcome
+    with pytest.raises(GatesNotPassedError, match="has no gates"):
+        client.require_gates(bare)
 
 
 def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:
+    api, whole = live
+    with Client(whole.url, api.key_with(*SCOPES, project="of pages")) as client:
+        ids = [client.submit(spec(name=name))["id"] for name in ("a", "b", "a")]
+        assert [item["id"] for item in client.list(limit=1)] == ids[::-1]
+        found = client.list(name="a", limit=1, tag=None)
+        assert [item["id"] for item in found] == [ids[2], ids[0]]
+        assert list(client.list(**{"leakage_max[lte]": 1})) == []
+        [federation] = client.items("federations")
+        assert client.federation(federation["id"]) == federation
+        total = {"book": "simulation", "figure": "leakage", "total": 21.0}
+        [budget] = client.set_budget(federation["id"], total)
+        assert client.budgets(federation["id"]) == [budget]
+        path = f"federations/{federation['id']}/disclosure"
+        policy = client.ask("PUT", path, json={"minimum_group_size": 2})
+        assert client.ask("GET", path) == policy
+        assert policy["minimum_group_size"] == 2
+
+
+def test_a_ledger_becomes_a_table(live: tuple[Api, Client]) -> None:
     api, client = live
-    ids = [client.submit(spec(name=name))["id"] for name in ("a", "b", "a")]
-    assert [item["id"] for item in client.list(limit=1)] == ids[::-1]
-    assert [item["id"] for item in client.list(name="a", limit=1, tag=None)] == [ids[2], ids[0]]
-    assert list(client.list(**{"leakage_max[lte]": 1})) == []
-    [federation] = client.items("federations")
-    assert client.federation(federation["id"]) == federation
-    [budget] = client.set_budget(
-        federation["id"], {"book": "simulation", "figure": "leakage", "total": 21.0}
-    )
-    assert client.budgets(federation["id"]) == [budget]
-    path = f"federations/{federation['id']}/disclosure"
-    policy = client.ask("PUT", path, json={"minimum_group_size": 2})
-    assert client.ask("GET", path) == policy
-    assert policy["minimum_group_size"] == 2
-    assert api.submit(spec(name="c"))["name"] == "c"
+    id_ = api.submit(spec(name="ledger"))["id"]
+    finish(api, id_)
+    ledger = client.privacy_ledger(id_)
+    some = client.privacy_ledger(id_, round_from=2, round_to=2)
+    assert client.rounds(id_).to_arrow().num_rows == ROUNDS
+    assert client.fairness(id_).to_arrow().num_rows == 6 * ROUNDS
+    assert some.to_arrow().num_rows == len(SUBJECTS)
+    table = ledger.to_arrow()
+    assert table.num_rows == ROUNDS * len(SUBJECTS)
+    assert list(ledger.to_pandas()["outcome"]) == table["outcome"].to_pylist()
+    # The epsilon of metric privacy is another figure, and only in the files of the same name.
+    stated = parquet.read_table(io.BytesIO(ledger.parquet))["epsilon"]
+    assert table["epsilon"].null_count == table.num_rows
+    assert table["metric_epsilon"] == stated
+    assert stated.null_count < table.num_rows
+    both = pa.table({"epsilon": [1.0, 2.0], "delta": [1e-5, None]})
+    parquet.write_table(both, file := io.BytesIO())
+    assert ExportedTable(file.getvalue()).to_arrow().to_pydict() == {
+        "epsilon": [1.0, None],
+        "metric_epsilon": [None, 2.0],
+        "delta": [1e-5, None],
+    }
 
 
-# -- refusals --------------------------------------------------------------------------------------
+class _Watched(io.BytesIO):
+    """A file that notes how much of it is asked for at once."""
+
+    largest_read = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.largest_read = max(self.largest_read, len(data))
+        return data
+
+
+def test_a_large_file_is_sent_as_it_is_read() -> None:
+    sent: dict[str, Any] = {}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent["length"] = int(request.headers["Content-Length"])
+        sent["head"] = request.content[:400]
+        return httpx.Response(202, json={"id": "f", "status": "profiling"})
+
+    size = 5_000_000
+    with answered(answer) as client:
+        made = client.upload(file := _Watched(bytes(size)), {"name": "n"}, file_name="größe.csv")
+    assert made["status"] == "profiling"
+    assert size < sent["length"] < size + 1000
+    # The registration comes first.
+    assert sent["head"].index(b'{"name": "n"}') < sent["head"].index("größe.csv".encode())
+    assert 0 < file.largest_read <= 1_000_000
+
+
+# -- refusals, and what is no configuration --------------------------------------------------------
 
 
 def test_a_refusal_gives_status_type_and_fields(live: tuple[Api, Client]) -> None:
@@ -87,7 +180,8 @@ def test_a_refusal_gives_status_type_and_fields(live: tuple[Api, Client]) -> Non
         assert getattr(caught.value, "status", 404) == 404
 
 
-def test_no_service_at_the_address() -> None:
+def test_no_service_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedaudit_client.wire.sleep", lambda _seconds: None)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with Client(f"http://127.0.0.1:{port}", "k") as client:
@@ -100,23 +194,23 @@ def test_no_service_at_the_address() -> None:
                 call()
 
 
-@pytest.mark.parametrize("key", ["caf\xe9", "a\nb", "\x00"])
-def test_what_is_no_key(key: str) -> None:
-    with pytest.raises(NotConfiguredError, match="copy it anew"):
-        Client("http://127.0.0.1:1", key)
+_HERE = "http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
-    "url", ["", "localhost:8000", "ftp://host", "http://", "http://[", "http://host:port"]
+    ("url", "key", "error", "says"),
+    [
+        *((_HERE, key, NotConfiguredError, "copy it anew") for key in ("caf\xe9", "a\nb", "\x00")),
+        *(
+            (url, "k", UnreachableError, "address")
+            for url in ("", "localhost:8000", "ftp://host", "http://", "http://[", "http://h:port")
+        ),
+        ("http://ada:sesame@127.0.0.1:1", "k", NotConfiguredError, "take these out"),
+    ],
 )
-def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(UnreachableError, match="address"):
-        Client(url, "k")
-
-
-def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(NotConfiguredError, match="take these out") as refused:
-        Client("http://ada:sesame@127.0.0.1:1", "k")
+def test_what_is_no_address_or_key(url, key, error, says):
+    with pytest.raises(error, match=says) as refused:
+        Client(url, key)
     assert "sesame" not in str(refused.value)
 
 
@@ -125,7 +219,7 @@ def test_the_environment_configures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDAUDIT_API_KEY", "k")
     with pytest.raises(NotConfiguredError, match="FEDAUDIT_URL"):
         Client()
-    monkeypatch.setenv("FEDAUDIT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("FEDAUDIT_URL", _HERE)
     monkeypatch.setenv("FEDAUDIT_API_KEY", " ")
     with pytest.raises(NotConfiguredError, match="FEDAUDIT_API_KEY"):
         Client()
@@ -147,31 +241,43 @@ def test_a_project_is_named_by_the_environment_or_the_call(live, monkeypatch):
         Client(client.url, key, project="a\nb")
 
 
-# -- networks that break ---------------------------------------------------------------------------
+PROGRAM = """
+import sys
+import fedaudit
+assert "httpx" not in sys.modules
+from fedaudit import Client
+assert "httpx" in sys.modules
+"""
 
 
-def _client(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
-    return Client("http://service", "k", http_transport=httpx.MockTransport(answer))
+def test_the_client_is_at_the_door_and_costs_nothing_until_it_is_asked_for():
+    assert fedaudit.Client is Client
+    with pytest.raises(AttributeError, match="no attribute 'Clients'"):
+        fedaudit.Clients  # noqa: B018
+    done = completed([sys.executable, "-c", PROGRAM])
+    assert done.returncode == 0, done.stderr
+
+
+# -- answers of something else at the address ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "response",
     [
         httpx.Response(502, text="<html>Bad gateway</html>"),
-        httpx.Response(200, text="<html>Welcome</html>"),
         httpx.Response(200, json=["a", "list"]),
         httpx.Response(200, content=b"\xff"),
         httpx.Response(404, json={"detail": "Not Found"}),
     ],
 )
-def test_another_service_is_recognised(response: httpx.Response) -> None:
-    with _client(lambda _: response) as client, pytest.raises(UnreachableError, match="fedaudit"):
+def test_another_service_is_recognised(monkeypatch, response):
+    monkeypatch.setattr("fedaudit_client.wire.sleep", lambda _seconds: None)
+    with answered(lambda _: response) as client, pytest.raises(UnreachableError, match="fedaudit"):
         client.get("x")
 
 
 _CALLS: dict[str, Callable[[Client], object]] = {
     "items": lambda client: list(client.items("reports")),
-    "list": lambda client: list(client.list()),
     "budgets": lambda client: client.budgets("f"),
     "profiled": lambda client: client.profiled("f"),
     "parquet": lambda client: client.rounds("e"),
@@ -189,106 +295,7 @@ def test_a_foreign_answer_is_named_with_its_address(name: str, body: bytes) -> N
     if name in _OF_ANY_JSON:
         body = body.replace(b"{", b"<")
     with (
-        _client(lambda _: httpx.Response(200, content=body)) as client,
+        answered(lambda _: httpx.Response(200, content=body)) as client,
         pytest.raises(UnreachableError, match=r"http://service/v1/.*elcome"),
     ):
         _CALLS[name](client)
-
-
-class _Stream(httpx.SyncByteStream):
-    """Some events, and then a broken connection."""
-
-    def __init__(self, first: int, last: int, *, breaks: bool) -> None:
-        self._numbers = range(first, last + 1)
-        self._breaks = breaks
-
-    def __iter__(self) -> Iterator[bytes]:
-        for number in self._numbers:
-            type_ = "status.changed" if number == 9 else "round.completed"
-            yield f'event: {type_}\ndata: {{"status":"failed"}}\nid: {number}\n\n'.encode()
-        if self._breaks:
-            yield b"event: half"
-            raise httpx.ReadError("broken")
-
-
-def test_watching_goes_on_where_the_connection_broke() -> None:
-    asked = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        if not request.url.path.endswith("/events"):
-            return httpx.Response(200, json={"status": "running"})
-        after = int(request.headers["last-event-id"])
-        asked.append(after)
-        if len(asked) == 2:
-            raise httpx.ConnectError("refused", request=request)
-        # The third stream ends well, as when the service is stopped.
-        stream = _Stream(after + 1, min(after + 3, 9), breaks=len(asked) != 3)
-        return httpx.Response(200, stream=stream)
-
-    with _client(answer) as client:
-        assert [event.id for event in client.watch("x")] == list(range(1, 10))
-        assert asked == [0, 3, 3, 6]
-        asked.clear()
-        assert [event.id for event in client.watch("x", after=8)] == [9]
-
-
-def test_watching_what_was_seen_to_its_end_stops() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/events"):
-            return httpx.Response(200, stream=_Stream(1, 0, breaks=False))
-        return httpx.Response(200, json={"status": "failed"})
-
-    with _client(answer) as client:
-        assert list(client.watch("x", after=9)) == []
-
-
-def test_watching_gives_up_in_the_end() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused", request=request)
-
-    with _client(answer) as client, pytest.raises(UnreachableError):
-        list(client.watch("x", patience_seconds=0))
-
-
-def test_a_stream_that_is_no_event_stream_is_recognised() -> None:
-    with (
-        _client(lambda _: httpx.Response(200, content=b"data: <html>\n\n")) as client,
-        pytest.raises(UnreachableError, match="events"),
-    ):
-        list(client.watch("x", patience_seconds=0))
-
-
-@pytest.mark.parametrize(("status", "asked"), [(429, "7"), (503, "7"), (503, None)])
-def test_watching_waits_for_a_place_as_long_as_it_is_asked_to(monkeypatch, status, asked):
-    slept: list[float] = []
-    monkeypatch.setattr("fedaudit_client.wire.sleep", slept.append)
-    refusals = iter(range(2))
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        if next(refusals, None) is not None:
-            return _refusal(status, retry_after=asked)
-        after = int(request.headers["last-event-id"])
-        return httpx.Response(200, stream=_Stream(after + 1, 9, breaks=False))
-
-    with _client(answer) as client:
-        assert [event.id for event in client.watch("x", after=6)] == [7, 8, 9]
-    assert slept == ([7.0, 7.0] if asked else [0.2, 0.4])
-
-
-def test_watching_does_not_repeat_what_is_refused_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr("fedaudit_client.wire.sleep", slept.append)
-    with _client(lambda _: _refusal(403, retry_after="5")) as client, pytest.raises(ProblemError):
-        list(client.watch("x"))
-    assert slept == []
-
-
-def _refusal(status: int, *, retry_after: str | None) -> httpx.Response:
-    return httpx.Response(
-        status,
-        headers={
-            "Content-Type": "application/problem+json",
-            **({} if retry_after is None else {"Retry-After": retry_after}),
-        },
-        json={"type": "/problems/too-many-streams", "detail": "full"},
-    )

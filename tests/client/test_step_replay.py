@@ -1,7 +1,7 @@
 """Steps of trainings elsewhere, replayed on neighbours with their noise held."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,98 +21,83 @@ def clipped(rows: Any) -> Any:
     return rows * np.minimum(1.0, 1.0 / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-class Steps:
-    """A step that is honest, and some that are not."""
+def summed(
+    draw: Callable[[int], Any],
+    *,
+    bounded: Callable[[Any], Any] = clipped,
+    share: float = 1.0,
+    divisor: Callable[[Any], float] = lambda _: 8.0,
+) -> Callable[[Any], Any]:
+    """A step: the sum of what each row gives, with noise, over a divisor."""
 
-    def __init__(self) -> None:
-        self.own = np.random.default_rng(7)
+    def step(rows: Any) -> Any:
+        noise = share * NOISE * np.asarray(draw(N))
+        return (bounded(rows).sum(axis=0) + noise) / divisor(rows)
 
-    def noise(self, share: float = 1.0) -> Any:
-        return share * NOISE * self.own.standard_normal(N)
-
-    def honest(self, rows: Any) -> Any:
-        return (clipped(rows).sum(axis=0) + self.noise()) / 8
-
-    def of_torch(self, rows: Any) -> Any:
-        return (clipped(rows).sum(axis=0) + NOISE * torch.randn(N).numpy()) / 8
-
-    def unclipped(self, rows: Any) -> Any:
-        return (rows.sum(axis=0) + self.noise()) / 8
-
-    def halved(self, rows: Any) -> Any:
-        return (clipped(rows).sum(axis=0) + self.noise(0.5)) / 8
-
-    def seeded(self, rows: Any) -> Any:
-        self.own = np.random.default_rng(1)
-        return self.honest(rows)
-
-    def counted(self, rows: Any) -> Any:
-        return (clipped(rows).sum(axis=0) + self.noise()) / len(rows)
-
-    def over_four(self, rows: Any) -> Any:
-        return (clipped(rows).sum(axis=0) + self.noise()) / 4
+    return step
 
 
-def replayed(step: Any, *generators: Any, **more: Any) -> Any:
+def replayed(step: Any, *generators: Any, neighbour: Any = OTHERS, **more: Any) -> Any:
     asked: dict[str, Any] = {"clip": 1.0, "noise_multiplier": NOISE, "divisor": 8.0}
-    return replay(step, DATA, OTHERS, louder=LOUDER, generators=generators, **{**asked, **more})
+    return replay(step, DATA, neighbour, generators=generators, **{**asked, **more})
 
 
 @pytest.mark.parametrize(
-    ("name", "stage"),
+    ("fault", "stage"),
     [
-        ("honest", None),
-        ("of_torch", None),
-        ("unclipped", "clip"),
-        ("halved", "noise"),
-        ("counted", "normaliser"),
-        ("over_four", "normaliser"),
+        ({}, None),
+        ({"bounded": lambda rows: rows}, "clip"),
+        ({"share": 0.5}, "noise"),
+        ({"divisor": len}, "normaliser"),
+        ({"divisor": lambda _: 4.0}, "normaliser"),
     ],
+    ids=["honest", "unclipped", "half the noise", "over the rows", "over four"],
 )
-def test_the_stage_that_broke_is_named(name: str, stage: str | None) -> None:
-    steps = Steps()
-    found = replayed(getattr(steps, name), steps.own)
+def test_the_stage_that_broke_is_named(fault: dict[str, Any], stage: str | None) -> None:
+    own = np.random.default_rng(7)
+    found = replayed(summed(own.standard_normal, **fault), own, louder=LOUDER)
     assert found.broken == stage, found
     if stage is None:
         assert found.measured["noise_multiplier"] == pytest.approx(NOISE, rel=0.05)
 
 
-def test_noise_that_repeats_or_follows_itself_is_found() -> None:
-    assert replayed(Steps().seeded).broken == "noise"
-    draws = np.random.default_rng(4)
-    before = np.zeros(N)
+def test_generators_of_torch_are_held() -> None:
+    assert replayed(summed(torch.randn), louder=LOUDER).broken is None
 
-    def smoothed(rows: Any) -> Any:
-        before[:] = 0.7 * before + 0.714 * NOISE * draws.standard_normal(N)
-        return (clipped(rows).sum(axis=0) + before) / 8
+
+def test_noise_that_repeats_or_follows_itself_is_found() -> None:
+    def seeded(size: int) -> Any:
+        return np.random.default_rng(1).standard_normal(size)
+
+    assert replayed(summed(seeded)).broken == "noise"
+    draws, before = np.random.default_rng(4), np.zeros(N)
+
+    def smoothed(size: int) -> Any:
+        before[:] = 0.7 * before + 0.714 * draws.standard_normal(size)
+        return before
 
     # It depends on the step before: no generator holds that.
     with pytest.raises(ValueError, match="another release"):
-        replayed(smoothed, draws)
+        replayed(summed(smoothed), draws)
 
 
 def test_noise_without_a_state_is_held_by_recording_it() -> None:
     def secret(size: int) -> Any:
         return np.random.default_rng(secrets.randbits(64)).standard_normal(size)
 
-    def step(draw: Any) -> Any:
-        return lambda rows: (clipped(rows).sum(axis=0) + NOISE * draw(N)) / 8
-
     with pytest.raises(ValueError, match="RecordedDraws"):
-        replayed(step(secret))
+        replayed(summed(secret))
     draws = RecordedDraws(secret)
-    assert replayed(step(draws), draws).broken is None
-    # A client that may be replaced moves a sum by two clips.
-    opposite = np.vstack([OTHERS, 10_000 * ALONG])
-    asked: dict[str, Any] = {"clip": 1.0, "noise_multiplier": NOISE, "divisor": 8.0}
-    own = np.random.default_rng(2)
+    assert replayed(summed(draws), draws).broken is None
 
-    def summed(rows: Any) -> Any:
-        return (clipped(rows).sum(axis=0) + NOISE * own.standard_normal(N)) / 8
 
-    assert replay(summed, DATA, opposite, generators=[own], **asked).broken == "sum"
-    allowed = replay(summed, DATA, opposite, generators=[own], adjacency="replace-one", **asked)
-    assert allowed.broken is None
+@pytest.mark.parametrize(
+    ("adjacency", "broken"), [("add-or-remove-one", "sum"), ("replace-one", None)]
+)
+def test_a_client_that_may_be_replaced_moves_a_sum_by_two_clips(adjacency, broken):
+    own, opposite = np.random.default_rng(2), np.vstack([OTHERS, 10_000 * ALONG])
+    step = summed(own.standard_normal)
+    assert replayed(step, own, neighbour=opposite, adjacency=adjacency).broken == broken
 
 
 class Coins:
@@ -124,31 +109,26 @@ class Coins:
     def poisson(self, rate: float = 0.1) -> Iterator[Any]:
         return (np.flatnonzero(self.random.random(200) < rate) for _ in range(10))
 
-    def often(self) -> Iterator[Any]:
-        return self.poisson(0.2)
-
-    def shuffled(self) -> Iterator[Any]:
-        return iter(np.split(self.random.permutation(200), 10))
-
-    def parted(self) -> Iterator[Any]:
-        return iter(np.split(self.random.permutation(200), np.sort(self.random.choice(200, 9))))
-
-    def seeded(self) -> Iterator[Any]:
-        self.random = np.random.default_rng(3)
-        return self.poisson()
+    def parts(self, ends: Any) -> Iterator[Any]:
+        return iter(np.split(self.random.permutation(200), ends))
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("epoch", "why"),
     [
-        ("poisson", None),
-        ("often", "with a chance of 0.2"),
-        ("shuffled", "do not vary in size"),
-        ("parted", "coins depend on one another"),
-        ("seeded", "repeats the batches"),
+        (Coins.poisson, None),
+        (lambda coins: coins.poisson(0.2), "with a chance of 0.2"),
+        (lambda coins: coins.parts(10), "do not vary in size"),
+        (
+            lambda coins: coins.parts(np.sort(coins.random.choice(200, 9))),
+            "coins depend on one another",
+        ),
+        (lambda _: Coins().poisson(), "repeats the batches"),
     ],
+    ids=["poisson", "often", "shuffled", "parted", "seeded"],
 )
-def test_samplers_are_distinguished_from_poissons_coins(name: str, why: str | None) -> None:
-    found = replay_sampler(getattr(Coins(), name), population=200, rate=0.1)
+def test_samplers_are_distinguished_from_poissons_coins(epoch: Any, why: str | None) -> None:
+    coins = Coins()
+    found = replay_sampler(lambda: epoch(coins), population=200, rate=0.1)
     assert (found.broken is None) == (why is None)
     assert why is None or any(why in one.text for one in found.findings), found.findings

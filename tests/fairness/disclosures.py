@@ -6,6 +6,7 @@ import numpy as np
 
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
 from fedaudit.fairness.gaps import scored_rows
+from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.suppression import IntersectionTable
 from fedaudit.reports.sections.material import ReportMaterial
 
@@ -39,6 +40,16 @@ def with_disclosures(material: ReportMaterial) -> ReportMaterial:
             rows.sum(axis=0), clients=np.count_nonzero(rows, axis=0) if known else None
         )
     return replace(material, disclosures=found)
+
+
+def population(columns, *, clients=None, groups=None) -> Population:
+    """Of numbered rows whose groups are given as a list for each attribute; every row its own
+    client."""
+    codes = {name: np.asarray(column, dtype=np.int64) for name, column in columns.items()}
+    sizes = {name: int(column.max()) + 1 for name, column in codes.items()}
+    numbers = np.arange(len(next(iter(codes.values()))))
+    owner = numbers if clients is None else np.asarray(clients)
+    return Population(codes, {**sizes, **(groups or {})}, owner, numbers)
 
 
 def disclosed_counts(counts, **changes) -> Disclosure:

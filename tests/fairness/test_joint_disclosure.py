@@ -1,5 +1,6 @@
 """Attacks on suppression by sums and differences of what one report shows, and that they fail."""
 
+from dataclasses import replace
 from itertools import combinations, permutations
 
 import numpy as np
@@ -9,136 +10,83 @@ from hypothesis import strategies as st
 
 from fedaudit.fairness import joint_disclosure
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.joint_disclosure import UNDECIDED, Population, decide_together
+from fedaudit.fairness.joint_disclosure import (
+    UNDECIDED,
+    Atoms,
+    Exposure,
+    Population,
+    decide_beside,
+    decide_together,
+    find_exposure,
+)
 from fedaudit.fairness.suppression import IntersectionTable
+from tests.fairness.disclosures import population
+
+# Broad joins the first and the last of four races, and the two between.
+FOUR = np.repeat([0, 1, 2, 3], [100, 90, 26, 4])
+LARGE = np.repeat([0, 1, 2, 3], [100, 90, 60, 80])
 
 
-def population(columns, *, clients=None, groups=None) -> Population:
-    """Of rows whose groups are given as a list for each attribute; every row its own client."""
-    codes = {name: np.asarray(column, dtype=np.int64) for name, column in columns.items()}
-    rows = len(next(iter(codes.values())))
-    sizes = {name: int(column.max()) + 1 for name, column in codes.items()}
-    owner = np.arange(rows) if clients is None else np.asarray(clients)
-    return Population(codes, {**sizes, **(groups or {})}, owner)
+def of_races(race) -> Population:
+    return population({"race": race, "broad": np.isin(race, (1, 2)).astype(int)})
 
 
-def crossed(table) -> Population:
-    """Of two attributes and their intersection, from the rows of each cell."""
-    table = np.asarray(table)
-    first = np.repeat(np.repeat(np.arange(len(table)), table.shape[1]), table.ravel())
-    second = np.repeat(np.tile(np.arange(table.shape[1]), len(table)), table.ravel())
-    return population(
-        {"a": first, "b": second, "a_b": first * table.shape[1] + second},
-        groups={"a_b": table.size},
-    )
-
-
-def crossed_rules(table, *, minimum: int, clients: int = 1) -> dict[str, DisclosureRule]:
-    lying = IntersectionTable(np.shape(table), ((0,), (1,)))
+def together(people: Population, minimum: int = 30, *, clients: int = 1, **more):
     rule = DisclosureRule(minimum, minimum_group_clients=clients)
-    own = DisclosureRule(minimum, minimum_group_clients=clients, combination=lying)
-    return {"a": rule, "b": rule, "a_b": own}
+    return decide_together(dict.fromkeys(people.codes, rule), people, **more)
 
 
-def smallest_recoverable(found, people: Population, *, names) -> set[frozenset[int]]:
-    """Sets of atoms whose rows a reader of all shown groups can work out: of one or two atoms.
+def alone(rules, people: Population):
+    """Each attribute decided by itself, as if there were no other."""
+    return {name: rule.decide(people.sizes(name)) for name, rule in rules.items()}
 
-    By least squares over whatever is shown, with everybody's total beside it.
-    """
-    atoms = people.atoms(names)
+
+def totals_of(found, people: Population) -> tuple[np.ndarray, Atoms]:
+    """What a reader has: the totals [totals, atoms] of all groups that are shown, and everybody."""
+    atoms = people.atoms(list(found))
     shown = [
-        atoms.members(name, np.flatnonzero(found[name].shown & (found[name].rows > 0)))
-        for name in names
+        atoms.members(name, np.flatnonzero(one.shown & (one.rows > 0)))
+        for name, one in found.items()
     ]
-    totals = np.concatenate([*shown, *(atoms.codes[name][None] >= 0 for name in names)])
-    matrix = totals.astype(float).T
-    recovered = set()
-    for size in (1, 2):
+    everybody = np.ones((1, len(atoms)), dtype=np.bool_)
+    return np.concatenate([*shown, everybody]).astype(float), atoms
+
+
+def recovered(found, people: Population, *, rows: int = 30, clients: int = 1, most: int = 99):
+    """The attack: any few rows, of up to so many atoms, of which what is shown gives some
+    combination, and nothing besides. Tries all of them."""
+    totals, atoms = totals_of(found, people)
+    whole = np.linalg.matrix_rank(totals)
+    for size in range(1, min(len(atoms), most) + 1):
         for chosen in combinations(range(len(atoms)), size):
-            wanted = np.zeros(len(atoms))
-            wanted[list(chosen)] = 1
-            weights = np.linalg.lstsq(matrix, wanted, rcond=None)[0]
-            if np.abs(matrix @ weights - wanted).max() < 1e-9:
-                recovered.add(frozenset(chosen))
-    return recovered
+            union = np.isin(np.arange(len(atoms)), chosen)
+            if not atoms.is_few(union, rows=rows, clients=clients):
+                continue
+            if np.linalg.matrix_rank(totals[:, ~union]) < whole:
+                return set(chosen)
+    return None
+
+
+def crossed(table, minimum: int) -> tuple[Population, dict[str, DisclosureRule]]:
+    """Two attributes and their intersection, from the rows of each cell."""
+    table = np.asarray(table)
+    first, second = (np.repeat(place.ravel(), table.ravel()) for place in np.indices(table.shape))
+    columns = {"a": first, "b": second, "a_b": first * table.shape[1] + second}
+    rule = DisclosureRule(minimum)
+    own = replace(rule, combination=IntersectionTable(table.shape, ((0,), (1,))))
+    return population(columns, groups={"a_b": table.size}), {"a": rule, "b": rule, "a_b": own}
 
 
 def test_lines_of_an_intersection_do_not_give_a_cell_away_together():
     table = [[18, 17, 40, 40], [16, 15, 6, 50], [50, 40, 16, 17], [60, 45, 18, 19]]
-    people, rules = crossed(table), crossed_rules(table, minimum=30)
-    alone = rules["a_b"].decide(people.sizes("a_b"))
+    people, rules = crossed(table, 30)
+    by_attribute = alone(rules, people)
     few = np.asarray(table).ravel() < 30
-    assert (alone.shown == ~few).all(), "every line suppresses two cells, of 30 rows or more"
-    names = list(rules)
-    by_attribute = {name: rules[name].decide(people.sizes(name)) for name in names}
-    bridge = frozenset({6})
-    assert bridge in smallest_recoverable(by_attribute, people, names=names)
-    together = decide_together(rules, people)
-    recovered = smallest_recoverable(together, people, names=names)
-    assert all(sum(np.ravel(table)[list(cells)]) >= 30 for cells in recovered)
-    assert together["a_b"].shown.sum() >= 4
-
-
-def test_a_coarser_attribute_does_not_give_a_group_away():
-    # The groups A, B, C, D of race; broad joins A and D to east, B and C to west.
-    race = np.repeat([0, 1, 2, 3], [100, 90, 26, 4])
-    people = population({"race": race, "broad": np.isin(race, (1, 2)).astype(int)})
-    rules = {"race": DisclosureRule(30), "broad": DisclosureRule(30)}
-    alone = {name: rule.decide(people.sizes(name)) for name, rule in rules.items()}
-    assert alone["race"].shown.tolist() == [True, True, False, False]
-    assert alone["broad"].shown.all()
-    together = decide_together(rules, people)
-    recovered = smallest_recoverable(together, people, names=list(rules))
-    sizes = people.atoms(list(rules)).rows
-    assert all(sizes[list(cells)].sum() >= 30 for cells in recovered)
-
-
-def test_two_cuts_of_one_column_do_not_leave_the_rows_between_them():
-    hours = np.repeat([30, 40, 83, 90], [200, 300, 3, 60])
-    people = population({"low": (hours >= 83).astype(int), "high": (hours >= 84).astype(int)})
-    rules = {name: DisclosureRule(30) for name in ("low", "high")}
-    together = decide_together(rules, people)
-    assert sum(one.shown.sum() for one in together.values()) == 2, "one attribute of the two"
-    assert together["low"].shown.all() or together["high"].shown.all()
-
-
-def test_a_large_group_of_one_client_is_suppressed_and_what_would_give_it_away():
-    group = np.repeat([0, 1, 2], [30, 50, 40])
-    clients = np.concatenate([np.zeros(30, int), 1 + np.arange(50) % 9, 20 + np.arange(40) % 9])
-    people = population({"sex": group}, clients=clients)
-    found = decide_together({"sex": DisclosureRule(30, minimum_group_clients=2)}, people)["sex"]
-    assert found.shown.tolist() == [False, True, False]
-    assert "fewer than 30 scored rows or 2 clients" in found.reason(0)
-    trusting = decide_together({"sex": DisclosureRule(30)}, people)["sex"]
-    assert trusting.shown.all()
-
-
-def test_rows_without_a_value_are_rows_that_a_difference_may_leave():
-    sex = np.arange(203) % 2
-    race = np.concatenate([np.repeat([0, 1, 2], [80, 70, 50]), [-1] * 3])
-    people = population({"sex": sex, "race": race})
-    together = decide_together({"sex": DisclosureRule(30), "race": DisclosureRule(30)}, people)
-    assert together["sex"].shown.all()
-    assert together["race"].shown.tolist() == [True, True, False]
-
-
-def test_rows_without_a_value_are_not_everybody_less_the_groups():
-    """The attack: the accuracy of everybody and those of the two groups give that of three rows."""
-    for missing, shown in ((0, [True, True]), (3, [True, False]), (40, [True, True])):
-        people = population({"sex": np.repeat([0, 1, -1], [100, 90, missing])})
-        found = decide_together({"sex": DisclosureRule(30, minimum_group_clients=2)}, people)
-        assert found["sex"].shown.tolist() == shown
-
-
-def test_attributes_too_many_to_be_decided_together_are_suppressed(monkeypatch):
-    monkeypatch.setattr(joint_disclosure, "MAX_CELLS", 20)
-    first, second = np.arange(200) % 2, np.arange(200) // 40
-    people = population({"first": first, "second": second})
-    rules = {"first": DisclosureRule(1), "second": DisclosureRule(1)}
+    assert (by_attribute["a_b"].shown == ~few).all(), "each line suppresses 30 rows of two cells"
+    assert recovered(by_attribute, people, most=2) == {6}
     found = decide_together(rules, people)
-    assert found["first"].shown.all()
-    assert not found["second"].shown.any()
-    assert found["second"].reason(0) == UNDECIDED
+    assert recovered(found, people, most=2) is None
+    assert found["a_b"].shown.sum() >= 4
 
 
 @given(st.lists(st.integers(0, 40), min_size=6, max_size=12), st.integers(2, 3), st.integers(5, 30))
@@ -148,61 +96,19 @@ def test_no_small_cell_of_an_intersection_follows_from_what_is_shown(cells, line
     table = np.array(cells[: width * lines]).reshape(lines, width)
     if not table.sum():
         return
-    people, rules = crossed(table), crossed_rules(table, minimum=minimum)
-    together = decide_together(rules, people)
-    sizes = people.atoms(list(rules)).rows
-    for atoms in smallest_recoverable(together, people, names=list(rules)):
-        if len(atoms) == 1:
-            assert sizes[list(atoms)].sum() >= minimum or not any(
-                one.shown.any() for one in together.values()
-            )
+    people, rules = crossed(table, minimum)
+    found = decide_together(rules, people)
+    if any(one.shown.any() for one in found.values()):
+        assert recovered(found, people, rows=minimum, most=2) is None
 
 
-@pytest.mark.parametrize("minimum", [1, 30])
-def test_one_attribute_with_large_groups_is_as_it_was(minimum):
-    group = np.repeat([0, 1, 2], [31, 40, 90])
-    people = population({"sex": group})
-    rule = DisclosureRule(minimum, minimum_group_clients=2)
-    found = decide_together({"sex": rule}, people)["sex"]
-    assert found.shown.all()
-    found.check(people.sizes("sex"))
-
-
-def test_a_large_group_that_is_hidden_for_other_reasons_does_not_follow_either():
-    """The attack: east less A is D, which was shown before with a few rows more."""
-    race = np.repeat([0, 1, 2, 3], [100, 90, 60, 80])
-    people = population({"race": race, "broad": np.isin(race, (1, 2)).astype(int)})
-    rules = dict.fromkeys(("race", "broad"), DisclosureRule(30))
-    everything = {"race": np.ones(4, dtype=np.bool_), "broad": np.ones(2, dtype=np.bool_)}
-    for beforehand in (None, everything):
-        found = decide_together(rules, people, beforehand=beforehand)
-        assert all(one.shown.all() for one in found.values())
-    without = {**everything, "race": np.array([True, True, False, False])}
-    found = decide_together(rules, people, beforehand=without)
-    assert found["broad"].shown.all()
-    assert not found["race"].shown.any()
-    assert not recoverable(race == 3, found, people)
-    assert not recoverable(race == 2, found, people)
-
-
-def test_one_group_that_is_hidden_for_other_reasons_is_not_everybody_less_the_others():
-    race = np.repeat([0, 1, 2, 3], [100, 90, 60, 80])
-    people, rule = population({"race": race}), DisclosureRule(30)
-    beforehand = {"race": np.array([True, True, True, False])}
-    found = decide_together({"race": rule}, people, beforehand=beforehand)["race"]
-    assert found.shown.tolist() == [True, True, False, False]
-
-
-def recoverable(rows, found, people: Population) -> bool:
-    """Whether a reader of all shown groups and of everybody can work out these rows' figures."""
-    shown = [
-        people.codes[name] == group
-        for name, one in found.items()
-        for group in np.flatnonzero(one.shown & (one.rows > 0))
-    ]
-    matrix = np.stack([np.ones(len(rows)), *shown]).T.astype(float)
-    weights = np.linalg.lstsq(matrix, rows.astype(float), rcond=None)[0]
-    return bool(np.abs(matrix @ weights - rows).max() < 1e-9)
+def test_a_coarser_attribute_does_not_give_a_group_away():
+    people = of_races(FOUR)
+    by_attribute = alone(dict.fromkeys(people.codes, DisclosureRule(30)), people)
+    assert by_attribute["race"].shown.tolist() == [True, True, False, False]
+    assert by_attribute["broad"].shown.all()
+    assert recovered(by_attribute, people) is not None
+    assert recovered(together(people), people) is None
 
 
 def test_of_groups_alike_that_of_the_attribute_named_last_is_suppressed():
@@ -213,17 +119,44 @@ def test_of_groups_alike_that_of_the_attribute_named_last_is_suppressed():
         "whole": np.zeros(145, dtype=np.int64),
     }
     for names in permutations(columns):
-        found = decide_together(dict.fromkeys(names, DisclosureRule(30)), population(columns))
+        found = together(population({name: columns[name] for name in names}))
         kept, lost = (name for name in names if name != "whole")
         assert found["whole"].shown.all()
         assert found[kept].shown.all()
         assert not found[lost].shown.any()
 
 
-def test_no_attribute_is_no_decision():
-    people = population({"sex": np.arange(60) % 2})
-    assert decide_together({}, people) == {}
-    assert len(people.atoms([])) == 1
+def test_a_large_group_of_one_client_is_suppressed_and_what_would_give_it_away():
+    clients = np.concatenate([np.zeros(30, int), 1 + np.arange(50) % 9, 20 + np.arange(40) % 9])
+    people = population({"sex": np.repeat([0, 1, 2], [30, 50, 40])}, clients=clients)
+    found = together(people, clients=2)["sex"]
+    assert found.shown.tolist() == [False, True, False]
+    assert "fewer than 30 scored rows or 2 clients" in found.reason(0)
+    assert together(people)["sex"].shown.all()
+
+
+RACE = [*np.repeat([0, 1, 2], [80, 70, 50]), *[-1] * 3]
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        # The attack: the accuracy of everybody and those of the two groups give that of three rows.
+        ({"sex": np.repeat([0, 1], [100, 90])}, {"sex": [True, True]}),
+        ({"sex": np.repeat([0, 1, -1], [100, 90, 3])}, {"sex": [True, False]}),
+        ({"sex": np.repeat([0, 1, -1], [100, 90, 40])}, {"sex": [True, True]}),
+        (
+            {"sex": np.arange(203) % 2, "race": RACE},
+            {"sex": [True, True], "race": [True, True, False]},
+        ),
+    ],
+)
+def test_rows_without_a_value_are_not_everybody_less_the_groups(columns, shown):
+    people = population(columns)
+    found = together(people, clients=2)
+    assert {name: one.shown.tolist() for name, one in found.items()} == shown
+    for name, one in found.items():
+        one.check(people.sizes(name))
 
 
 def test_rows_without_a_value_of_two_attributes_do_not_follow_either():
@@ -232,22 +165,191 @@ def test_rows_without_a_value_of_two_attributes_do_not_follow_either():
     columns["a"][:12] = -1
     columns["b"][8:28] = -1
     people = population(columns)
-    rules = {name: DisclosureRule(30) for name in columns}
-    alone = {name: rule.decide(people.sizes(name)) for name, rule in rules.items()}
-    assert all(one.shown.all() for one in alone.values())
-    found = decide_together(rules, people)
-    missing = {name: int((column < 0).sum()) for name, column in columns.items()}
-    assert missing == {"a": 12, "b": 20, "c": 0}
+    assert all(people.sizes(name).min() >= 30 for name in columns)
+    found = together(people)
     # Everybody is the sum over c, so neither a nor b may be shown whole.
-    assert found["c"].shown.all()
-    assert not found["a"].shown.all()
-    assert not found["b"].shown.all()
+    assert [found[name].shown.all() for name in columns] == [False, False, True]
 
 
-def test_what_takes_too_long_suppresses_the_last_attribute(monkeypatch):
-    monkeypatch.setattr(joint_disclosure, "MAX_WORK", 30)
-    race = np.repeat([0, 1, 2, 3], [100, 90, 26, 4])
-    people = population({"race": race, "broad": np.isin(race, (1, 2)).astype(int)})
-    found = decide_together({"race": DisclosureRule(30), "broad": DisclosureRule(30)}, people)
-    assert found["broad"].reason(0) == UNDECIDED
+@pytest.mark.parametrize(
+    ("limit", "most", "columns"),
+    [
+        ("MAX_CELLS", 20, {"first": np.arange(200) % 2, "second": np.arange(200) // 40}),
+        ("MAX_WORK", 30, of_races(FOUR).codes),
+    ],
+)
+def test_what_takes_too_long_suppresses_the_last_attribute(monkeypatch, limit, most, columns):
+    monkeypatch.setattr(joint_disclosure, limit, most)
+    first, last = together(population(columns)).values()
+    assert first.shown[:2].all()
+    assert not last.shown.any()
+    assert last.reason(0) == UNDECIDED
+
+
+def test_groups_that_are_hidden_for_other_reasons_do_not_follow_either():
+    """The attack: east less A is D, which was shown before with a few rows more."""
+    people = of_races(LARGE)
+    everything = {"race": np.ones(4, dtype=np.bool_), "broad": np.ones(2, dtype=np.bool_)}
+    for beforehand in (None, everything):
+        found = together(people, beforehand=beforehand)
+        assert all(one.shown.all() for one in found.values())
+    without = {**everything, "race": np.array([True, True, False, False])}
+    found = together(people, beforehand=without)
+    assert found["broad"].shown.all()
+    assert not found["race"].shown.any()
+    assert recovered(found, people, rows=81, most=1) is None
+    # Nor is one group everybody less the others.
+    of_one = population({"race": LARGE})
+    beforehand = {"race": np.array([True, True, True, False])}
+    found = together(of_one, beforehand=beforehand)
     assert found["race"].shown.tolist() == [True, True, False, False]
+
+
+def test_no_attribute_is_no_decision():
+    people = population({"sex": np.arange(60) % 2})
+    assert decide_together({}, people) == {}
+    assert len(people.atoms([])) == 1
+
+
+# -- beside a search of all combinations ----------------------------------------------------------
+
+
+def small_table(seed: int, *, clients: int) -> Population:
+    """Up to five attributes of a few groups over at most 13 kinds of people, most of them few."""
+    random = np.random.default_rng(seed)
+    attributes = random.integers(2, 6)
+    sizes, kinds = random.integers(2, 5, attributes), random.integers(6, 14)
+    codes = np.stack([random.integers(0, size, kinds) for size in sizes], axis=1)
+    shares = random.random(kinds)
+    few, many = random.integers(1, 8, kinds), random.integers(20, 60, kinds)
+    rows = np.where(shares < 0.75, few, many)
+    if clients > 1:
+        rows = np.where(
+            random.random(kinds) < 0.5,
+            random.integers(1, 60, kinds),
+            random.integers(20, 60, kinds),
+        )
+    owner = np.arange(rows.sum())
+    if clients > 1:
+        who = np.where(random.random(kinds) < 0.7, random.integers(0, 5, kinds), -1)
+        whose = np.repeat(who, rows)
+        owner = np.where(whose >= 0, whose, 5 + random.integers(0, 20, len(whose)))
+    columns = {f"x{place}": np.repeat(codes[:, place], rows) for place in range(attributes)}
+    groups = {f"x{place}": int(size) for place, size in enumerate(sizes)}
+    return population(columns, clients=owner, groups=groups)
+
+
+# Some of the tables from which few rows followed while atoms were eliminated in two orders only:
+# the columns as they are, and from the last to the first.
+@pytest.mark.parametrize(
+    ("clients", "seeds"),
+    [(1, (276, 1119, 1757, 2897, 2935, 3480, 3906, 4254)), (2, (50, 71, 72, 85, 128, 139, 146))],
+)
+def test_the_attack_a_search_of_all_combinations_finds_no_few_rows(clients, seeds):
+    shown = 0
+    for seed in seeds:
+        people = small_table(seed, clients=clients)
+        found = together(people, 20, clients=clients)
+        assert recovered(found, people, rows=20, clients=clients) is None, seed
+        shown += len(totals_of(found, people)[0]) - 1
+    assert shown > len(seeds), "and not because nothing is shown"
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_figures_of_clients_beside_groups_give_no_few_rows_away(seed):
+    """What groups show by themselves is not taken back."""
+    people = small_table(seed, clients=1)
+    site = np.random.default_rng(seed).choice(3, len(people.clients), p=[0.6, 0.3, 0.1])
+    people = population({"x0": people.codes["x0"], "": site}, groups={**people.groups, "": 3})
+    rule = DisclosureRule(20)
+    groups = decide_together({"x0": rule}, people)
+    before = groups["x0"].shown.copy()
+    sites = decide_beside("", rule, people, groups)
+    assert (groups["x0"].shown == before).all()
+    assert recovered({**groups, "": sites}, people, rows=20) is None
+
+
+# -- what follows from totals, and by which of them -----------------------------------------------
+
+
+def atoms_of(rows, *, clients=None) -> Atoms:
+    """Atoms with so many rows, each of many clients or of those given as a list for each."""
+    held = clients or [range(100 * place, 100 * place + 9) for place in range(len(rows))]
+    pairs = [(place, client) for place, own in enumerate(held) for client in own]
+    of_pair, client_of_pair = np.array(pairs).T
+    return Atoms({}, np.asarray(rows), of_pair, client_of_pair)
+
+
+def exposed(totals, atoms: Atoms, *, fixed=(), targets=(), rows=30, clients=2) -> Exposure | None:
+    """By totals that are given as sets of atoms; `fixed`: places of those that stay."""
+
+    def members(sets):
+        return np.array([np.isin(np.arange(len(atoms)), list(own)) for own in sets], dtype=np.bool_)
+
+    return find_exposure(
+        members(totals).reshape(-1, len(atoms)),
+        atoms,
+        removable=~np.isin(np.arange(len(totals)), fixed),
+        targets=members(targets).reshape(-1, len(atoms)),
+        rows=rows,
+        clients=clients,
+    )
+
+
+def places(found) -> set[int]:
+    return set(np.flatnonzero(found).tolist())
+
+
+def test_few_rows_of_several_atoms_follow_that_are_no_group():
+    atoms = atoms_of([100, 90, 60, 12, 9])
+    found = exposed([{0, 3, 4}, {0}, {1, 2}], atoms)
+    assert places(found.atoms) == {3, 4}
+    assert places(found.by) == {0, 1}
+    assert exposed([{0, 3, 4}, {0}, {1, 2}], atoms, rows=21) is None
+
+
+def test_atoms_of_one_client_are_found_among_many_others():
+    """Two large atoms of one client follow together, neither by itself."""
+    others = [range(40 + place, 42 + place) for place in range(6)]
+    atoms = atoms_of([80] * 8, clients=[[1], *others, [1]])
+    totals = [{0, 1, 2, 7}, {1, 3}, {2, 3}, {3}]
+    found = exposed(totals, atoms)
+    assert places(found.atoms) == {0, 7}
+    assert places(found.by) == {0, 1, 2, 3}
+    assert exposed(totals, atoms, clients=1) is None
+    two = atoms_of([80] * 8, clients=[[1], *others, [2]])
+    assert exposed(totals, two) is None
+
+
+def test_a_group_is_looked_for_where_elimination_does_not_come_upon_it():
+    """One total is another and nine small atoms of a hidden group; 19 more say nothing."""
+    random = np.random.default_rng(0)
+    totals = [set(np.flatnonzero(random.random(40) < 0.5).tolist()) for _ in range(20)]
+    hidden = set(range(0, 36, 4))
+    totals[0] -= hidden
+    totals.append(totals[0] | hidden)
+    found = exposed(totals, atoms_of([10] * 40), targets=[{0, 1}, hidden, {2}], rows=91)
+    # The same of large atoms, these nine of one client and every other of its own.
+    whose = [[99 if place in hidden else place] for place in range(40)]
+    for one in (found, exposed(totals, atoms_of([80] * 40, clients=whose))):
+        assert places(one.atoms) == hidden
+        assert places(one.by) == {0, 20}
+
+
+def test_who_is_needed_is_distinguished_from_who_can_be_done_without():
+    atoms = atoms_of([100, 90, 5])
+    totals = [{0, 1, 2}, {0}, {1}, {0, 1}]
+    found = exposed(totals, atoms)
+    assert places(found.atoms) == {2}
+    assert places(found.by) == {0}, "without it nothing follows; the others replace each other"
+    assert places(exposed(totals, atoms, fixed=[0]).by) == {1, 2, 3}
+    assert exposed(totals, atoms, fixed=[0, 1, 2, 3]) is None
+
+
+def test_one_total_gives_few_rows_only_where_it_is_few():
+    atoms = atoms_of([100, 5])
+    assert places(exposed([{1}], atoms).atoms) == {1}
+    for none in ([{0}], [{0, 1}], []):
+        assert exposed(none, atoms) is None
+    assert exposed([{0}], atoms_of([100, 50])) is None
+    assert places(exposed([{0, 1}], atoms_of([9, 5])).atoms) == {0, 1}

@@ -80,13 +80,18 @@ def noised(clients: np.ndarray, found: CountRelease, seed: int) -> NoisedCounts:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "shares"),
-    [(0.1, UNEQUAL), (1.0, UNEQUAL), (10.0, UNEQUAL), (1.0, EQUAL)],
-    ids=["0.1", "1", "10", "1, equal"],
+    ("unit", "mechanism", "epsilon", "shares"),
+    [
+        ("client", "discrete-laplace", 0.1, UNEQUAL),
+        ("client", "discrete-laplace", 10.0, UNEQUAL),
+        ("client", "gaussian", 1.0, UNEQUAL),
+        ("client", "gaussian", 1.0, EQUAL),
+        ("record", "discrete-laplace", 1.0, EQUAL),
+        ("record", "gaussian", 0.1, UNEQUAL),
+        ("record", "gaussian", 10.0, UNEQUAL),
+    ],
 )
-@pytest.mark.parametrize("mechanism", ["discrete-laplace", "gaussian"])
-@pytest.mark.parametrize("unit", ["client", "record"])
-def test_intervals_cover_the_gap_in_the_population(epsilon, mechanism, unit, shares):
+def test_intervals_cover_the_gap_in_the_population(unit, mechanism, epsilon, shares):
     reference = 1 if mechanism == "gaussian" else None
     found, shown = release(epsilon, mechanism, unit), np.ones(3, dtype=np.bool_)
     whole = (shares * 10**6).round().astype(np.int64)
@@ -107,22 +112,26 @@ def test_intervals_cover_the_gap_in_the_population(epsilon, mechanism, unit, sha
     assert min(covered.values()) >= LEAST, covered
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 10.0])
-@pytest.mark.parametrize("mechanism", ["discrete-laplace", "gaussian"])
-@pytest.mark.parametrize("unit", ["client", "record"])
-def test_intervals_cover_the_gain_and_the_share_in_the_population(epsilon, mechanism, unit):
+@pytest.mark.parametrize(
+    ("unit", "mechanism", "epsilon"),
+    [
+        ("client", "discrete-laplace", 0.1),
+        ("client", "gaussian", 10.0),
+        ("record", "discrete-laplace", 10.0),
+        ("record", "gaussian", 0.1),
+    ],
+)
+def test_intervals_cover_the_gain_and_the_share_in_the_population(unit, mechanism, epsilon):
     found, generator = release(epsilon, mechanism, unit), np.random.default_rng(43)
     # Each client counts the same on average, whatever its group.
     true = np.average(UNEQUAL, axis=0, weights=[size // 3 for size in SIZES])
     gain = min(true[2] - true[3], true[0] - true[1])
+    share = max(true[:2].sum(), true[2:].sum())
     covered = np.zeros(2, dtype=int)
     for seed in range(REPEATS):
         drawn = noised_gain(noised(people(UNEQUAL, unit, generator), found, seed), hypotheses=1)
         for place, (truth, (low, high)) in enumerate(
-            (
-                (gain, drawn.gain_interval(0.95)),
-                (max(true[:2].sum(), true[2:].sum()), drawn.share_interval(0.95)),
-            )
+            ((gain, drawn.gain_interval(0.95)), (share, drawn.share_interval(0.95)))
         ):
             covered[place] += low <= truth <= high
     assert covered.min() >= LEAST, covered
@@ -174,7 +183,7 @@ def test_a_difference_of_shares_ends_where_noise_no_longer_explains_it() -> None
 
 @pytest.mark.parametrize("tail", ["gaussian", "discrete-laplace"])
 @pytest.mark.parametrize("reference", [None, 1])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_gaps_are_those_of_rates_that_noise_explains(tail, reference, seed) -> None:
     """An end of a rate is the next place outside those that the noise explains; a gap is the widest
     that two groups' ends allow, and the least."""

@@ -42,7 +42,7 @@ def test_figures_are_those_of_scikit_learn_ties_included(rows):
         scored(score, outcome, probability=probability),
         client=client,
         hypothesis=np.zeros(len(rows), dtype=np.int64),
-        groups={"group": (4, np.where(group == 2, -1, group))},
+        groups={"group": (4, np.where(group == 2, -1, group)), "none": (3, 0 * group - 1)},
     )
     expected = auc(score, outcome)
     assert (found.ordering is None) == np.isnan(expected)
@@ -50,6 +50,7 @@ def test_figures_are_those_of_scikit_learn_ties_included(rows):
         assert found.ordering.auc == pytest.approx(expected)
     by_group = [auc(score[group == one], outcome[group == one]) for one in (0, 1)]
     assert found.by_group["group"] == pytest.approx([*by_group, np.nan, np.nan], nan_ok=True)
+    assert np.isnan(found.by_group["none"]).all()
     assert found.brier == pytest.approx(brier_score_loss(outcome, probability))
     assert found.base_rate == outcome.mean()
     frequencies, means = calibration_curve(outcome, probability, n_bins=BINS)
@@ -102,13 +103,6 @@ def test_the_interval_covers_the_auc_of_all_clients(clients, rows, separation, b
         covered += low <= truth <= high
     # At 95 %, fewer than 365 of 400 come about in fewer than 1 of 1,000 repetitions.
     assert covered >= 365
-
-
-def test_without_a_row_in_a_group_there_is_no_auc_of_it():
-    rows = scored(np.arange(12), np.arange(12) % 2)
-    nobody = np.full(12, -1)
-    found = rank_rows(rows, client=nobody + 1, hypothesis=nobody + 1, groups={"group": (3, nobody)})
-    assert np.isnan(found.by_group["group"]).all()
 
 
 def test_a_perfect_order_of_few_clients_is_not_certain():

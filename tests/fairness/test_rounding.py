@@ -1,7 +1,5 @@
 """Random rounding: without bias, the same for the same rows, and a part within its whole."""
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,6 +47,7 @@ def test_rounding_is_without_bias() -> None:
     keys = np.random.default_rng(3).bytes(4000 * 8)
     found = [rounder(keys[8 * one : 8 * one + 8]).counts("sex", exact) for one in range(4000)]
     error = np.std(found, axis=0) / np.sqrt(4000)
+    assert (error > 0).all(), "without the key no one knows"
     assert (np.abs(np.mean(found, axis=0) - exact) <= 4 * error + 1e-12).all()
 
 
@@ -105,12 +104,6 @@ def test_offsets_follow_which_rows_have_which_outcome() -> None:
     assert one.rows == other.rows
     mirrored = of(False, False, True, True)
     assert (mirrored.positives, mirrored.negatives) == (one.negatives, one.positives)
-
-
-def test_without_the_key_no_one_knows_how_counts_were_rounded() -> None:
-    exact = np.arange(8).reshape(2, 4)
-    found = {rounder(os.urandom(32)).counts("sex", exact).tobytes() for _ in range(40)}
-    assert len(found) > 1
 
 
 @pytest.mark.parametrize(

@@ -1,151 +1,130 @@
 """Small tables as people bring them, one for each thing that goes wrong with real ones."""
 
 import random
+from collections.abc import Callable
 
 _DRAW = random.Random(7)
+Cell = Callable[[int], object]
 
 
-def _table(head: str, rows: list[list[object]]) -> str:
-    return "\n".join([head, *(",".join(map(str, row)) for row in rows), ""])
+def table(rows: int, columns: dict[str, Cell], *, parted_by: str = ",") -> str:
+    """The text of a table: each cell from the number of its row."""
+    lines = [[cell(row) for cell in columns.values()] for row in range(rows)]
+    return "".join(f"{parted_by.join(map(str, line))}\n" for line in [list(columns), *lines])
 
 
-def _rows(count: int) -> range:
-    return range(count)
+def in_turn(*cells: object) -> Cell:
+    """A cell after the other."""
+    return lambda row: cells[row % len(cells)]
 
 
-# Nine in ten pass, groups are one-hot, and clients are schools.
-ONE_HOT = _table(
-    "school,lsat,gpa,Race_Black,Race_White,Race_Asian,passed",
-    [
-        [
-            f"s{row % 12}",
-            30 + row % 17,
-            2 + (row % 20) / 10,
-            int(row % 5 == 0),
-            int(row % 5 in (1, 2, 3)),
-            0,
-            int(row % 10 != 0),
-        ]
-        for row in _rows(240)
-    ],
-)
+def gaps(every: int, cell: Cell, *, first: int = 0, text: str = "") -> Cell:
+    """A gap in one of so many rows."""
+    return lambda row: text if row % every == first else cell(row)
 
-# Codes for groups, a target that names something bad, and a second outcome that gives it away.
-CODED = _table(
-    "id,county,SEX,RAC1P,priors_count,is_recid,two_year_recid",
-    [
-        [
-            1000 + row,
-            f"c{row % 15}",
-            1 + row % 2,
-            1 + row % 4,
-            row % 13,
-            int(row % 7 < 3),
-            int(row % 7 < 3),
-        ]
-        for row in _rows(300)
-    ],
-)
 
-# Age in words, a skewed target, and gaps spelled in two ways.
-TEXT_AGE = _table(
-    "branch,age,savings,purpose,class",
-    [
-        [
-            f"b{row % 8}",
-            ("19-25", "26-40", "41-60", "60+")[row % 4],
-            "?" if row % 9 == 0 else 100 * (row % 11),
-            ("car", "tv", "NA")[row % 3],
-            "good" if row % 10 else "bad",
-        ]
-        for row in _rows(200)
-    ],
-)
+def _leaks(row: int) -> bool:
+    return row * 11 % 7 < 2
 
-# Client keys and targets that are missing in some rows, and a number as the target.
-MISSING_KEYS = _table(
-    "hospital,age,sex,length,charges",
-    [
-        [
-            "" if row % 25 == 0 else f"h{row % 6}",
-            20 + row % 60,
-            "FM"[row % 2],
-            row % 9,
-            "" if row % 40 == 3 else 900 + 17 * row,
-        ]
-        for row in _rows(240)
-    ],
-)
 
-# Nothing that looks like a client.
-NOBODY = _table("x,z,y", [[_DRAW.random(), row % 3, row % 2] for row in _rows(100)])
+def _relapses(row: int) -> bool:
+    return row * 13 % 5 < 2
 
-# As a German spreadsheet is saved: semicolons, decimal commas, dates, umlauts, a rare outcome.
-GERMAN = "\n".join(
-    [
-        "Fallnummer;Klinik;Geschlecht;Alter;Aufnahmedatum;Größe (m);CRP;Versicherung;verstorben",
-        *(
-            ";".join(
-                (
-                    str(70000 + 7 * row),
-                    f"Haus {'ÄBÖD'[row % 4]}",
-                    ("weiblich", "männlich", "divers")[row % 3],
-                    str(20 + row * 7 % 60),
-                    f"{1 + row % 28:02}.08.2025",
-                    f"1,{50 + row * 11 % 49}",
-                    f"{row * 13 % 89},5",
-                    ("gesetzlich", "privat")[row % 2],
-                    ("nein", "ja")[row % 9 == 0],
-                )
-            )
-            for row in _rows(240)
-        ),
-        "",
-    ]
-)
-
-# The outcome is among the columns in other words: 1 - passed, and in texts.
-LEAKED = _table(
-    "school,sex,share_black,hours,failed_mark,verdict,passed",
-    [
-        [
-            f"s{row % 12}",
-            "FM"[row * 7 % 2],
-            (row * 17 % 91) / 100,
-            row * 31 % 40,
-            int(row * 11 % 7 < 2),
-            ("repeats", "moves up", "excels")[0 if row * 11 % 7 < 2 else 1 + row % 2],
-            int(row * 11 % 7 >= 2),
-        ]
-        for row in _rows(300)
-    ],
-)
-
-# What ends an observation says how it ended.
-SURVIVAL = _table(
-    "clinic,age,from,until,event,dose,dose.1,relapse",
-    [
-        [
-            f"c{row % 10}",
-            20 + row % 60,
-            row % 5,
-            row % 5 + row * 7 % 30,
-            int(row * 13 % 5 < 2),
-            row * 3 % 11,
-            row * 3 % 11,
-            ("no", "yes")[row * 13 % 5 < 2],
-        ]
-        for row in _rows(250)
-    ],
-)
 
 TABLES = {
-    "german": GERMAN,
-    "leaked": LEAKED,
-    "survival": SURVIVAL,
-    "one-hot": ONE_HOT,
-    "coded": CODED,
-    "text-age": TEXT_AGE,
-    "missing-keys": MISSING_KEYS,
-    "nobody": NOBODY,
+    # As a German spreadsheet is saved: semicolons, decimal commas, dates, umlauts, a rare outcome.
+    "german": table(
+        240,
+        {
+            "Fallnummer": lambda row: 70000 + 7 * row,
+            "Klinik": in_turn("Haus Ä", "Haus B", "Haus Ö", "Haus D"),
+            "Geschlecht": in_turn("weiblich", "männlich", "divers"),
+            "Alter": lambda row: 20 + row * 7 % 60,
+            "Aufnahmedatum": lambda row: f"{1 + row % 28:02}.08.2025",
+            "Größe (m)": lambda row: f"1,{50 + row * 11 % 49}",
+            "CRP": lambda row: f"{row * 13 % 89},5",
+            "Versicherung": in_turn("gesetzlich", "privat"),
+            "verstorben": lambda row: "nein" if row % 9 else "ja",
+        },
+        parted_by=";",
+    ),
+    # The outcome is among the columns in other words: 1 - passed, and in texts.
+    "leaked": table(
+        300,
+        {
+            "school": lambda row: f"s{row % 12}",
+            "sex": lambda row: "FM"[row * 7 % 2],
+            "share_black": lambda row: (row * 17 % 91) / 100,
+            "hours": lambda row: row * 31 % 40,
+            "failed_mark": lambda row: int(_leaks(row)),
+            "verdict": lambda row: "repeats" if _leaks(row) else ("moves up", "excels")[row % 2],
+            "passed": lambda row: int(not _leaks(row)),
+        },
+    ),
+    # What ends an observation says how it ended.
+    "survival": table(
+        250,
+        {
+            "clinic": lambda row: f"c{row % 10}",
+            "age": lambda row: 20 + row % 60,
+            "from": lambda row: row % 5,
+            "until": lambda row: row % 5 + row * 7 % 30,
+            "event": lambda row: int(_relapses(row)),
+            "dose": lambda row: row * 3 % 11,
+            "dose.1": lambda row: row * 3 % 11,
+            "relapse": lambda row: ("no", "yes")[_relapses(row)],
+        },
+    ),
+    # Nine in ten pass, groups are one-hot, and clients are schools.
+    "one-hot": table(
+        240,
+        {
+            "school": lambda row: f"s{row % 12}",
+            "lsat": lambda row: 30 + row % 17,
+            "gpa": lambda row: 2 + (row % 20) / 10,
+            "Race_Black": in_turn(1, 0, 0, 0, 0),
+            "Race_White": in_turn(0, 1, 1, 1, 0),
+            "Race_Asian": in_turn(0),
+            "passed": lambda row: int(row % 10 != 0),
+        },
+    ),
+    # Codes for groups, a target that names something bad, and a second outcome that gives it away.
+    "coded": table(
+        300,
+        {
+            "id": lambda row: 1000 + row,
+            "county": lambda row: f"c{row % 15}",
+            "SEX": in_turn(1, 2),
+            "RAC1P": in_turn(1, 2, 3, 4),
+            "priors_count": lambda row: row % 13,
+            "is_recid": in_turn(1, 1, 1, 0, 0, 0, 0),
+            "two_year_recid": in_turn(1, 1, 1, 0, 0, 0, 0),
+        },
+    ),
+    # Age in words, a skewed target, and gaps spelled in two ways.
+    "text-age": table(
+        200,
+        {
+            "branch": lambda row: f"b{row % 8}",
+            "age": in_turn("19-25", "26-40", "41-60", "60+"),
+            "savings": gaps(9, lambda row: 100 * (row % 11), text="?"),
+            "purpose": in_turn("car", "tv", "NA"),
+            "class": lambda row: "good" if row % 10 else "bad",
+        },
+    ),
+    # Client keys and targets that are missing in some rows, and a number as the target.
+    "missing-keys": table(
+        240,
+        {
+            "hospital": gaps(25, lambda row: f"h{row % 6}"),
+            "age": lambda row: 20 + row % 60,
+            "sex": in_turn("F", "M"),
+            "length": lambda row: row % 9,
+            "charges": gaps(40, lambda row: 900 + 17 * row, first=3),
+        },
+    ),
+    # Nothing that looks like a client.
+    "nobody": table(
+        100, {"x": lambda _: _DRAW.random(), "z": in_turn(0, 1, 2), "y": in_turn(0, 1)}
+    ),
 }

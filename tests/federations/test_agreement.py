@@ -1,7 +1,5 @@
 """What a spec and its data must agree on: cohorts, splits, and what a network takes."""
 
-import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,16 +15,20 @@ from fedaudit.federations.split import (
     training_clients,
     validation_clients,
 )
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.federation import SyntheticLinear
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import Load, Refuse
+from tests.federations.image_files import arrays, npz
+from tests.refusals import refused_by
+from tests.spec.documents import IMAGES, changed
 
 DATA = "hospital,x,sex,cost\n" + "".join(
     f"h{index % 10},1,{'FM'[index % 2]},2\n" for index in range(11)
 )
 SEX: dict[str, Any] = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0}}
 PLAIN: dict[str, Any] = {"federation.drop": ["sex"]}
+CNN = {"kind": "cnn-femnist"}
+FEW = {"training.cohort.clients": 1, "privacy": {"mechanism": "none"}}
 
 
 def test_a_cohort_may_take_every_training_client(load: Load, refuse: Refuse) -> None:
@@ -93,10 +95,9 @@ def test_every_client_is_on_one_side(clients: int, fraction: float, seed: int) -
     assert abs(len(split.validation) - asked) <= 0.5 or len(split.validation) in (1, clients - 1)
 
 
-def test_sizes_of_the_papers() -> None:
-    assert validation_clients(2948, validation_fraction=0.3) == 884
-    assert validation_clients(200, validation_fraction=0.5) == 100
-    assert validation_clients(4, validation_fraction=0.01) == 1
+@pytest.mark.parametrize(("clients", "fraction", "held"), [(2948, 0.3, 884), (4, 0.01, 1)])
+def test_sizes_are_rounded_and_no_side_is_empty(clients: int, fraction: float, held: int) -> None:
+    assert validation_clients(clients, validation_fraction=fraction) == held
 
 
 def test_one_client_cannot_be_split() -> None:
@@ -175,47 +176,26 @@ def test_all_clients_train_where_rows_are_held_out() -> None:
     assert [training_clients(8, source) for source in units] == [6, 8]
 
 
-def faults_of(folder: Path, shape: tuple[int, ...], **model: Any) -> dict[str, str]:
-    """What is wrong with 8 images of that shape by 4 writers."""
-    buffer = io.BytesIO()
-    images = np.ones((8, *shape), dtype=np.uint8)
-    np.savez(buffer, x=images, y=np.arange(8) % 3, writer=np.arange(8) % 4)
-    (folder / "images.npz").write_bytes(buffer.getvalue())
-    spec = parse_spec(
-        {
-            "name": "images",
-            "federation": {"source": "images", "path": "images.npz"},
-            "model": model or {"kind": "cnn-femnist"},
-            "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 2}},
-            "privacy": {"mechanism": "none"},
-        }
-    )
-    try:
-        load_federation(spec, sources_dir=folder)
-    except InvalidInputError as error:
-        return {fault.pointer: fault.message for fault in error.errors}
-    return {}
-
-
-@pytest.mark.parametrize("shape", [(28, 28), (28, 28, 1), (784,)])
-def test_images_of_its_size_are_taken(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    assert faults_of(tmp_path, shape) == {}
-
-
 @pytest.mark.parametrize(
-    ("shape", "found"),
+    ("shape", "model", "found"),
     [
-        ((27, 28), "27 by 28 with 1 channel"),
-        ((28, 28, 3), "28 by 28 with 3 channels"),
-        ((785,), "no images"),
+        ((28, 28), CNN, None),
+        ((28, 28, 1), CNN, None),
+        ((784,), CNN, None),
+        ((3, 5, 2), {"kind": "mlp", "hidden": [4]}, None),
+        ((27, 28), CNN, "27 by 28 with 1 channel"),
+        ((28, 28, 3), CNN, "28 by 28 with 3 channels"),
+        ((785,), CNN, "no images"),
     ],
 )
-def test_others_are_refused_with_what_they_are(tmp_path, shape, found):
-    faults = faults_of(tmp_path, shape)
-    assert list(faults) == ["/model/kind"]
-    assert found in faults["/model/kind"]
-    assert "28 by 28 with 1 channel" in faults["/model/kind"]
-
-
-def test_dense_networks_take_any_rows(tmp_path: Path) -> None:
-    assert faults_of(tmp_path, (3, 5, 2), kind="mlp", hidden=[4]) == {}
+def test_images_are_taken_or_refused_with_what_they_are(tmp_path, shape, model, found):
+    data = arrays(8, x=np.ones((8, *shape), dtype=np.uint8))
+    (tmp_path / "images.npz").write_bytes(npz(**data))
+    spec = parse_spec(changed(IMAGES, {"federation.path": "images.npz", **FEW, "model": model}))
+    if found is None:
+        assert load_federation(spec, sources_dir=tmp_path).rows == 8
+        return
+    (fault,) = refused_by(load_federation, spec, sources_dir=tmp_path)
+    assert fault.pointer == "/model/kind"
+    assert found in fault.message
+    assert "28 by 28 with 1 channel" in fault.message

@@ -1,8 +1,6 @@
 """The example specs, and real data where they are at hand."""
 
-import gzip
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -91,103 +89,24 @@ def test_examples_learn(name: str, request: pytest.FixtureRequest) -> None:
     assert utility["degenerate"] is not True
 
 
-def written(folder: Path, spec: ExperimentSpec, lines: Iterable[Iterable[object]]) -> Federation:
-    """The federation of a spec whose file is made up."""
-    path = folder / str(getattr(spec.federation, "path", None))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(",".join(map(str, line)) + "\n" for line in lines).encode()
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    federation = load_federation(spec, sources_dir=folder)
-    check_usable(federation, spec)
-    return federation
-
-
-def test_a_table_shaped_like_the_hearts(tmp_path: Path) -> None:
-    names = "hospital,age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num"
-    rows = [
-        [f"h{row % 4}", 30.0 + row % 40, row % 2 * 1.0, 1.0 + row % 4, 120.0, "" if row < 6 else 0,
-         1.0, row % 3 * 1.0, 150.0, 0.0, -0.5, "", "", "", row % 5, row // 2 % 2]
-        for row in range(80)
-    ]  # fmt: skip
-    federation = written(tmp_path, example("heart-disease"), [[*names.split(","), "target"], *rows])
-
-    assert federation.rows == 74
-    assert federation.notes == ("rows with an empty cell in 'chol', left out: 6",)
-    assert federation.feature_names[:6] == ("age", "sex", "cp=1", "cp=2", "cp=3", "cp=4")
-    assert federation.attribute("age").values == ("<50", "50 to <60", ">=60")
-
-
-def test_a_table_shaped_like_the_adults(tmp_path: Path) -> None:
-    names = (
-        "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,"
-        "sex,capital-gain,capital-loss,hours-per-week,native-country,income-per-year"
-    )
-    rows = [
-        [20 + row % 60, ["Private", "?", "State-gov"][row % 3], 1, "11th", 1 + row % 16,
-         ["Divorced", "Widowed"][row % 2], "?" if row % 15 == 14 else f"job {row % 15}", "Wife",
-         "Black", ["Male", "Female"][row // 2 % 2], [0, 99999][row == 3], 0, 40, "?",
-         [">50K", "<=50K"][row % 4 > 0]]
-        for row in range(150)
-    ]  # fmt: skip
-    federation = written(tmp_path, example("adult-occupation"), [names.split(","), *rows])
-
-    assert federation.clients == 15
-    assert federation.classes == ("<=50K", ">50K")
-    assert federation.width == 5 + 9 + 7
-    assert federation.notes == (
-        "some values of 'capital-gain' outside its range were brought to its ends",
-    )
-
-
-def test_a_table_shaped_like_the_incomes(tmp_path: Path) -> None:
-    names = "state,AGEP,COW,SCHL,MAR,OCCP,POBP,RELP,WKHP,SEX,RAC1P,PINCP"
-    rows = [
-        [f"S{row % 35}", 17 + row % 60, 1 + row % 8, 1 + row % 24, 1 + row % 5, 10, 1, 0, 40,
-         1 + row % 2, 1 + row % 9, row // 2 % 2]
-        for row in range(350)
-    ]  # fmt: skip
-    federation = written(tmp_path, example("table-income"), [names.split(","), *rows])
-    assert federation.clients == 35
-    assert federation.width == 3 + 8 + 5
-
-
-def test_a_table_shaped_like_the_digits(tmp_path: Path) -> None:
-    rows = [[row % 256] * 784 + [row % 10] for row in range(300)]
-    federation = written(tmp_path, example("mnist"), rows)
-    assert federation.width == 784
-    assert federation.rows == 300
-    assert federation.side_by_side.max() == 1
-    assert federation.classes == tuple("0123456789")
-
-
-def hospital(**federation: object) -> object:
-    return {
+def hospital(folder: Path, **federation: object) -> Federation:
+    value = {
         "name": "real",
         "federation": {"source": "hospital-charges", **federation},
         "model": {"kind": "mlp", "hidden": [2]},
         "training": {"loss": "rmse", "rounds": 1, "cohort": {"clients": 100}},
         "privacy": {"mechanism": "none"},
-        "fairness": {"sensitive": ["state"], "favourable": {"op": "le", "value": 7000}},
     }
+    return load_federation(parse_spec(value), sources_dir=folder)
 
 
 @pytest.mark.parametrize(("key", "clients"), [("zip", 2948), ("provider_id", 3151)])
 def test_the_whole_hospital_file_and_the_derived_one_agree(data_dir, key, clients):
-    derived = load_federation(
-        parse_spec(hospital(path="hospital_charges/four_conditions.csv.gz", client_key=key)),
-        sources_dir=data_dir,
-    )
-    whole = load_federation(
-        parse_spec(
-            hospital(
-                path="hospital_charges/ipps_fy2011_top100_drg.csv.gz",
-                zip_table="zip_codes/us_zip_lat_lon.csv.gz",
-                client_key=key,
-            )
-        ),
-        sources_dir=data_dir,
-    )
-
+    own = "hospital_charges/four_conditions.csv.gz"
+    derived = hospital(data_dir, path=own, client_key=key)
+    published = "hospital_charges/ipps_fy2011_top100_drg.csv.gz"
+    zips = "zip_codes/us_zip_lat_lon.csv.gz"
+    whole = hospital(data_dir, path=published, zip_table=zips, client_key=key)
     assert derived.clients == clients
     assert derived.rows == 11_915
     left_out = 11_915 - whole.rows

@@ -18,6 +18,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import parse_registration
 from tests.federations.conftest import CLASSIFIER, spec_value
+from tests.federations.image_files import arrays, npz
 from tests.federations.registering import profile_in, refused, registration
 
 GOOD = "hospital,x,cost\na,1,2\nb,3,4\nb,5,6\n"
@@ -159,24 +160,21 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
         row[5] = "high" if position % 7 else str(position)
     written(sources, rows)
     names = registration({"features": ["x"]}, {"sensitive": ["sex"]})
-    with monkeypatch.context() as patch:
-        patch.setattr(table_federation, "MAX_CLASSES", 5)
-        faults = refused(sources, names)
-        assert "row 2 of column 'cost' is not a number" in faults["/federation/target"]
-    with monkeypatch.context() as patch:
-        patch.setattr(table_federation, "MAX_CLIENTS", 20)
-        faults = refused(sources, names)
-        assert "30 clients, and 20 are allowed" in faults["/federation/client_key"]
-    with monkeypatch.context() as patch:
-        patch.setattr(groups, "MAX_GROUPS", 2)
-        faults = refused(sources, names)
-        assert "and 2 groups are allowed" in faults["/fairness/sensitive/0"]
-    with monkeypatch.context() as patch:
-        patch.setattr(federation_module, "_OF_A_ROW", 2**27)
-        message = refused(sources, names)["/federation/features"]
-        assert "FEDAUDIT_MAX_DATA_MEMORY_BYTES" in message
-        assert "60 or more rows of 1 features and 1 sensitive attributes" in message
-        assert "7.50 GiB of memory in a run, and 4.00 GiB are allowed" in message
+    for module, limit, value, pointer, *said in (
+        (table_federation, "MAX_CLASSES", 5, "/federation/target", "row 2 of column 'cost' is not"),
+        (table_federation, "MAX_CLIENTS", 20, "/federation/client_key", "30 clients, and 20 are"),
+        (groups, "MAX_GROUPS", 2, "/fairness/sensitive/0", "and 2 groups are allowed"),
+        (
+            *(federation_module, "_OF_A_ROW", 2**27, "/federation/features"),
+            "FEDAUDIT_MAX_DATA_MEMORY_BYTES",
+            "60 or more rows of 1 features and 1 sensitive attributes",
+            "7.50 GiB of memory in a run, and 4.00 GiB are allowed",
+        ),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, limit, value)
+            message = refused(sources, names)[pointer]
+        assert [words for words in said if words not in message] == []
 
 
 def test_empty_cells_are_counted_by_column(sources: Path) -> None:
@@ -212,26 +210,22 @@ def test_clients_that_are_dealt_out(sources: Path) -> None:
     assert figures["clients"] == 4
 
 
-def test_measurements_are_no_classes_and_their_values_are_not_shown(sources: Path) -> None:
-    lines = [f"{'ab'[row % 2]},1,{1000 + row % 40}" for row in range(80)]
-    (sources / "data.csv").write_text("\n".join(["hospital,x,cost", *lines]) + "\n")
-    figures = profile_in(sources, registration())
-    assert figures["classes"] == []
-    assert figures["class_balance"] is None
+def test_values_of_measurements_are_not_shown(sources: Path) -> None:
+    lines = [f"{'ab'[row % 2]},1,{'mf'[row % 3 % 2]},{1000 + row}" for row in range(80)]
+    (sources / "data.csv").write_text("\n".join(["hospital,x,sex,cost", *lines, ""]))
+    features = {"features": ["x"]}
+    figures = profile_in(sources, registration(features))
+    assert (figures["classes"], figures["class_balance"]) == ([], None)
     assert figures["reasons"]["class_balance"] == "the target is a number"
     assert "1001" not in str(figures)
 
-
-def test_a_wrong_cell_among_measurements_does_not_show_the_others(sources: Path) -> None:
-    lines = [f"{'ab'[row % 2]},1,{'mf'[row % 3 % 2]},{1000 + row}" for row in range(80)]
     (sources / "data.csv").write_text("\n".join(["hospital,x,sex,cost", *lines, "a,1,m,n/a\n"]))
-    figures = profile_in(sources, registration({"features": ["x"]}))
+    figures = profile_in(sources, registration(features))
     assert (figures["classes"], figures["class_balance"]) == ([], None)
     assert "81 classes" in figures["reasons"]["classes"]
     assert "1001" not in str(figures)
-
     rule = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 1040}}
-    faults = refused(sources, registration({"features": ["x"]}, rule))
+    faults = refused(sources, registration(features, rule))
     assert list(faults) == ["/federation/target"]
     assert "row 81 of column 'cost' is not a number" in faults["/federation/target"]
 
@@ -247,13 +241,8 @@ def test_data_that_changed_and_progress(sources: Path) -> None:
 
 
 def test_images_and_hospital_charges_are_loaded(sources: Path) -> None:
-    writers = np.repeat(["w1", "w2", "w3"], 40)
-    np.savez(
-        sources / "data.npz",
-        x=np.zeros((120, 28, 28), dtype=np.uint8),
-        y=np.arange(120) % 3,
-        writer=writers,
-    )
+    data = arrays(120, x=np.zeros((120, 28, 28), dtype=np.uint8), y=np.arange(120) % 3)
+    (sources / "data.npz").write_bytes(npz(**data))
     source: dict[str, Any] = {"source": "images", "path": "data.npz"}
     value: dict[str, Any] = {"name": "marks", "federation": source}
     figures = profile_in(sources, value)

@@ -15,7 +15,7 @@ from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
-from tests.federations.proposal_tables import TABLES
+from tests.federations.proposal_tables import TABLES, Cell, gaps, in_turn, table
 from tests.federations.registering import profile_in
 from tests.refusals import refused_by
 
@@ -28,25 +28,37 @@ def proposed(folder: Path, text: str, **known: Any) -> Proposal:
     return propose(survey, name="data.csv", **known)
 
 
+def profiled(folder: Path, registration: dict[str, Any]) -> dict[str, Any]:
+    """The profile of what was proposed."""
+    federation = {**registration["federation"], "path": "data.csv"}
+    return profile_in(folder, {**registration, "federation": federation})
+
+
 def names(proposal: Proposal) -> list[str]:
-    return [
-        one if isinstance(one, str) else one["name"]
-        for one in proposal.registration["federation"]["features"]
-    ]
+    features = proposal.federation["features"]
+    return [one if isinstance(one, str) else one["name"] for one in features]
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_it_is_profiled_as_it_is(tmp_path: Path, name: str) -> None:
+def test_it_is_profiled_as_it_is_and_with_every_commented_field(tmp_path, name):
     found = proposed(tmp_path, TABLES[name])
-    read = decode_text(proposal_yaml(found))
-    assert parse_uploaded(read, file_name="data.csv") == parse_uploaded(
+    text = proposal_yaml(found)
+    assert parse_uploaded(decode_text(text), file_name="data.csv") == parse_uploaded(
         found.registration, file_name="data.csv"
     )
-    source = {**found.registration["federation"], "path": "data.csv"}
-    profile = profile_in(tmp_path, {**found.registration, "federation": source})
-    assert profile["rows"] > 90
-    assert set(profile["attributes"]) == set(found.candidates["sensitive"])
+    field = re.compile(r"\s*# [a-z_]+: [\[{]")
+    lines = text.split("\n")
+    offered = [place for place, line in enumerate(lines) if field.match(line)]
+    for taken in [[], offered, *([one] for one in offered)]:
+        chosen = [
+            line.replace("# ", "", 1) if place in taken else line
+            for place, line in enumerate(lines)
+        ]
+        profile = profiled(tmp_path, decode_text("\n".join(chosen)))
+        assert profile["rows"] > 90
+        assert taken or set(profile["attributes"]) == set(found.candidates["sensitive"])
     # Of a number without a scale no useful model is expected where records are protected.
+    source = found.federation
     whole = [one for one in source["features"] if isinstance(one, dict)]
     categorical = {one["name"] for one in whole if one.get("kind") == "categorical"}
     assert {*names(found)} - categorical <= {*source.get("scale", {})}
@@ -54,7 +66,7 @@ def test_it_is_profiled_as_it_is(tmp_path: Path, name: str) -> None:
 
 def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> None:
     found = proposed(tmp_path, TABLES["coded"])
-    federation = found.registration["federation"]
+    federation = found.federation
     assert (federation["client_key"], federation["target"]) == ("county", "two_year_recid")
     assert federation["positive"] == "0"
     assert "sounds bad for people" in found.guesses["/federation/positive"]
@@ -68,47 +80,50 @@ def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> No
         "RAC1P": ["1", "2", "3", "4"],
     }
     assert 'SEX: {"1": "what 1 means", "2": "what 2 means"}' in proposal_yaml(found)
-    chosen = proposed(tmp_path, TABLES["coded"], target="is_recid", client_key="RAC1P")
-    assert chosen.registration["federation"]["target"] == "is_recid"
-    assert chosen.registration["federation"]["client_key"] == "RAC1P"
+    chosen = proposed(tmp_path, TABLES["coded"], target="is_recid", client_key="RAC1P").federation
+    assert (chosen["client_key"], chosen["target"]) == ("RAC1P", "is_recid")
 
 
 def test_thousands_of_users_are_clients_and_classes_in_the_last_column_are_the_target(
     tmp_path: Path,
 ) -> None:
-    rows = [f"u{row // 3},{row % 71}.5,{row % 50},{'ny'[row % 4 > 0]}" for row in range(6_000)]
-    found = proposed(tmp_path, "\n".join(["user,income,x,clicked", *rows])).federation
-    assert (found["client_key"], found["target"]) == ("user", "clicked")
-    rows = [f"u{row},{row % 71}.5,{row % 9}" for row in range(6_000)]
-    alone = proposed(tmp_path, "\n".join(["user,income,x", *rows]))
+    columns: dict[str, Cell] = {
+        "user": lambda row: f"u{row // 3}",
+        "income": lambda row: f"{row % 71}.5",
+        "x": lambda row: row % 50,
+    }
+    clicked = proposed(tmp_path, table(6_000, {**columns, "clicked": in_turn("n", "y", "y", "y")}))
+    assert clicked.federation["client_key"] == "user"
+    assert clicked.federation["target"] == "clicked"
+    alone = proposed(tmp_path, table(6_000, {**columns, "user": lambda row: f"u{row}"}))
     assert "client_key" not in alone.federation
 
 
 def test_gaps_texts_and_missing_clients_get_their_rules(tmp_path: Path) -> None:
     found = proposed(tmp_path, TABLES["text-age"])
-    federation = found.registration["federation"]
+    federation = found.federation
     assert federation["missing_values"] == ["?", "NA"]
     assert federation["positive"] == "good"
     savings, purpose = federation["features"]
     assert (savings["missing"], purpose["missing"]) == ("constant", "constant")
     assert purpose["categories"] == ["car", "tv"]
-    assert "edges" not in found.registration["fairness"]
-    keys = proposed(tmp_path, TABLES["missing-keys"]).registration
-    assert keys["federation"]["missing_client"] == "drop-row"
-    assert keys["federation"]["missing_target"] == "drop-row"
-    assert keys["fairness"]["edges"] == {"age": [30.0, 50.0]}
+    assert "edges" not in found.fairness
+    keys = proposed(tmp_path, TABLES["missing-keys"])
+    assert keys.federation["missing_client"] == keys.federation["missing_target"] == "drop-row"
+    assert keys.fairness["edges"] == {"age": [30.0, 50.0]}
 
 
-def test_ages_of_things_having_none_and_codes_below_zero_are_no_gaps_of_people(
-    tmp_path: Path,
-) -> None:
-    head = "branch,car_age,account_holder_age,insurance,km,income,claim"
-    rows = [
-        f"b{row % 9},{row % 20},{18 + row % 60},{('none', 'public')[row % 2]},"
-        f"{-999 if row % 30 == 0 else 100 + row},{1000 + row},{row % 3 // 2}"
-        for row in range(300)
-    ]
-    found = proposed(tmp_path, "\n".join([head, *rows, ""]), target="claim")
+def test_ages_of_things_having_none_and_codes_below_zero_are_no_gaps_of_people(tmp_path):
+    columns: dict[str, Cell] = {
+        "branch": lambda row: f"b{row % 9}",
+        "car_age": lambda row: row % 20,
+        "account_holder_age": lambda row: 18 + row % 60,
+        "insurance": in_turn("none", "public"),
+        "km": gaps(30, lambda row: 100 + row, text="-999"),
+        "income": lambda row: 1000 + row,
+        "claim": in_turn(0, 0, 1),
+    }
+    found = proposed(tmp_path, table(300, columns), target="claim")
     assert found.fairness["sensitive"] == ["account_holder_age"]
     assert found.federation["features"] == [
         "car_age",
@@ -126,52 +141,33 @@ def test_one_attribute_in_several_columns_is_offered_to_be_joined(tmp_path: Path
     assert "# join: {Race: {columns: {Race_Black: Black, " in proposal_yaml(found)
 
 
-def suggestions(text: str) -> list[int]:
-    """The lines that are fields to be taken over."""
-    fields = re.compile(r"\s*# [a-z_]+: [\[{]")
-    return [place for place, line in enumerate(text.split("\n")) if fields.match(line)]
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_every_commented_field_is_accepted_alone_and_with_all_others(tmp_path, name):
-    text = proposal_yaml(proposed(tmp_path, TABLES[name]))
-    lines, offered = text.split("\n"), suggestions(text)
-    for taken in [offered, *([one] for one in offered)]:
-        chosen = [
-            line.replace("# ", "", 1) if place in taken else line
-            for place, line in enumerate(lines)
-        ]
-        value = decode_text("\n".join(chosen))
-        value["federation"]["path"] = "data.csv"
-        assert profile_in(tmp_path, value)["rows"] > 90
-
-
 def test_a_german_clinic_table_is_understood(tmp_path: Path) -> None:
     found = proposed(tmp_path, TABLES["german"])
-    federation = found.registration["federation"]
+    federation = found.federation
     assert (federation["client_key"], federation["target"]) == ("Klinik", "verstorben")
     assert federation["positive"] == "nein"
     assert names(found) == ["Größe (m)", "CRP", "Versicherung"]
-    assert found.registration["fairness"] == {
-        "sensitive": ["Geschlecht", "Alter"],
-        "edges": {"Alter": [30.0, 50.0]},
-    }
+    assert found.fairness["sensitive"] == ["Geschlecht", "Alter"]
+    assert found.fairness["edges"] == {"Alter": [30.0, 50.0]}
     assert "identifier" in found.left_out["Fallnummer"]
     assert "dates" in found.left_out["Aufnahmedatum"]
     assert "decimal point" in proposal_yaml(found)
-    source = {**federation, "path": "data.csv"}
-    profile = profile_in(tmp_path, {**found.registration, "federation": source})
-    assert any("semicolons" in note for note in profile["notes"])
+    notes = profiled(tmp_path, found.registration)["notes"]
+    assert any("semicolons" in note for note in notes)
 
 
 def test_a_damage_is_bad_and_what_may_name_clients_is_listed(tmp_path: Path) -> None:
-    head = "Vertrag;Ort;Tarif;Tag;Nr;Miete;Beruf;Schadensfall"
-    rows = [
-        f"V{row};{'AB'[row % 2]}{row % 40};{row % 30:03d};{1 + row % 28:02}.08.2025;{row % 7};"
-        f"{row} €;{('k. A.', 'Arzt', 'Koch')[row % 3]};{('nein', 'ja')[row % 9 == 0]}"
-        for row in range(300)
-    ]
-    found = proposed(tmp_path, "\n".join([head, *rows, ""]))
+    columns: dict[str, Cell] = {
+        "Vertrag": lambda row: f"V{row}",
+        "Ort": lambda row: f"{'AB'[row % 2]}{row % 40}",
+        "Tarif": lambda row: f"{row % 30:03d}",
+        "Tag": lambda row: f"{1 + row % 28:02}.08.2025",
+        "Nr": lambda row: row % 7,
+        "Miete": lambda row: f"{row} €",
+        "Beruf": in_turn("k. A.", "Arzt", "Koch"),
+        "Schadensfall": lambda row: "nein" if row % 9 else "ja",
+    }
+    found = proposed(tmp_path, table(300, columns, parted_by=";"))
     assert (found.federation["target"], found.federation["positive"]) == ("Schadensfall", "nein")
     assert found.candidates["client_key"] == ["Ort"]
     assert found.guesses["/federation/partition"].endswith("of those that may: Ort")
@@ -182,9 +178,12 @@ def test_a_damage_is_bad_and_what_may_name_clients_is_listed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["PAY_AMT1", "loan_amt"])
 def test_an_amount_names_no_client(tmp_path: Path, name: str) -> None:
-    rows = [f"{1000 * (row % 20)},{row % 31},{row % 2}" for row in range(300)]
-    found = proposed(tmp_path, "\n".join([f"{name},Children,hired", *rows, ""]))
-    assert found.candidates["client_key"] == []
+    columns: dict[str, Cell] = {
+        name: lambda row: 1000 * (row % 20),
+        "Children": lambda row: row % 31,
+        "hired": in_turn(0, 1),
+    }
+    assert proposed(tmp_path, table(300, columns)).candidates["client_key"] == []
 
 
 @pytest.mark.parametrize("name", ["schadenfrei", "Unfallversicherung"])
@@ -195,9 +194,12 @@ def test_to_be_free_of_damage_or_insured_is_not_bad(name: str) -> None:
 def test_classes_that_differ_in_capitals_alone_are_remarked_and_the_good_one_is_suggested(
     tmp_path: Path,
 ) -> None:
-    words = ["bewilligt", "abgelehnt", " Abgelehnt", "zurück"]
-    rows = [f"A{row % 12},{row % 31},{words[row % 4]}" for row in range(300)]
-    found = proposed(tmp_path, "\n".join(["Behörde,Kinder,Bescheid", *rows, ""]))
+    columns: dict[str, Cell] = {
+        "Behörde": lambda row: f"A{row % 12}",
+        "Kinder": lambda row: row % 31,
+        "Bescheid": in_turn("bewilligt", "abgelehnt", " Abgelehnt", "zurück"),
+    }
+    found = proposed(tmp_path, table(300, columns))
     assert found.federation["client_key"] == "Behörde"
     assert "capitals or spaces alone" in found.guesses["/federation/target"]
     assert found.suggested == {"op": "in", "value": ["bewilligt"]}
@@ -229,22 +231,21 @@ def test_what_gives_the_outcome_away_is_no_feature_and_is_warned_of(tmp_path: Pa
     leaked = proposed(tmp_path, TABLES["leaked"])
     assert names(leaked) == ["hours"]
     assert "`passed` almost without error" in leaked.left_out["verdict"]
-    assert leaked.registration["fairness"]["edges"] == {"share_black": [0.3, 0.6]}
-    source = {**leaked.registration["federation"], "path": "data.csv"}
+    assert leaked.fairness["edges"] == {"share_black": [0.3, 0.6]}
     categories = ["excels", "moves up", "repeats"]
     verdict = {"name": "verdict", "kind": "categorical", "categories": categories}
-    source["features"] = ["hours", "failed_mark", verdict]
-    registration = {**leaked.registration, "federation": source}
-    warned = {one["pointer"] for one in profile_in(tmp_path, registration)["warnings"]}
-    assert {"/federation/features/1", "/federation/features/2"} <= warned
-    assert "/federation/features/0" not in warned
-    source["leak_reviewed"] = ["verdict"]
-    warned = {one["pointer"] for one in profile_in(tmp_path, registration)["warnings"]}
-    assert "/federation/features/1" in warned
-    assert "/federation/features/2" not in warned
-    source["leak_reviewed"] = ["Verdict"]
+    features = {"features": ["hours", "failed_mark", verdict]}
+
+    def warned(*reviewed: str) -> set[int]:
+        source = {**leaked.federation, **features, "leak_reviewed": list(reviewed)}
+        found = profiled(tmp_path, {**leaked.registration, "federation": source})
+        pointers = {one["pointer"] for one in found["warnings"]}
+        return {place for place in range(3) if f"/federation/features/{place}" in pointers}
+
+    assert warned() == {1, 2}
+    assert warned("verdict") == {1}
     with pytest.raises(InvalidInputError, match="/federation/leak_reviewed/0"):
-        profile_in(tmp_path, registration)
+        warned("Verdict")
     survival = proposed(tmp_path, TABLES["survival"])
     assert names(survival) == ["dose", "dose.1"]
     assert {"from", "until", "event"} == set(survival.left_out)
@@ -254,9 +255,13 @@ def test_a_number_is_given_away_by_a_near_copy_and_not_by_a_cause(tmp_path: Path
     random = np.random.default_rng(8)
     cause = random.normal(size=400)
     target = cause + 0.3 * random.normal(size=400)
-    table = np.stack([np.arange(400) % 9, cause, np.exp(target), target], axis=1)
-    lines = [",".join(f"{cell:.4f}" for cell in row) for row in table]
-    found = proposed(tmp_path, "\n".join(["client,dose,billed,cost", *lines]))
+    columns: dict[str, Cell] = {
+        "client": lambda row: row % 9,
+        "dose": lambda row: f"{cause[row]:.4f}",
+        "billed": lambda row: f"{np.exp(target[row]):.4f}",
+        "cost": lambda row: f"{target[row]:.4f}",
+    }
+    found = proposed(tmp_path, table(400, columns))
     assert names(found) == ["dose"]
     assert "almost without error" in found.left_out["billed"]
 
@@ -278,7 +283,7 @@ def test_of_a_number_a_mean_is_suggested_that_is_near(tmp_path, middle, step, de
 
 def test_without_a_column_of_clients_rows_are_dealt_and_it_says_so(tmp_path: Path) -> None:
     found = proposed(tmp_path, TABLES["nobody"])
-    assert found.registration["federation"]["partition"] == {"method": "iid", "clients": 10}
+    assert found.federation["partition"] == {"method": "iid", "clients": 10}
     assert "better name a column" in found.guesses["/federation/partition"]
     assert "no column's name sounds sensitive" in proposal_yaml(found)
 

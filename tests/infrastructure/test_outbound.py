@@ -39,6 +39,16 @@ NEVER = (
     *("::ffff:93.184.215.14", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1"),
     *("2002:7f00:1::", "2001:0:7f00:1::", "2001:db8::1"),
 )
+_NETWORKS = (
+    *("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "100.64.0.0/10"),
+    *("224.0.0.0/4", "240.0.0.0/4", "4000::/2"),
+)
+SPECIAL = [
+    str(network[place])
+    for network in map(ipaddress.ip_network, _NETWORKS)
+    for place in (1, network.num_addresses // 3, network.num_addresses - 2)
+]
+"""In every special network of the registries."""
 WRITTEN_OTHERWISE = (
     *("http://127.0.0.1/", "http://2130706433/", "http://0177.0.0.1/", "http://0x7f.1/"),
     *("http://127.1/", "http://0/", "http://[::1]/", "http://[::ffff:127.0.0.1]:8080/"),
@@ -47,17 +57,14 @@ WRITTEN_OTHERWISE = (
 )
 
 
-def test_only_the_open_internet_is_called() -> None:
-    for address in (PUBLIC, "8.8.8.8", "2606:4700::1111"):
-        check_address(address, allow_private=False)
-    for address in (*INNER, *NEVER):
+@pytest.mark.parametrize("allow_private", [False, True])
+def test_only_the_open_internet_is_called(allow_private: bool) -> None:
+    public = (PUBLIC, "8.8.8.8", "2606:4700::1111")
+    for address in (*public, *(INNER if allow_private else ())):
+        check_address(address, allow_private=allow_private)
+    for address in (*SPECIAL, *NEVER, *(() if allow_private else INNER)):
         with pytest.raises(AddressRefusedError):
-            check_address(address, allow_private=False)
-    for address in INNER:
-        check_address(address, allow_private=True)
-    for address in NEVER:
-        with pytest.raises(AddressRefusedError):
-            check_address(address, allow_private=True)
+            check_address(address, allow_private=allow_private)
 
 
 def test_addresses_in_other_clothes_are_known_when_they_are_given() -> None:
@@ -175,15 +182,3 @@ def test_a_peer_that_never_ends_is_not_waited_for(begun: bytes, status: int | No
             assert found == status
         stop.set()
         thread.join()
-
-
-def test_every_special_network_of_the_registries_is_refused() -> None:
-    """None of what Python knows as not global, or as multicast, gets through."""
-    networks = (
-        *("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "100.64.0.0/10"),
-        *("224.0.0.0/4", "240.0.0.0/4", "::/3", "4000::/2"),
-    )
-    for network in map(ipaddress.ip_network, networks):
-        for place in (1, network.num_addresses // 3, network.num_addresses - 2):
-            with pytest.raises(AddressRefusedError):
-                check_address(str(network[place]), allow_private=False)

@@ -1,9 +1,7 @@
 """The private key's file: its owner's alone, made once, and refused with a remedy."""
 
 import base64
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +20,8 @@ from infrastructure.signing_keys import (
     rotate_key_file,
 )
 from tests.infrastructure.secrets_keys import secrets_key_in
+from tests.models.rows import at_once
+from tests.processes import completed
 
 
 def test_a_key_is_made_for_its_owner_alone_and_never_overwritten(tmp_path: Path) -> None:
@@ -42,20 +42,7 @@ def test_several_at_once_make_one_key(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     code = "import sys; from infrastructure.signing_keys import main; sys.exit(main())"
     command = [sys.executable, "-P", "-c", code, "ensure", "--file", str(path)]
-    ended: list[int] = []
-    threads = [
-        threading.Thread(
-            target=lambda: ended.append(
-                subprocess.run(command, check=False, capture_output=True).returncode
-            )
-        )
-        for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert ended == [0, 0, 0]
+    assert [one.returncode for one in at_once(lambda _: completed(command), 3)] == [0, 0, 0]
     key = SigningKey.from_pem(read_key_file(path))
     assert public_keys_in(public_file(path).read_bytes()) == [key.public]
 

@@ -137,14 +137,12 @@ def test_a_disk_that_fills_up_at_the_end_is_noticed(tmp_path, monkeypatch):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize(
-    "key", ["", "a", "/a/b", "a/../b", "a/b/", "a/.b", "a/B", "a/\x00", "a//b"]
-)
-def test_keys_are_made_of_ids(tmp_path: Path, key: str) -> None:
+def test_keys_are_made_of_ids(tmp_path: Path) -> None:
     storage = Storage(f"file://{tmp_path}")
-    for call in (storage.writer, storage.delete, storage.local):
-        with pytest.raises(ValueError, match="no storage key"):
-            call(key)
+    for key in ("", "a", "/a/b", "a/../b", "a/b/", "a/.b", "a/B", "a/\x00", "a//b"):
+        for call in (storage.writer, storage.delete, storage.local):
+            with pytest.raises(ValueError, match="no storage key"):
+                call(key)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """One ledger entry as tests make and change it, its columns, digest and link."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from fedaudit.arrays import Floats
 from fedaudit.ledger import encoding
 from fedaudit.ledger.columns import EntryColumns, columns_of_rows
 from fedaudit.ledger.encoding import EntryEncoder, placed_bytes
-from fedaudit.privacy.accounting.privacy_events import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, layer_components
 from fedaudit.stored import LedgerRow
 
 
@@ -57,3 +57,60 @@ def link(
     declaration: bytes | None = None,
 ) -> bytes:
     return encoding.link(previous, digest, placed_bytes(clusters), declaration=declaration)
+
+
+NAN = float("nan")
+INPUTS = MechanismParameters(
+    mechanism="laplace-l2",
+    n=11,
+    noise_multiplier=3.0,
+    radius=None,
+    radius_floor=1e-6,
+    clip=None,
+    noise="simulation",
+    guarantee="heuristic",
+)
+LAYERED_INPUTS = replace(INPUTS, components=layer_components((8, 3)))
+EPSILON_INPUTS = MechanismParameters(
+    mechanism="gaussian-local",
+    n=11,
+    noise_multiplier=2.0,
+    radius=None,
+    radius_floor=None,
+    clip=0.5,
+    noise="release",
+    guarantee="formal",
+    event='{"kind":"gaussian","noise_multiplier":2.0}',
+    delta=1e-5,
+    adjacency="replace-one",
+    accountant="rdp",
+)
+RADII = np.array([[0.5, 0.25], [NAN, NAN], [NAN, NAN]])
+"""Of two layers, where one client of three released."""
+
+
+def an_entry(**changes: Any) -> SingleEntry:
+    """Of three clients: the first released, the second was refused, the fourth withheld."""
+    fields: dict[str, Any] = {
+        "round": 7,
+        "subject_kind": "client",
+        "observer": "server",
+        "inputs": INPUTS,
+        "subjects": np.array([0, 1, 3], dtype=np.int32),
+        "outcomes": np.array([0, 1, 2], dtype=np.uint8),
+        "radii": np.array([0.5, NAN, NAN]),
+        "releases": np.array([2, 4, 0], dtype=np.int32),
+        "clusters": np.array([1, -1, -1], dtype=np.int16),
+    }
+    return SingleEntry(**{**fields, **changes})
+
+
+def an_epsilon_entry(**changes: Any) -> SingleEntry:
+    """The same clients under a mechanism whose cost is an epsilon."""
+    fields = {"radii": np.full(3, NAN), "epsilons": np.array([5.5, 7.25, 0.0])}
+    return an_entry(**{"inputs": EPSILON_INPUTS, **fields, **changes})
+
+
+def a_layered_entry(**changes: Any) -> SingleEntry:
+    """The same clients with noise for each of two layers."""
+    return an_entry(**{"inputs": LAYERED_INPUTS, "radii": RADII, **changes})

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,74 +11,88 @@ from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.columns import misfits
 from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.ledger.rows import LineReader, UnreadableRow, to_line
-from fedaudit.privacy.accounting.privacy_events import MechanismParameters, layer_components
 from fedaudit.stored import LedgerRow
-from tests.ledger.single_entry import SingleEntry, columns_of, digest_of, link
-
-ID = "01890000-0000-7000-8000-000000000000"
-NAMES = ("a", "b")
-INPUTS = MechanismParameters(
-    mechanism="gaussian-central",
-    n=11,
-    noise_multiplier=2.0,
-    radius=None,
-    radius_floor=None,
-    clip=1.0,
-    noise="simulation",
-    guarantee="formal",
-    event="{}",
-    delta=1e-5,
-    adjacency="add-or-remove-one",
-    accountant="rdp",
+from tests.ledger.single_entry import (
+    LAYERED_INPUTS,
+    NAN,
+    SingleEntry,
+    a_layered_entry,
+    an_entry,
+    an_epsilon_entry,
+    digest_of,
+    link,
 )
 
+ID = "01890000-0000-7000-8000-000000000000"
+NAMES = ("a", "b", "c", "d")
+BOTH: dict[str, Any] = {
+    "subjects": np.array([0, 1], np.int32),
+    "outcomes": np.array([0, 0], np.int16),
+    "radii": np.full(2, NAN),
+    "releases": np.array([1, 1], np.int32),
+    "clusters": np.array([0, 0], np.int16),
+    "epsilons": np.array([0.5, 0.5]),
+}
+"""Two clients that release in a round in which a delta is spent."""
 
-def row_of(inputs: MechanismParameters = INPUTS) -> LedgerRow:
-    """The only row of a ledger in which a delta is spent."""
-    row = LedgerRow(
-        round=1,
-        release=0,
-        subject_kind="client",
-        observer="server",
-        interrupted=False,
-        inputs=inputs.as_dict(),
-        subjects=np.array([0, 1], np.int32),
-        outcomes=np.array([0, 0], np.int16),
-        radii=np.full(2, np.nan),
-        releases=np.array([1, 1], np.int32),
-        clusters=np.array([0, 0], np.int16),
-        epsilons=np.array([0.5, 0.5]),
-        digest=b"",
-        link=b"",
-    )
+
+def sealed(entry: SingleEntry | LedgerRow, head: bytes = b"") -> LedgerRow:
+    """The row of a ledger with the digest and link that belong to it."""
+    row = entry.row() if isinstance(entry, SingleEntry) else entry
     digest = digest_of(EntryEncoder(NAMES), row)
-    return replace(row, digest=digest, link=link(genesis(ID), digest, row.clusters))
+    return replace(row, digest=digest, link=link(head or genesis(ID), digest, row.clusters))
+
+
+ROW = sealed(an_epsilon_entry(round=1, **BOTH))
 
 
 def altered(row: LedgerRow) -> int:
     """How many rows do not have what their digests say."""
-    audit = LedgerAudit(ID, NAMES, watch=())
-    audit.read([row])
-    return audit.altered.count
+    return audited([row]).altered.count
 
 
-def test_an_epsilon_entry_has_no_radii() -> None:
-    """Its encoding leaves them out, so that a radius written into it would go unseen."""
-    row = row_of()
+SIZED = [{"name": "layer-1", "n": 8}, {"name": "layer-2", "n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "strays"),
+    [
+        # Each encoding leaves out what its kind of entry has not, where it would go unseen.
+        (an_epsilon_entry(), [{"radius": 0.25}, {"radius_floor": 1e-6}]),
+        (an_entry(), [{"delta": 1e-5}, {"adjacency": "none"}, {"accountant": "rdp"}]),
+        (
+            a_layered_entry(),
+            [
+                {"components": components}
+                for components in (
+                    *(None, [], {}, "layer-1", SIZED[:1], SIZED[::-1]),
+                    [*SIZED, {"name": "layer-3", "n": 0}],
+                    [SIZED[0], {"name": "layer-1", "n": 3}],
+                    [SIZED[0], {"name": "layer-2", "n": 3.0}],
+                    [SIZED[0], {"name": "layer-2", "n": True}],
+                    [SIZED[0], {"name": 2, "n": 3}],
+                    [SIZED[0], {"name": "layer-2"}],
+                    [SIZED[0], {"name": "layer-2", "n": 3, "m": 1}],
+                    [SIZED[0], 3],
+                    [{"name": "layer-1", "n": 14}, {"name": "layer-2", "n": -3}],
+                )
+            ],
+        ),
+    ],
+    ids=["epsilon", "metric", "layers"],
+)
+def test_altered_inputs_are_found_and_stop_nothing(entry, strays):
+    row = sealed(entry)
     assert altered(row) == 0
-    assert altered(replace(row, radii=np.array([np.nan, 0.25]))) == 1
-    for stray in ({"radius": 0.25}, {"radius_floor": 1e-6}):
-        assert altered(replace(row, inputs={**row.inputs, **stray})) == 1
+    for stray in strays:
+        assert altered(replace(row, inputs={**row.inputs, **stray})) == 1, stray
 
 
-@pytest.mark.parametrize("stray", [{"delta": 1e-5}, {"adjacency": "none"}, {"accountant": "rdp"}])
-def test_a_metric_entry_has_no_delta(stray: dict[str, object]) -> None:
-    inputs = replace(INPUTS, event=None, delta=None, adjacency=None, accountant=None)
-    row = replace(row_of(), inputs=inputs.as_dict(), epsilons=None)
-    digest = digest_of(EntryEncoder(NAMES), row)
-    row = replace(row, digest=digest)
-    assert altered(row) == 0
-    assert altered(replace(row, inputs={**row.inputs, **stray})) == 1
+def test_altered_radii_are_found() -> None:
+    row = sealed(a_layered_entry())
+    for radii in (row.radii[:-1], row.radii[::-1], row.radii[:3], np.append(row.radii, NAN)):
+        assert altered(replace(row, radii=radii)) == 1
+    assert altered(replace(ROW, radii=np.array([NAN, 0.25]))) == 1
 
 
 def chain(rounds: int = 4) -> list[LedgerRow]:
@@ -86,16 +101,10 @@ def chain(rounds: int = 4) -> list[LedgerRow]:
     for number in range(1, rounds + 1):
         outcomes = np.array([0, 1 if number == 2 else 0], np.int16)
         releases = releases + (outcomes == 0).astype(np.int32)
-        row = replace(row_of(), round=number, outcomes=outcomes, releases=releases)
+        row = replace(ROW, round=number, outcomes=outcomes, releases=releases)
         rows.append(sealed(row, head))
         head = rows[-1].link
     return rows
-
-
-def sealed(row: LedgerRow, head: bytes) -> LedgerRow:
-    """The row with the digest and link that belong to it."""
-    digest = digest_of(EntryEncoder(NAMES), row)
-    return replace(row, digest=digest, link=link(head, digest, row.clusters))
 
 
 def audited(rows: list[LedgerRow | UnreadableRow], *watch: int) -> LedgerAudit:
@@ -175,7 +184,7 @@ def _found(audit: LedgerAudit) -> tuple[object, ...]:
     [
         {},
         {"outcomes": np.array([0, 3], np.int16)},
-        {"subjects": np.array([0, 2], np.int32)},
+        {"subjects": np.array([0, 4], np.int32)},
         {"subjects": np.array([1, 1], np.int32)},
         {"subjects": np.array([1, 0], np.int32)},
         {"subjects": np.array([0], np.int32)},
@@ -184,9 +193,9 @@ def _found(audit: LedgerAudit) -> tuple[object, ...]:
         {"releases": np.array([7, 7], np.int32)},
         {"clusters": np.array([1, 0], np.int16)},
         {"epsilons": None},
-        {"inputs": {**INPUTS.as_dict(), "n": 12}},
-        {"inputs": {**INPUTS.as_dict(), "unknown": 1}},
-        {"inputs": {**INPUTS.as_dict(), "radius": 0.5}},
+        {"inputs": {**ROW.inputs, "n": 12}},
+        {"inputs": {**ROW.inputs, "unknown": 1}},
+        {"inputs": {**ROW.inputs, "radius": 0.5}},
         {"observer": "report"},
         {"subject_kind": "validation_client"},
         {"interrupted": True},
@@ -216,47 +225,32 @@ def test_rows_together_show_what_they_show_one_by_one(change, erased):
 def test_a_subject_of_a_kind_that_stands_for_all_is_counted_beside_others() -> None:
     """Nothing but a forger mixes them against one observer, and verification says so."""
     rows = chain(3)
-    everybody = {
-        "subject_kind": "validation_client",
-        **{
-            name: getattr(rows[0], name)[:1]
-            for name in ("subjects", "outcomes", "releases", "clusters")
-        },
-    }
-    forged = replace(rows[0], **everybody, radii=rows[0].radii[:1], epsilons=np.ones(1))
+    one = {name: numbers[:1] for name, numbers in BOTH.items()}
+    forged = replace(rows[0], subject_kind="validation_client", **one)
     assert audited([forged, *rows[1:]]).altered.count == 1
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, ""), (1, "a"), (3, "a; b; c"), (4, "a; b; c and 1 more")]
-)
-def test_three_places_are_named_and_the_others_counted(count: int, text: str) -> None:
-    places = Places()
-    for place in "abcdefgh"[:count]:
+def test_three_places_are_named_and_the_others_counted() -> None:
+    places, said = Places(), [""]
+    for place in "abcd":
         places.add(place)
-    assert (places.count, str(places)) == (count, text)
+        said.append(str(places))
+    assert said == ["", "a", "a; b", "a; b; c", "a; b; c and 1 more"]
+    assert places.count == 4
 
 
 @pytest.mark.parametrize("text", ["AB", "abc", "zz", "ab cd", " ab", 7])
 @pytest.mark.parametrize("name", ["digest", "link"])
 def test_a_hash_is_written_in_one_form(name: str, text: object) -> None:
-    value = {**json.loads(to_line(row_of())), name: text}
+    value = {**json.loads(to_line(ROW)), name: text}
     with pytest.raises(ValueError, match="form in which ledger lines are written"):
         LineReader().row(json.dumps(value, separators=(",", ":")).encode() + b"\n")
-    assert LineReader().row(to_line(row_of())).digest == row_of().digest
-
-
-def test_a_round_in_which_nobody_released_is_an_entry() -> None:
-    row = replace(row_of(), outcomes=np.array([2, 1], np.int16))
-    assert columns_of(row).outcomes.tolist() == [2, 1]
-    for wrong in (3, 9, -1):
-        with pytest.raises(ValueError, match="between 0 and 2"):
-            columns_of(replace(row, outcomes=np.array([wrong, 1], np.int16)))
+    assert LineReader().row(to_line(ROW)).digest == ROW.digest
 
 
 def declared(declaration: bytes | None) -> LedgerRow:
     """A row whose link holds what was declared beside it."""
-    row = replace(row_of(), declaration=declaration)
+    row = replace(ROW, declaration=declaration)
     found = link(genesis(ID), row.digest, row.clusters, declaration=declaration)
     return replace(row, link=found)
 
@@ -274,85 +268,49 @@ def test_what_was_declared_beside_an_entry_stands_in_its_line_and_its_link() -> 
 
 @pytest.mark.parametrize("declaration", [b"", bytes(31), bytes(33)])
 def test_a_declaration_of_another_length_is_none(declaration: bytes) -> None:
-    row = row_of()
-    for head in (row.link, bytes(32)):
-        audit = audited([replace(row, declaration=declaration, link=head)])
-        assert not audit.consistent
+    for head in (ROW.link, bytes(32)):
+        assert not audited([replace(ROW, declaration=declaration, link=head)]).consistent
 
 
-NAN = np.nan
+LAYERED = replace(LAYERED_INPUTS, radius_floor=0.1, clip=2.0, noise="release")
+FIXED = {"radius": 0.5, "radius_floor": None, "guarantee": "formal"}
+WHOLE = {"components": None}
+NONE = {
+    **{"mechanism": "none", "noise_multiplier": None, "radius_floor": None},
+    **{"clip": None, "guarantee": "none", "components": None},
+}
+REFUSED = [NAN, NAN]
 
 
-def entry(radii, *, outcomes=(0, 1), interrupted=False, **settings):
-    """Of two clients, the second refused, with noise for each of two layers."""
-    inputs = {
-        "mechanism": "laplace-l2",
-        "n": 3,
-        "noise_multiplier": 5.0,
-        "radius": None,
-        "radius_floor": 0.1,
-        "clip": 2.0,
-        "noise": "release",
-        "guarantee": "heuristic",
-        "components": layer_components((2, 1)),
-        **settings,
-    }
-    return SingleEntry(
-        round=1,
-        release=0,
-        subject_kind="client",
-        observer="server",
-        inputs=MechanismParameters(**inputs),
-        subjects=np.array([0, 1], np.int32),
-        outcomes=np.array(outcomes, np.uint8),
-        radii=np.array(radii, np.float64),
-        releases=np.array([1, 0], np.int32),
-        clusters=np.array([0, -1], np.int16),
+@pytest.mark.parametrize(
+    ("radii", "settings", "fits"),
+    [
+        ([[0.1, 2.0], REFUSED], {}, True),
+        ([[0.1, 99.0], REFUSED], {"clip": None}, True),
+        ([[1e-7 * (1 + 5e-10), 0.0], REFUSED], {"clip": 1e-7, "radius_floor": None}, True),
+        ([[0.5, 0.5], REFUSED], FIXED, True),
+        ([REFUSED, REFUSED], {"interrupted": True}, True),
+        ([0.7, NAN], WHOLE, True),
+        ([NAN, NAN], NONE, True),
+        ([[0.1, 0.09], REFUSED], {}, False),
+        ([[0.1, 2.1], REFUSED], {}, False),
+        ([[0.1, 2 + 4e-9], REFUSED], {}, False),
+        ([[0.1, NAN], REFUSED], {}, False),
+        ([[0.1, np.inf], REFUSED], {"clip": None}, False),
+        ([[0.1, 0.1], [NAN, 0.1]], {}, False),
+        ([[0.5, 0.4], REFUSED], FIXED, False),
+        ([[0.1, 0.1], REFUSED], {"interrupted": True}, False),
+        ([NAN, NAN], WHOLE, False),
+        ([0.5, NAN], NONE, False),
+    ],
+)
+def test_radii_fit_what_a_mechanism_gives(radii, settings, fits):
+    """Of two clients, the second refused."""
+    changes = dict(settings)
+    interrupted = changes.pop("interrupted", False)
+    entry = an_entry(
+        **{**BOTH, "outcomes": np.array([0, 1], np.uint8), "radii": np.array(radii)},
+        inputs=replace(LAYERED, **changes),
         interrupted=interrupted,
     )
-
-
-FIXED = {"radius": 0.5, "radius_floor": None, "guarantee": "formal"}
-NONE = {
-    "mechanism": "none",
-    "noise_multiplier": None,
-    "radius_floor": None,
-    "clip": None,
-    "guarantee": "none",
-    "components": None,
-}
-
-
-@pytest.mark.parametrize(
-    ("radii", "settings"),
-    [
-        ([[0.1, 2.0], [NAN, NAN]], {}),
-        ([[0.1, 99.0], [NAN, NAN]], {"clip": None}),
-        ([[1e-7 * (1 + 5e-10), 0.0], [NAN, NAN]], {"clip": 1e-7, "radius_floor": None}),
-        ([[0.5, 0.5], [NAN, NAN]], FIXED),
-        ([[NAN, NAN], [NAN, NAN]], {"interrupted": True}),
-        ([0.7, NAN], {"components": None}),
-        ([NAN, NAN], NONE),
-    ],
-)
-def test_what_a_mechanism_gives_fits(radii, settings):
-    assert not misfits(entry(radii, **settings).columns)
-
-
-@pytest.mark.parametrize(
-    ("radii", "settings"),
-    [
-        ([[0.1, 0.09], [NAN, NAN]], {}),
-        ([[0.1, 2.1], [NAN, NAN]], {}),
-        ([[0.1, 2 + 4e-9], [NAN, NAN]], {}),
-        ([[0.1, NAN], [NAN, NAN]], {}),
-        ([[0.1, np.inf], [NAN, NAN]], {"clip": None}),
-        ([[0.1, 0.1], [NAN, 0.1]], {}),
-        ([[0.5, 0.4], [NAN, NAN]], FIXED),
-        ([[0.1, 0.1], [NAN, NAN]], {"interrupted": True}),
-        ([NAN, NAN], {"components": None}),
-        ([0.5, NAN], NONE),
-    ],
-)
-def test_what_it_cannot_give_does_not(radii, settings):
-    assert misfits(entry(radii, **settings).columns) == [0]
+    assert misfits(replace(entry, epsilons=None).columns) == ([] if fits else [0])

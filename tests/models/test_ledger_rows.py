@@ -1,6 +1,7 @@
 """The packed ledger: read as it was written, and unpacked by SQL to the last bit."""
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -176,37 +177,6 @@ def test_the_view_has_one_line_a_subject(database: Database) -> None:
         assert line["leakage_total"] == 0.0
 
 
-def test_the_figures_of_the_view_agree_to_the_last_bit(database: Database) -> None:
-    generator = np.random.default_rng(20)
-    rows, expected = [], []
-    for round_ in range(1, 201):
-        n = int(generator.integers(1, 2_000_000))
-        nu = float(
-            generator.choice([generator.lognormal(0, 3), round(generator.uniform(0, 9), 2) + 0.01])
-        )
-        radii = generator.lognormal(0, 6, 4)
-        releases = generator.integers(1, 100_000, 4).astype(np.int32)
-        rows.append(
-            ledger_row(
-                round_,
-                subjects=np.arange(4, dtype=np.int32),
-                outcomes=np.zeros(4, np.uint8),
-                clusters=np.zeros(4, np.int16),
-                radii=radii,
-                releases=releases,
-                inputs={**LAPLACE, "n": n, "noise_multiplier": nu},
-            )
-        )
-        expected += [
-            (n / (nu * radius), radius, n / nu, count * n / nu)
-            for radius, count in zip(radii.tolist(), releases.tolist(), strict=True)
-        ]
-    _, experiment_id = _insert(database, rows)
-    figures = ("epsilon", "radius", "leakage", "leakage_total")
-    read = [tuple(line[name] for name in figures) for line in _view(database, experiment_id)]
-    assert read == expected
-
-
 @pytest.mark.parametrize(("nu", "radius"), [(1e-300, 1.0), (1e12, 5e-324), (5e-324, 5e-324)])
 def test_a_figure_beyond_floating_point_is_null(database, nu, radius):
     """On Postgres an overflow is an error, which would fail every other line as well."""
@@ -218,55 +188,45 @@ def test_a_figure_beyond_floating_point_is_null(database, nu, radius):
     assert lines[3]["epsilon"] is not None
 
 
-def test_epsilons_with_a_delta_are_those_of_the_software_to_the_last_bit(database):
-    generator = np.random.default_rng(21)
-    rows = [
-        ledger_row(
-            round_,
-            radii=np.full(3, np.nan),
-            inputs=_GAUSSIAN,
-            epsilons=generator.lognormal(0, 5, 3),
-        )
-        for round_ in range(1, 201)
-    ]
-    _, experiment_id = _insert(database, rows)
-    columns = ("epsilon", "delta", "adjacency", "radius", "leakage", "leakage_total", "outcome")
-    read = [tuple(line[name] for name in columns) for line in _view(database, experiment_id)]
-    lines = list(ledger_columns(columns_of_rows(rows), NAMES).lines())
-    assert read == [tuple(line[name] for name in columns) for line in lines]
-    assert all(line[0] is not None and line[4] is None for line in read)
-
-
-def test_layers_have_a_line_each_and_the_figures_of_the_software_to_the_last_bit(database):
-    generator = np.random.default_rng(22)
+def test_the_view_has_the_figures_of_the_software_to_the_last_bit(database: Database) -> None:
+    """Of leakage, of epsilons with a delta, and of layers with a line each."""
+    generator = np.random.default_rng(20)
     rows = [ledger_row(1), ledger_row(2, inputs=_LAYERS, radii=np.full(6, np.nan))]
-    for round_ in range(3, 203):
-        sizes = generator.integers(1, 100_000, generator.integers(1, 5)).tolist()
-        nu = float(generator.lognormal(0, 3))
-        components = [{"name": f"layer-{place}", "n": n} for place, n in enumerate(sizes, start=1)]
+    expected = []
+    for round_ in range(3, 603, 3):
+        sizes = generator.integers(1, 2_000_000, generator.integers(1, 5)).tolist()
+        # Some multipliers have few digits, as people write them.
+        nu = float(
+            generator.choice([generator.lognormal(0, 3), round(generator.uniform(0, 9), 2) + 0.01])
+        )
         radii = generator.lognormal(0, 6, (3, len(sizes)))
         radii[1:] = np.nan  # refused, and withheld
-        rows.append(
-            ledger_row(
-                round_,
-                radii=radii.ravel(),
-                releases=generator.integers(0, 100_000, 3).astype(np.int32),
-                inputs={
-                    **LAPLACE,
-                    "n": sum(sizes),
-                    "noise_multiplier": nu,
-                    "components": components,
-                },
-            )
-        )
+        inputs = {**LAPLACE, "n": sum(sizes), "noise_multiplier": nu}
+        layers = [{"name": f"layer-{place}", "n": n} for place, n in enumerate(sizes, start=1)]
+        releases = generator.integers(1, 100_000, 3).astype(np.int32)
+        common = {"releases": releases, "radii": radii.ravel()}
+        whole, radius, count = {**common, "radii": radii[:, 0]}, radii[0, 0], int(releases[0])
+        epsilons = generator.lognormal(0, 5, 3)
+        rows += [
+            ledger_row(round_, inputs=inputs, **whole),
+            ledger_row(round_ + 1, inputs={**inputs, "components": layers}, **common),
+            ledger_row(round_ + 2, inputs=_GAUSSIAN, radii=np.full(3, np.nan), epsilons=epsilons),
+        ]
+        n = sum(sizes)
+        expected.append((n / (nu * radius), radius, n / nu, count * n / nu))
     _, experiment_id = _insert(database, rows)
-    lines = list(ledger_columns(columns_of_rows(rows), NAMES).lines())
-    columns = tuple(name for name in lines[0] if name != "reason")
-    read = [{name: line[name] for name in columns} for line in _view(database, experiment_id)]
-    stated = [{name: line[name] for name in columns} for line in lines]
+    stated = list(ledger_columns(columns_of_rows(rows), NAMES).lines())
+    columns = tuple(name for name in stated[0] if name != "reason")
 
-    def in_order(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return sorted(some, key=lambda line: (line["round"], line["subject"], line["component"]))
+    def in_order(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        found = [{name: line[name] for name in columns} for line in lines]
+        return sorted(found, key=lambda line: (line["round"], line["subject"], line["component"]))
 
-    assert in_order(read) == in_order(stated)
+    read = in_order(_view(database, experiment_id))
+    assert read == in_order(stated)
     assert {line["component"] for line in read} == {"all", *(f"layer-{i}" for i in (1, 2, 3, 4))}
+    plain = [line for line in read if line["round"] % 3 == 0 and line["outcome"] == "released"]
+    figures = ("epsilon", "radius", "leakage", "leakage_total")
+    assert [tuple(line[name] for name in figures) for line in plain] == expected
+    with_delta = [line for line in read if line["round"] > 2 and line["round"] % 3 == 2]
+    assert all(line["epsilon"] is not None and line["leakage"] is None for line in with_delta)

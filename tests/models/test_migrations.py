@@ -1,8 +1,7 @@
 """Migrations: they give exactly the tables of the code, and all at once."""
 
+import io
 import json
-import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, select, text
 
 import migrations
+import models.keys
+from migrations.__main__ import main as migrate
 from models.database import HEAD, Database, schema_fault
 from models.repositories import Budgets, LedgerRepository
 from models.tables.accounts import ApiKey
@@ -86,33 +87,6 @@ def test_a_failing_upgrade_changes_nothing(tmp_path: Path) -> None:
     database.close()
 
 
-def test_the_commands_migrate_and_make_a_key(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / '50% off.db'}"
-
-    def run(module: str, *arguments: str, **asked: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", module, *arguments]
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("FEDAUDIT_")
-        }
-        return completed(command, cwd=tmp_path, env=environment, input=json.dumps(asked))
-
-    key = {"action": "create", "url": url, "project": "p", "name": "n"}
-    assert run("migrations", "current", "--database-url", url).stdout == "None\n"
-    early = run("models.keys", **key, scopes=["reports:read"])
-    assert early.returncode == 1
-    assert "fedaudit migrate" in early.stderr
-    assert run("migrations", "upgrade", "--database-url", url).stdout == f"{HEAD}\n"
-    assert "--database-url" in run("migrations", "upgrade").stderr
-    useless = run("models.keys", **key, scopes=["reports:sign"])
-    assert (useless.returncode, useless.stdout) == (1, "")
-    assert "add reports:read" in useless.stderr
-    made = run("models.keys", **key, scopes=["experiments:read", "ledger:read"])
-    answer = json.loads(made.stdout)
-    assert answer["project"] == "p"
-    assert answer["key"].startswith("fa_")
-    assert answer["scopes"] == ["experiments:read", "ledger:read"]
-
-
 def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_url: str) -> None:
     migrations.upgrade(empty_database_url)
     database = Database(empty_database_url)
@@ -141,3 +115,33 @@ def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_u
             [budget] = Budgets(session, budgets.project_id).budgets(id_)
         assert (rows, budget.reserved, budget.spent) == (2, 3.0, 8.0)
     database.close()
+
+
+def test_the_commands_migrate_and_make_a_key(tmp_path, monkeypatch, capsys):
+    url = f"sqlite:///{tmp_path / '50% off.db'}"
+    monkeypatch.delenv("FEDAUDIT_DATABASE_URL", raising=False)
+
+    def said(code: int, expected: int) -> tuple[str, str]:
+        assert code == expected
+        out, err = capsys.readouterr()
+        return out, err
+
+    def make_key(*scopes: str) -> int:
+        asked = {"action": "create", "url": url, "project": "p", "name": "n", "scopes": scopes}
+        monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked)))
+        return models.keys.main()
+
+    at_url = ["--database-url", url]
+    assert said(migrate(["current", *at_url]), 1)[0] == "None\n"
+    assert "fedaudit migrate" in said(make_key("reports:read"), 1)[1]
+    # The command itself, as services start it.
+    command = [sys.executable, "-P", "-m", "migrations", "upgrade", *at_url]
+    assert completed(command, cwd=tmp_path, check=True).stdout == f"{HEAD}\n"
+    with pytest.raises(SystemExit):
+        migrate(["upgrade"])
+    assert "--database-url" in capsys.readouterr().err
+    out, err = said(make_key("reports:sign"), 1)
+    assert (out, "add reports:read" in err) == ("", True)
+    answer = json.loads(said(make_key("experiments:read", "ledger:read"), 0)[0])
+    assert (answer["project"], answer["key"][:3]) == ("p", "fa_")
+    assert answer["scopes"] == ["experiments:read", "ledger:read"]

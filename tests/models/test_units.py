@@ -100,10 +100,13 @@ def test_lost_units_wait_again_and_then_fail(database: Database) -> None:
         assert _claim(database, unit_id, lease_seconds=-1) is not None
         back = _in_units(database, lambda units: units.take_back(unit_id))
         assert (back.state, back.attempts) == ("waiting", attempt)
+        assert _in_units(database, lambda units: units.take_back(unit_id)) is None
     assert _claim(database, unit_id, lease_seconds=-1) is not None
     back = _in_units(database, lambda units: units.take_back(unit_id))
     assert (back.state, back.id) == ("failed", unit_id)
     assert _unit(database, unit_id).last_error == "worker lost in each of 3 attempts"
+    assert _in_units(database, lambda units: units.take_back(unit_id)) is None
+    assert _in_units(database, lambda units: units.reclaimable()) == []
 
 
 def test_a_claim_has_its_own_fence_where_the_unit_was_read_before(database: Database) -> None:
@@ -171,17 +174,6 @@ def test_a_unit_without_attempts_left_is_failed_rather_than_claimed(database: Da
     assert [one.id for one in _in_units(database, lambda units: units.reclaimable())] == [unit_id]
     back = _in_units(database, lambda units: units.take_back(unit_id))
     assert (back.id, back.state) == (unit_id, "failed")
-
-
-def test_one_unit_is_taken_back_alone(database: Database) -> None:
-    lost = [_waiting(database), _waiting(database, max_attempts=1)]
-    for unit_id in lost:
-        assert _claim(database, unit_id, lease_seconds=-1) is not None
-    for unit_id, state in zip(lost, ("waiting", "failed"), strict=True):
-        back = _in_units(database, lambda units, unit_id=unit_id: units.take_back(unit_id))
-        assert (back.id, back.state) == (unit_id, state)
-        assert _in_units(database, lambda units: units.take_back(lost[0])) is None
-    assert _in_units(database, lambda units: units.reclaimable()) == []
 
 
 def test_units_that_the_queue_forgot_are_found(database: Database) -> None:

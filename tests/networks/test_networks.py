@@ -149,28 +149,6 @@ def test_folding_sums_in_an_order_of_its_own(size, others, dim, seed):
     assert torch.equal(fixed_order_sum(beside, dim)[..., 2], folded)
 
 
-def test_folding_is_unmoved_by_zeros_up_to_a_power_of_two() -> None:
-    values = torch.randn(32, 5, generator=torch.Generator().manual_seed(1))
-    for rows in (1, 3, 5, 8, 13, 16):
-        short = torch.nn.functional.pad(values[:rows], (0, 0, 0, 16 - rows))
-        long = torch.nn.functional.pad(values[:rows], (0, 0, 0, 32 - rows))
-        assert torch.equal(fixed_order_sum(short, 0), fixed_order_sum(long, 0))
-
-
-def test_a_linear_map_starts_standard_normal() -> None:
-    drawn = initial_hypotheses(
-        DenseShape((4, 1), intercept=True), start="normal", hypotheses=4000, seed=1
-    )
-    assert drawn.shape == (4000, 5)
-    assert drawn.dtype == np.float32
-    assert stats.kstest(drawn.ravel().astype(np.float64), "norm").pvalue > FALSE_ALARM
-
-
-def test_zeros_are_zeros() -> None:
-    drawn = initial_hypotheses(BARE, start="zeros", hypotheses=2, seed=1)
-    assert np.array_equal(drawn, np.zeros((2, BARE.n), np.float32))
-
-
 def test_a_hypothesis_starts_the_same_however_many_there_are() -> None:
     shape = DenseShape((3, 2, 1), intercept=True)
     few, many = (initial_hypotheses(shape, start="uniform", hypotheses=k, seed=4) for k in (2, 7))
@@ -315,14 +293,6 @@ def test_large_outputs_stay_finite(kind: str, classes: int) -> None:
     assert torch.isfinite(slopes).all()
 
 
-def test_only_an_rmse_takes_the_root() -> None:
-    mean = torch.tensor([4.0, 0.0])
-    assert Loss("rmse", 0).client_loss(mean).tolist() == [2.0, 0.0]
-    assert Loss("rmse", 0).client_slope(mean).tolist() == [0.25, 0.0]
-    assert Loss("mse", 0).client_loss(mean).tolist() == [4.0, 0.0]
-    assert Loss("mse", 0).client_slope(mean).tolist() == [1.0, 1.0]
-
-
 def test_the_predicted_class_is_the_most_likely_one() -> None:
     outputs = torch.tensor([[0.0, 3.0, -1.0], [2.0, 1.0, -2.0]])
 
@@ -382,17 +352,6 @@ def test_as_many_rows_are_computed_at_once_as_ever() -> None:
         assert network_shape(model, features=784, classes=62).activations == numbers
 
 
-def test_the_layers_cover_the_vector_once() -> None:
-    for shape in (network_shape(CNN, features=784, classes=62), SMALL, DEEP, BARE):
-        end = 0
-        for layer in shape.layers:
-            for part in (layer.weights, layer.bias):
-                if part is not None:
-                    assert part.start == end
-                    end = part.stop
-        assert end == shape.n
-
-
 def test_only_images_of_its_size_make_a_network() -> None:
     with pytest.raises(ValueError, match="28 by 28"):
         network_shape(CNN, features=783, classes=62)
@@ -420,39 +379,6 @@ def test_a_step_is_that_of_torch(shape: DenseShape, kind: str) -> None:
     torch.testing.assert_close(network.theta, (theta - 0.2 * slope).detach())
 
 
-NAMED = [a_shape(Rows(6), {"kind": "dense", "units": 6}, {"kind": name}) for name in ACTIVATIONS]
-
-
-@pytest.mark.parametrize("shape", [DEEP, DenseShape((6, *[5] * 10, 3), intercept=True), *NAMED])
-def test_networks_are_the_same_for_one_client_and_for_many(shape) -> None:
-    random = torch.Generator().manual_seed(3)
-    theta = torch.from_numpy(initial_hypotheses(shape, start="uniform", hypotheses=2, seed=1))
-    features = torch.randn(6, 8, 1, 2, generator=random)  # [inputs, rows, cells, clients]
-    target = torch.randint(3, (8, 1, 2), generator=random).float()
-    loss, stacked = Loss("cross-entropy", 3), BatchedNetwork(shape)
-    outputs = stacked.forward(theta[None], features)
-    own = theta.t()[:, None].contiguous()
-    slopes = stacked.gradient(own, features, target, torch.full_like(target, 1 / 8), loss)
-    network = ClientNetwork(shape, CPU)
-    for client in range(2):
-        network.load(theta[client])
-        rows = features[:, :, 0, client].t().contiguous()
-        torch.testing.assert_close(network.outputs(rows), outputs[:, client, :, 0, client])
-        network.add_gradient(rows, target[:, 0, client], loss, network.theta, scale=1 / 8)
-        torch.testing.assert_close(
-            network.theta - theta[client], slopes[:, 0, client], atol=1e-6, rtol=1e-4
-        )
-
-
-def test_parameters_are_a_copy() -> None:
-    network = ClientNetwork(BARE, CPU)
-    given = torch.ones(BARE.n)
-    network.load(given)
-    network.add_gradient(torch.ones(1, 6), torch.zeros(1), Loss("mse", 3), network.theta)
-    assert torch.equal(given, torch.ones(BARE.n))
-    assert not torch.equal(network.theta, given)
-
-
 @pytest.mark.parametrize(
     ("shape", "inputs"), [(DenseShape((3, 2, 1), intercept=True), (3, 2)), (SMALL, (18, 27, 16, 5))]
 )
@@ -464,3 +390,12 @@ def test_networks_start_within_the_usual_bounds(shape, inputs) -> None:
         for part in (layer.weights, layer.bias):
             uniform = stats.uniform(-bound, 2 * bound)
             assert stats.kstest(drawn[:, part].ravel(), uniform.cdf).pvalue > FALSE_ALARM
+
+
+def test_a_model_may_start_standard_normal_or_at_zero() -> None:
+    linear = DenseShape((4, 1), intercept=True)
+    normal = initial_hypotheses(linear, start="normal", hypotheses=4000, seed=1)
+    assert (normal.shape, normal.dtype) == ((4000, 5), np.float32)
+    assert stats.kstest(normal.ravel().astype(np.float64), "norm").pvalue > FALSE_ALARM
+    zeros = initial_hypotheses(BARE, start="zeros", hypotheses=2, seed=1)
+    assert np.array_equal(zeros, np.zeros((2, BARE.n), np.float32))

@@ -29,12 +29,10 @@ CENTRAL = st.builds(
     st.sampled_from([1.0, ADAPTIVE]),
     st.sampled_from([1e-3, 1e-6]),
 )
-LAPLACE = st.sampled_from([{"mechanism": "laplace-l2", "noise_multiplier": 1}])
-LOCAL = st.sampled_from([gaussian("gaussian-local")])
+LAPLACE = {"mechanism": "laplace-l2", "noise_multiplier": 1}
 BY_ORDERS = st.one_of(
     st.tuples(CENTRAL, POISSON | FIXED | ALLOCATED),
-    st.tuples(LOCAL, FIXED),
-    st.tuples(LAPLACE, FIXED),
+    st.tuples(st.sampled_from([gaussian("gaussian-local"), LAPLACE]), FIXED),
 )
 
 
@@ -60,8 +58,8 @@ def check_least(privacy, training, target):
     return found
 
 
-@settings(max_examples=12, deadline=None)
-@given(of=BY_ORDERS, rounds=st.sampled_from([1, 30, 1000]), target=st.floats(0.1, 50))
+@settings(max_examples=8, deadline=None)
+@given(of=BY_ORDERS, rounds=st.sampled_from([1, 30, 300]), target=st.floats(0.1, 50))
 def test_the_noise_is_the_least_that_meets_the_target(of, rounds, target):
     privacy, cohort = of
     assume(rounds > 1 or cohort.get("sampling") != "allocation")  # which takes whole blocks
@@ -91,7 +89,7 @@ def test_the_library_by_itself_finds_the_target_met_and_hardly_more(accountant, 
 def test_a_budget_that_ends_the_run_earlier_does_not_lower_the_noise():
     for privacy, budget in (
         (gaussian("gaussian-local"), {"epsilon_budget": 0.5}),
-        ({"mechanism": "laplace-l2", "noise_multiplier": 1}, {"client_budget": 0.5}),
+        (LAPLACE, {"client_budget": 0.5}),
     ):
         training = {"rounds": 50}
         alone = least_noise(privacy, training, 2.0)

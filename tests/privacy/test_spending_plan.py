@@ -11,26 +11,12 @@ from fedaudit.privacy.accounting.accountant import RDP_ORDERS, added_epsilon
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
-    MechanismParameters,
     PoissonSampled,
     event_from_dict,
 )
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from tests.privacy.accounting.spending import DELTA, spent
-from tests.privacy.specs_of_privacy import a_spec
-
-POISSON = {"sampling": "poisson", "rate": 0.1}
-
-
-def central(*, rounds=50, cohort=POISSON, noise_multiplier=1.1, **settings):
-    privacy = {"noise_multiplier": noise_multiplier, "clip": 1.0, "delta": DELTA, **settings}
-    spec = {"mechanism": "gaussian-central", **privacy}
-    return a_spec(spec, rounds=rounds, cohort=cohort, hypotheses=1)
-
-
-def local(*, rounds=50, noise_multiplier=8.0, **settings):
-    privacy = {"noise_multiplier": noise_multiplier, "clip": 0.5, "delta": DELTA, **settings}
-    return a_spec({"mechanism": "gaussian-local", **privacy}, rounds=rounds, hypotheses=1)
+from tests.privacy.specs_of_privacy import central, local
 
 
 def plan_of(spec, names=("a", "b", "c")):
@@ -44,11 +30,7 @@ def only_line(plan):
 
 def test_everyone_pays_for_every_round_of_a_trusted_server():
     plan = plan_of(central())
-    assert (plan.subject_kind, plan.subjects, plan.observers) == (
-        "population",
-        ("everyone",),
-        ("final_model",),
-    )
+    assert (plan.subject_kind, plan.subjects) == ("population", ("everyone",))
     assert only_line(plan).event == PoissonSampled(0.1, Gaussian(1.1))
     assert (plan.adjacency, plan.accountant, plan.steps) == ("add-or-remove-one", "rdp", 50)
 
@@ -64,11 +46,7 @@ def test_a_cohort_of_fixed_size_is_accounted_for_by_replacement():
 
 def test_a_client_that_adds_the_noise_itself_pays_for_its_own_uploads():
     plan = plan_of(local())
-    assert (plan.subject_kind, plan.subjects, plan.observers) == (
-        "client",
-        ("a", "b", "c"),
-        ("server",),
-    )
+    assert (plan.subject_kind, plan.subjects) == ("client", ("a", "b", "c"))
     # Two datasets of one client may give updates two clips apart, and the server sees who sends.
     [found] = plan.epsilons("server", subjects=[2], compositions=[7])
     assert found == pytest.approx(spent(Gaussian(4.0), 7))
@@ -76,7 +54,7 @@ def test_a_client_that_adds_the_noise_itself_pays_for_its_own_uploads():
 
 SPECS = {
     "poisson, rdp": central(),
-    "poisson, pld": central(accountant="pld"),
+    "poisson, pld": central(accountant="pld", rounds=20),
     "fixed": central(cohort={"clients": 10}),
     "local, rdp": local(),
     "local, pld": local(accountant="pld", rounds=20),
@@ -102,7 +80,7 @@ def test_a_line_starts_at_zero_never_falls_and_ends_at_the_accountants_figure(sp
     rounds=st.integers(1, 200),
     delta=st.floats(1e-9, 0.1),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_any_line_is_the_accountants_figure_everywhere(noise_multiplier, rate, rounds, delta):
     cohort = {"sampling": "poisson", "rate": rate}
     plan = plan_of(
@@ -117,10 +95,10 @@ def test_any_line_is_the_accountants_figure_everywhere(noise_multiplier, rate, r
 
 
 def test_between_exact_places_a_loss_distribution_is_never_understated():
-    plan, renyi = plan_of(central(accountant="pld", rounds=200)), plan_of(central(rounds=200))
+    plan, renyi = plan_of(central(accountant="pld", rounds=60)), plan_of(central(rounds=60))
     line = only_line(plan)
     assert (line.epsilons <= only_line(renyi).epsilons).all()
-    for count in (3, 37, 101, 199):
+    for count in (3, 17, 59):
         exact = spent(line.event, count, by="pld", adjacency=plan.adjacency)
         # The figure itself is rounded up to a grid of losses, more coarsely between the ends.
         assert line.epsilons[count] >= exact - 1e-6
@@ -179,30 +157,10 @@ def test_the_ledger_keeps_the_event_and_what_it_is_counted_for():
     plan = plan_of(spec)
     inputs = mechanism_of(spec).inputs(n=3, plan=plan)
     assert event_from_dict(json.loads(inputs.event)) == only_line(plan).event
-    assert (inputs.delta, inputs.adjacency, inputs.accountant) == (
-        DELTA,
-        "add-or-remove-one",
-        "rdp",
-    )
+    counted = (inputs.delta, inputs.adjacency, inputs.accountant)
+    assert counted == (DELTA, "add-or-remove-one", "rdp")
     assert (inputs.noise_multiplier, inputs.clip, inputs.radius) == (1.1, 1.0, None)
-    assert inputs.counts_epsilon
-    assert MechanismParameters.from_dict(inputs.as_dict()) == inputs
-    with pytest.raises(ValueError, match="spending plan"):
-        mechanism_of(spec).inputs(n=3)
-
-
-def test_a_moving_clip_has_no_one_number():
-    spec = SPECS["adaptive"]
-    assert mechanism_of(spec).inputs(n=3, plan=plan_of(spec)).clip is None
-    # The multiplier bounds updates and count together, so it is the one that is counted.
-    assert only_line(plan_of(spec)).event == only_line(plan_of(central())).event
-
-
-def test_metric_privacy_has_no_event():
-    inputs = mechanism_of(a_spec()).inputs(n=3)
-    assert (inputs.event, inputs.delta, inputs.adjacency, inputs.accountant) == (None,) * 4
-    assert not inputs.counts_epsilon
-    assert (
-        MechanismParameters("laplace-l2", 3, 5.0, None, 1e-6, None, "simulation", "heuristic")
-        == inputs
-    )
+    # A moving clip has no one number. The multiplier bounds updates and count together.
+    moving = SPECS["adaptive"]
+    assert mechanism_of(moving).inputs(n=3, plan=plan_of(moving)).clip is None
+    assert only_line(plan_of(moving)).event == only_line(plan).event

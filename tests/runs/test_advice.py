@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
-from fedaudit.cli.run import run_locally
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.reports.verdict.advice import better_model
-from fedaudit.spec.parse import parse_spec
 from fedaudit.utility import OF_OUTCOME
+from tests.runs.tables import FEATURES, central, laplace, local, write_table
+from tests.training.specs import ran, table_spec
 
 Json = dict[str, Any]
-FEATURES = [f"x{place}" for place in range(8)]
 TABLES: dict[str, Json] = {
     "plain": {},
     "tiny": {"scale": 0.01},
@@ -31,27 +29,6 @@ TABLES: dict[str, Json] = {
 NONE: Json = {"mechanism": "none"}
 
 
-def laplace(noise_multiplier: float, **fields: Any) -> Json:
-    return {"mechanism": "laplace-l2", "noise_multiplier": noise_multiplier, **fields}
-
-
-def local(noise_multiplier: float, clip: float) -> Json:
-    return gaussian("gaussian-local", noise_multiplier, clip)
-
-
-def central(noise_multiplier: float, clip: float) -> Json:
-    return gaussian("gaussian-central", noise_multiplier, clip)
-
-
-def gaussian(mechanism: str, noise_multiplier: float, clip: float) -> Json:
-    return {
-        "mechanism": mechanism,
-        "noise_multiplier": noise_multiplier,
-        "clip": clip,
-        "delta": 1e-3,
-    }
-
-
 RECORDS: Json = {
     "mechanism": "record-personalised",
     "budgets": {"distribution": "three-levels"},
@@ -59,47 +36,22 @@ RECORDS: Json = {
 }
 
 
-def write_table(
-    path: Path, *, scale=1.0, rate=0.5, signal=1.0, clients=60, number=False, largest=20
-) -> None:
-    """Four of eight features say something of the outcome."""
-    town = np.repeat(np.arange(clients), [largest, *[20] * (clients - 1)])
-    random = np.random.default_rng(4)
-    weights = signal * np.array([1.2, -0.9, 0.8, 0.6, 0, 0, 0, 0])
-    x = random.normal(size=(len(town), 8))
-    score = x @ weights + np.log(rate / (1 - rate))
-    passed = random.random(len(x)) < 1 / (1 + np.exp(-score))
-    outcome = [f"{one:.3f}" for one in score] if number else np.where(passed, "yes", "no").tolist()
-    lines = [
-        ",".join([f"t{town[row]}", *(f"{cell:.5f}" for cell in cells * scale), outcome[row]])
-        for row, cells in enumerate(x)
-    ]
-    path.write_text("\n".join([",".join(["town", *FEATURES, "passed"]), *lines]))
-
-
 def spec(table: str, privacy: Json, step_size: float, **training: Any) -> Json:
-    number = table == "number"
-    source = {"source": "table", "path": f"{table}.csv", "client_key": "town", "target": "passed"}
-    cohort: Json = {"clients": 5 if table == "few" else 20}
-    local: Json = {"step_size": step_size}
-    if privacy["mechanism"] == RECORDS["mechanism"]:
-        cohort, local = {"sampling": "poisson", "rate": 1}, {"steps": 1, "step_size": step_size}
-    return {
-        "name": table,
-        "seed": 1,
-        "federation": {**source, "features": FEATURES} | ({} if number else {"positive": "yes"}),
-        "model": {"kind": "linear" if number else "logistic"},
-        "training": {
-            "loss": "mse" if number else "cross-entropy",
-            "hypotheses": 1,
-            "rounds": 30,
-            "cohort": cohort,
-            "local": local,
-            "stopping": {"patience": None},
-            **training,
-        },
-        "privacy": privacy,
+    by_record = privacy["mechanism"] == RECORDS["mechanism"]
+    few = {"clients": 5 if table == "few" else 20}
+    given: Json = {
+        "rounds": 30,
+        "cohort": {"sampling": "poisson", "rate": 1} if by_record else few,
+        "local": {"step_size": step_size, **({"steps": 1} if by_record else {})},
+        "stopping": {"patience": None},
+        **training,
     }
+    found = table_spec(f"{table}.csv", FEATURES, name=table, privacy=privacy)
+    found["training"] |= given
+    if table == "number":
+        del found["federation"]["positive"]
+        found["model"], found["training"]["loss"] = {"kind": "linear"}, "mse"
+    return found
 
 
 def changed(document: Json, changes: list[Json]) -> Json:
@@ -125,8 +77,7 @@ def figure(report: Json, name: str) -> float:
 
 
 def run(document: Json, folder: Path) -> Json:
-    parsed = parse_spec(document)
-    return run_locally(parsed, sources_dir=folder, device="cpu", progress=lambda _: None).report
+    return ran(document, folder).report
 
 
 def steps(document: Json, folder: Path) -> Iterator[tuple[Json, Json, Json]]:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.cli.run import run_locally
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.declared_facts import DeclaredFacts, shown_facts
 from fedaudit.runs.proposed_experiment import ProposalAim, propose_experiment
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import with_registration
+from tests.training.specs import ran
 
 ID = "00000000-0000-0000-0000-000000000000"
 RANGE = {"low": -3, "high": 3}
@@ -286,8 +286,7 @@ def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes,
     found = propose_experiment(shape, aim)
     spec = with_registration(found.spec, shape.registration)
     spec["federation"] = {**spec["federation"], "id": None, "path": "people.csv"}
-    ran = run_locally(parse_spec(spec), sources_dir=tmp_path, device="cpu", progress=lambda _: None)
-    utility = ran.report["utility"]
+    utility = ran(spec, tmp_path).report["utility"]
     if classes == 0:
         assert utility["loss_under_baseline"] > 0.3 * utility["baseline_loss"]
     if share:

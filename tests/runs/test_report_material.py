@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import safetensors
 import safetensors.numpy
 from pydantic import TypeAdapter
 
-from fedaudit.cli.run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.networks.parameter_files import METADATA_KEY, encode_hypotheses
@@ -21,12 +22,12 @@ from fedaudit.reports.sections.material import ModelFile
 from fedaudit.runs.experiment_plan import with_start
 from fedaudit.runs.report_material import declared_layout, model_layout
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.experiment import ExperimentSpec, spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.records import validation_rows
-from tests.training.specs import cell, groups_spec
+from tests.training.specs import cell, groups_spec, ran, table_spec
 from tests.workers.epsilon_specs import by_record
 
 DOCS = Path(__file__).parents[2] / "docs" / "models.md"
@@ -70,39 +71,30 @@ ENCODED: dict[str, Any] = {
 }
 
 
-def a_spec(**changes: Any) -> ExperimentSpec:
-    document: dict[str, Any] = {
-        "name": "plane",
-        "seed": 2,
-        "federation": {
-            "source": "table",
-            "path": "plane.csv",
-            "client_key": "who",
-            "target": "kind",
-            "features": ["x", "y"],
-            "validation_fraction": 0.3,
+def a_spec(**changes: Any) -> dict[str, Any]:
+    return table_spec(
+        "plane.csv",
+        ["x", "y"],
+        **{
+            "seed": 2,
+            "federation__target": "kind",
+            "federation__positive": None,
+            "federation__client_key": "who",
+            "model": {"kind": "mlp", "hidden": [8]},
+            "training__rounds": 12,
+            "training__cohort": {"sampling": "poisson", "rate": 0.8},
+            "training__local": {"epochs": 4, "step_size": 0.5},
+            "training__stopping": {"patience": None},
+            "privacy": {
+                "mechanism": "gaussian-central",
+                "noise_multiplier": 1.0,
+                "clip": 1.0,
+                "delta": 1e-3,
+                "noise": "release",
+            },
+            **changes,
         },
-        "model": {"kind": "mlp", "hidden": [8]},
-        "training": {
-            "loss": "cross-entropy",
-            "rounds": 12,
-            "cohort": {"sampling": "poisson", "rate": 0.8},
-            "local": {"epochs": 4, "step_size": 0.5},
-            "stopping": {"patience": None},
-        },
-        "privacy": {
-            "mechanism": "gaussian-central",
-            "noise_multiplier": 1.0,
-            "clip": 1.0,
-            "delta": 1e-3,
-            "noise": "release",
-        },
-    }
-    return parse_spec({**document, **changes})
-
-
-def ran(spec: ExperimentSpec, folder: Path) -> LocalRun:
-    return run_locally(spec, sources_dir=folder, device="cpu", progress=lambda _: None)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +126,15 @@ def test_the_lines_of_the_documentation_predict_as_the_report_says(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """From the cells as they are in the file to classes by their names."""
-    source = {**a_spec().federation.model_dump(mode="json"), **ENCODED, **TARGETS[target]}
     by_name = not target.startswith("a number")
-    training = a_spec().training.model_dump(mode="json")
-    loss = {"loss": "cross-entropy" if by_name else "rmse", "rounds": 20}
-    asked: dict[str, Any] = {"federation": source, "training": {**training, **loss}}
-    if target == "two at another threshold":
-        asked["decision"] = {"threshold": 0.3}
-    done = ran(a_spec(**asked), folder)
+    asked = a_spec(
+        training__loss="cross-entropy" if by_name else "rmse",
+        training__rounds=20,
+        decision={"threshold": 0.3} if target == "two at another threshold" else {},
+    )
+    source = asked["federation"]
+    source |= {**ENCODED, **TARGETS[target]}
+    done = ran(asked, folder)
     assert isinstance(done.model, ModelFile)
     (tmp_path / "model.safetensors").write_bytes(done.model.data)
     (tmp_path / "model-layout.json").write_text(json.dumps(done.model.layout))
@@ -177,10 +170,10 @@ def test_the_lines_of_the_documentation_predict_as_the_report_says(
 @pytest.mark.parametrize("named", [True, False])
 def test_the_file_has_no_name_that_only_the_data_have(folder: Path, named: bool) -> None:
     """Of features and classes those that the spec declares; the rest is null with its reason."""
-    source = {**a_spec().federation.model_dump(mode="json"), "target": "group"}
+    asked = a_spec(federation__target="group")
     everything = {"features": "all", "drop": ["sex", "grade", "kind"]}
-    source |= {**ENCODED, "positive": "Absage"} if named else everything
-    done = ran(a_spec(federation=source), folder)
+    asked["federation"] |= {**ENCODED, "positive": "Absage"} if named else everything
+    done = ran(asked, folder)
     assert isinstance(done.model, ModelFile)
     with safetensors.safe_open(_written(done.model, folder), framework="numpy") as file:
         layout = json.loads(file.metadata()[METADATA_KEY])["layout"]
@@ -275,8 +268,7 @@ def test_file_and_report_state_each_other(done: LocalRun, tmp_path: Path) -> Non
 
 
 def test_a_model_that_may_not_leave_is_in_no_file(folder: Path) -> None:
-    privacy = a_spec().privacy.model_dump(mode="json")
-    done = ran(a_spec(privacy={**privacy, "noise": "simulation"}), folder)
+    done = ran(a_spec(privacy__noise="simulation"), folder)
     assert isinstance(done.model, str)
     assert "was simulated" in done.model
     assert done.report["model"] is None
@@ -289,10 +281,6 @@ MODEL = {
 }
 
 
-def ran_layered(spec: dict[str, Any]) -> Any:
-    return run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)
-
-
 def test_each_layer_has_noise_of_its_own_and_a_line_of_the_report() -> None:
     privacy = {
         "mechanism": "laplace-l2",
@@ -302,7 +290,7 @@ def test_each_layer_has_noise_of_its_own_and_a_line_of_the_report() -> None:
         "per_layer": True,
         "noise": "release",
     }
-    done = ran_layered(groups_spec(model=MODEL, privacy=privacy, training__rounds=3))
+    done = ran(groups_spec(model=MODEL, privacy=privacy, training__rounds=3))
     parts = done.report["privacy"]["leakage_by_component"]
     # Two features to 4 units, these to 3, and these to the output, each with a bias.
     assert [one["parameters"] for one in parts] == [12, 15, 4]
@@ -315,7 +303,7 @@ def test_each_layer_has_noise_of_its_own_and_a_line_of_the_report() -> None:
 
 
 def test_records_have_budgets_of_their_own_whatever_the_layers() -> None:
-    done = ran_layered({**by_record(noise="release"), "model": MODEL})
+    done = ran({**by_record(noise="release"), "model": MODEL})
     assert done.report["data"]["parameters"] == 31
     assert done.report["guarantee"]["label"] == "formal"
     assert isinstance(done.model, ModelFile)
@@ -330,16 +318,6 @@ FIXED = {
 }
 
 
-def ran_warm(spec: dict[str, Any], *, artifacts: dict[str, bytes] | None = None) -> LocalRun:
-    return run_locally(
-        parse_spec(spec),
-        sources_dir=None,
-        device="cpu",
-        progress=lambda _: None,
-        open_artifact=(artifacts or {}).get,
-    )
-
-
 def started_from(data: bytes, **changes: Any) -> dict[str, Any]:
     """A spec that starts from a file."""
     start = {"artifact": hashlib.sha256(data).hexdigest()}
@@ -347,10 +325,14 @@ def started_from(data: bytes, **changes: Any) -> dict[str, Any]:
     return groups_spec(model=model, privacy=FIXED, **changes)
 
 
+def opened(data: bytes) -> Callable[[str], bytes | None]:
+    return {hashlib.sha256(data).hexdigest(): data}.get
+
+
 @pytest.fixture(scope="module")
 def released() -> LocalRun:
     """A run of thirty rounds whose model may leave."""
-    return ran_warm(groups_spec(privacy=FIXED))
+    return ran(groups_spec(privacy=FIXED))
 
 
 @pytest.fixture(scope="module")
@@ -360,11 +342,8 @@ def model(released: LocalRun) -> bytes:
 
 
 def test_a_run_goes_on_from_a_released_model(released: LocalRun, model: bytes) -> None:
-    again = ran_warm(
-        started_from(model, training__rounds=1),
-        artifacts={hashlib.sha256(model).hexdigest(): model},
-    )
-    cold = ran_warm(groups_spec(privacy=FIXED, training__rounds=1))
+    again = ran(started_from(model, training__rounds=1), open_artifact=opened(model))
+    cold = ran(groups_spec(privacy=FIXED, training__rounds=1))
     losses = [one.report["utility"]["validation_loss"] for one in (released, again, cold)]
     # The coins of a release are secret: no seed fixes them. Over 60 runs the first ratio was 0.981
     # with a standard deviation of 0.002, the other 1.57 with one of 0.05: 1.2 is seven away.
@@ -377,7 +356,7 @@ def test_the_guarantee_speaks_of_what_the_run_adds(model: bytes) -> None:
     gate = {"figure": "log_ratio_max", "op": "le", "value": 1e300}
     spec = started_from(model, training__rounds=1, training__hypotheses=2)
     gates = [gate, {**gate, "allow_conditional": True}]
-    report = ran_warm({**spec, "gates": gates}, artifacts={id_: model}).report
+    report = ran({**spec, "gates": gates}, open_artifact=opened(model)).report
     assert f"what this run adds to the artifact {id_}" in report["guarantee"]["statement"]
     for figure in ("leakage_max", "leakage_median", "log_ratio_max", "epsilon_max"):
         assert "whose own cost is not known" in report["guarantee"]["conditions"][figure]
@@ -412,13 +391,13 @@ def test_other_hypotheses_are_refused_with_the_field(k: int, message: str) -> No
 def test_what_is_loaded_is_what_training_starts_from() -> None:
     theta = np.array([[1.5, -2.0, 1.0], [0.25, 3.0, 0.0]], np.float32)
     data = a_file(cell(groups_spec()), theta)
-    started = with_start(cell(started_from(data)), {hashlib.sha256(data).hexdigest(): data}.get)
+    started = with_start(cell(started_from(data)), opened(data))
     assert np.array_equal(first_hypotheses(started), theta)
 
 
 def test_an_unknown_artifact_and_a_malformed_id_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="is not known here"):
-        ran_warm(started_from(b"nowhere"))
+        ran(started_from(b"nowhere"), open_artifact=opened(b"other"))
     spec = groups_spec(model={"kind": "linear", "start": {"artifact": "../x"}})
     with pytest.raises(InvalidInputError, match="/model/start/artifact: must be the SHA-256"):
         parse_spec(spec)

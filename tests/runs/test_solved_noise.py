@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from fedaudit.cli.run import run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.experiment_plan import plan_experiment, with_solved_noise
 from fedaudit.spec.errors import InvalidInputError
@@ -12,7 +11,7 @@ from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
 from tests.refusals import refused_by
-from tests.training.specs import groups_spec
+from tests.training.specs import groups_spec, ran, table_spec
 
 COINS = {"sampling": "poisson", "rate": 0.25}
 TARGET = {"epsilon": 3.0, "delta": 1e-5}
@@ -122,26 +121,22 @@ def test_nothing_is_made_from_a_spec_whose_noise_was_not_found():
 def test_the_noise_has_to_meet_the_target_for_every_seed(tmp_path):
     """Seeds deal other clients out of the same rows, and some have fewer: a cohort is then a larger
     share of them."""
-    rows = [f"{place % 7},{place % 2}" for place in range(120)]
-    (tmp_path / "rows.csv").write_text("\n".join(["x,y", *rows]))
-    document = {
-        **asking(target={"epsilon": 2.0, "delta": 1e-5}),
-        "federation": {
-            "source": "table",
-            "path": "rows.csv",
-            "target": "y",
-            "partition": {"method": "dirichlet", "clients": 14, "alpha": 0.1},
-        },
-        "model": {"kind": "logistic"},
-        "fairness": {},
-    }
-    document["training"] |= {"loss": "cross-entropy", "cohort": {"clients": 3}, "rounds": 3}
+    rows = [f"{place % 7},{'no' if place % 2 else 'yes'}" for place in range(120)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,passed", *rows]))
+    document = table_spec(
+        "rows.csv",
+        ["x"],
+        privacy=asking(target={"epsilon": 2.0, "delta": 1e-5})["privacy"],
+        training__cohort={"clients": 3},
+        training__rounds=3,
+        federation__partition={"method": "dirichlet", "clients": 14, "alpha": 0.1},
+        federation__client_key=None,
+    )
     clients = {}
     for seed in range(1, 9):
         spec = parse_spec({**document, "seed": seed})
         clients[seed] = load_federation(spec, sources_dir=tmp_path).clients
     most = max(clients, key=clients.__getitem__)
     assert len(set(clients.values())) > 1
-    spec = parse_spec({**document, "seed": most, "repeats": 8})
-    options = {"sources_dir": tmp_path, "device": "cpu", "progress": lambda _: None}
-    assert refused_by(run_locally, spec, **options)[0].pointer == "/privacy/noise_multiplier"
+    [fault, *_] = refused_by(ran, {**document, "seed": most, "repeats": 8}, tmp_path)
+    assert fault.pointer == "/privacy/noise_multiplier"

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.cli.run import run_locally
 from fedaudit.privacy.planning.cost_projection import DROWNED, drowning_words, noise_ratio
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import gate_checks
 from fedaudit.reports.verdict.verdict import concerns_of, judged
-from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
+from tests.runs.tables import FEATURES, central, write_table
+from tests.training.specs import ran, table_spec
 
 GATES = [
     {"figure": "equalized_odds_difference", "op": "le", "value": 0.1},
@@ -53,34 +53,15 @@ def report_of(
     **changes: Any,
 ):
     table(folder / "people.csv", base_rate=base_rate, informative=informative, ranked=ranked)
-    spec = {
-        "name": "people",
-        "seed": 3,
-        "federation": {
-            "source": "table",
-            "path": "people.csv",
-            "client_key": "town",
-            "target": "passed",
-            "positive": "yes",
-            "features": ["x", "z"],
-            "validation_fraction": 0.5,
-            "leak_reviewed": leak_reviewed or [],
-        },
-        "model": {"kind": "logistic"},
-        "training": {
-            "loss": "cross-entropy",
-            "hypotheses": 1,
-            "rounds": 40,
-            "cohort": {"clients": 20},
-            "local": {"step_size": 0.5},
-        },
-        "privacy": {"mechanism": "none"},
-        "fairness": {"sensitive": ["sex"], "intervals": {"samples": 200}},
-        "gates": GATES,
-        **changes,
-    }
-    parsed = parse_spec(spec)
-    return run_locally(parsed, sources_dir=folder, device="cpu", progress=lambda _: None).report
+    spec = table_spec(
+        "people.csv",
+        ["x", "z"],
+        federation__validation_fraction=0.5,
+        federation__leak_reviewed=leak_reviewed or [],
+        seed=3,
+        **{"fairness": {"sensitive": ["sex"], "intervals": {"samples": 200}}, "gates": GATES},
+    )
+    return ran({**spec, **changes}, folder).report
 
 
 def outcomes(report) -> dict[str, str]:
@@ -293,68 +274,31 @@ def test_rounded_counts_leave_shares_in_steps(tmp_path):
         assert steps == pytest.approx(round(steps), abs=1e-9)
 
 
-FEATURES = [f"x{place}" for place in range(8)]
 SIZES = (len(FEATURES) + 1,)
 
 
-def noisy_table(path: Path) -> None:
-    """84 clients of 10 rows, whose outcome four of eight features say a little about."""
-    random = np.random.default_rng(4)
-    weights = np.array([0.8, -0.6, 0.5, 0.4, 0, 0, 0, 0])
-    lines = [",".join(["town", *FEATURES, "passed"])]
-    for town in range(84):
-        for _ in range(10):
-            x = random.normal(size=8)
-            passed = random.random() < 1 / (1 + np.exp(-x @ weights))
-            lines.append(",".join([f"t{town}", *map(str, x.round(3)), "yes" if passed else "no"]))
-    path.write_text("\n".join(lines))
-
-
-def spec(privacy: dict[str, Any], *, hypotheses: int = 1) -> ExperimentSpec:
-    """30 of 59 training clients a round."""
-    return parse_spec(
-        {
-            "name": "drowned",
-            "seed": 1,
-            "federation": {
-                "source": "table",
-                "path": "people.csv",
-                "client_key": "town",
-                "target": "passed",
-                "positive": "yes",
-                "features": FEATURES,
-            },
-            "model": {"kind": "logistic"},
-            "training": {
-                "loss": "cross-entropy",
-                "hypotheses": hypotheses,
-                "rounds": 60,
-                "cohort": {"clients": 30},
-                "local": {"step_size": 0.3},
-            },
-            "privacy": privacy,
-        }
+def spec(privacy: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """30 of 42 training clients a round."""
+    return table_spec(
+        "people.csv",
+        FEATURES,
+        privacy=privacy,
+        training__rounds=60,
+        training__cohort={"clients": 30},
+        training__local={"step_size": 0.3},
+        **changes,
     )
 
 
-def central(noise_multiplier: float) -> dict[str, Any]:
-    return {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": noise_multiplier,
-        "clip": 0.3,
-        "delta": 1e-3,
-    }
-
-
 def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(tmp_path: Path) -> None:
-    noisy_table(tmp_path / "people.csv")
+    write_table(tmp_path / "people.csv", largest=20)
     beats_the_baseline = {}
-    for noise_multiplier in (4.0, 30.0):
-        asked = spec(central(noise_multiplier))
-        warned = drowning_words(asked, sizes=SIZES, training_clients=59, rows=10) is not None
-        ran = run_locally(asked, sources_dir=tmp_path, device="cpu", progress=lambda _: None)
-        utility = ran.report["utility"]
-        beats_the_baseline[warned] = utility["validation_loss"] < utility["baseline_loss"]
+    for noise_multiplier in (4.0, 60.0):
+        asked = spec(central(noise_multiplier, 0.3))
+        words = drowning_words(parse_spec(asked), sizes=SIZES, training_clients=42, rows=20)
+        utility = ran(asked, tmp_path).report["utility"]
+        improved = utility["validation_loss"] < utility["baseline_loss"]
+        beats_the_baseline[words is not None] = improved
     assert beats_the_baseline == {False: True, True: False}
 
 
@@ -372,11 +316,11 @@ def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(tmp_p
             {"mechanism": "gaussian-local", "noise_multiplier": 3.0, "clip": 9.0, "delta": 1e-5},
             3 * 3 / 30**0.5 * 9 / 0.12,
         ),
-        (central(20.0), 20 * 3 / 30 * 0.3 / 0.12),
+        (central(20.0, 0.3), 20 * 3 / 30 * 0.3 / 0.12),
     ],
 )
 def test_the_ratio_follows_from_public_numbers(privacy, ratio):
-    asked = spec(privacy)
+    asked = parse_spec(spec(privacy))
     found = noise_ratio(asked, sizes=SIZES, training_clients=59, rows=10)
     # A step of 0.3 makes updates of about 0.12; 60 rounds add up.
     assert found == pytest.approx(ratio / 60**0.5)
@@ -386,7 +330,8 @@ def test_the_ratio_follows_from_public_numbers(privacy, ratio):
 
 def test_fewer_clients_than_the_cohort_and_more_hypotheses_average_less() -> None:
     private = {"mechanism": "laplace-l2", "noise_multiplier": 3.0}
-    few = noise_ratio(spec(private), sizes=SIZES, training_clients=15, rows=10)
-    split = noise_ratio(spec(private, hypotheses=2), sizes=SIZES, training_clients=59, rows=10)
+    one, two = (parse_spec(spec(private, training__hypotheses=k)) for k in (1, 2))
+    few = noise_ratio(one, sizes=SIZES, training_clients=15, rows=10)
+    split = noise_ratio(two, sizes=SIZES, training_clients=59, rows=10)
     assert few == pytest.approx(split)
     assert few == pytest.approx(3 * (10 / 9) ** 0.5 / 15**0.5 / 60**0.5)

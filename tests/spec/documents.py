@@ -58,13 +58,14 @@ def gaussian(where: str, noise_multiplier: float, **privacy: Any) -> dict[str, A
 
 
 def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The document with values set at dotted paths; `...` removes a field."""
+    """The document with values set at dotted paths, of which parents are made; `...` removes a
+    field."""
     result = copy.deepcopy(document)
     for path, value in changes.items():
         part: Any = result
         *parents, last = path.split(".")
         for parent in parents:
-            part = part[parent]
+            part = part.setdefault(parent, {})
         if value is ...:
             del part[last]
         else:
@@ -81,6 +82,15 @@ def fault(value: object) -> tuple[str, str]:
     """Pointer and message of the one thing that is refused in a value."""
     (found,) = faults(value)
     return found.pointer, found.message
+
+
+def assert_refused(
+    document: dict[str, Any], changes: dict[str, Any], message: str, pointer: str | None = None
+) -> None:
+    """One thing is refused of a changed document: where it was changed, if nothing else is said."""
+    found, said = fault(changed(document, changes))
+    assert found == (pointer or "/" + next(iter(changes)).replace(".", "/"))
+    assert message in said
 
 
 def refusals(

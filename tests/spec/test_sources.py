@@ -4,107 +4,77 @@ from typing import Any
 
 import pytest
 
-from tests.spec.documents import HOSPITAL, IMAGES, TABLE, changed, fault, faults
+from tests.spec.documents import HOSPITAL, IMAGES, TABLE, assert_refused, changed, faults
 
 PAIN = {"name": "pain", "kind": "categorical", "categories": ["none", "typical"]}
-LINEAR = {"source": "synthetic-linear"}
-
-
-def table(**fields: Any) -> dict[str, Any]:
-    return changed(TABLE, {f"federation.{name}": value for name, value in fields.items()})
+LINEAR = changed(
+    TABLE,
+    {"federation": {"source": "synthetic-linear"}, "model.kind": "linear", "training.loss": "rmse"},
+)
+DEALT = changed(
+    TABLE,
+    {
+        "federation.client_key": ...,
+        "federation.partition": {"method": "dirichlet", "clients": 9, "alpha": 1},
+    },
+)
+CUT = changed(TABLE, {"fairness": {"sensitive": ["a"], "edges": {"a": [1]}}})
 
 
 @pytest.mark.parametrize(
-    ("document", "pointer", "says"),
+    ("feature", "pointer", "says"),
     [
-        (table(features=[{**PAIN, "categories": None}]), "/federation/features/0", "go with"),
-        (table(features=[{"name": "a", "categories": ["b"]}]), "/federation/features/0", "go with"),
-        (
-            table(features=[{**PAIN, "categories": ["a", "a"]}]),
-            "/federation/features/0",
-            "names a value twice",
-        ),
-        (table(features=["a", {**PAIN, "fill": "none"}]), "/federation/features/1", "`fill` is"),
-        (
-            table(features=[{**PAIN, "missing": "constant", "fill": "severe"}]),
-            "/federation/features/0",
-            "one of `categories`",
-        ),
-        (
-            table(features=[{"name": "a", "missing": "constant", "fill": "b"}]),
-            "/federation/features/0",
-            "must be a number",
-        ),
-        (table(features=[{"name": "a", "kind": "text"}]), "/federation/features/0/kind", "numeric"),
-        (table(features=[{"kind": "numeric"}]), "/federation/features/0/name", "is required"),
-        (table(features=[{**PAIN, "categories": [1]}]), "/federation/features/0/categories/0",
-         "put it in quotes"),
-        (table(features=[3]), "/federation/features/0", "must be an object"),
-        (table(features=[]), "/federation/features", "at least 1 item"),
-        (table(features="some"), "/federation/features", "must be 'all'"),
-        (table(scale={"a": 0}), "/federation/scale/a", "greater than 0"),
-        (table(scale={"a": "2"}), "/federation/scale/a", "must be a number"),
-        (table(scale={"a": {"low": 1, "high": 1}}), "/federation/scale/a", "must lie above `low`"),
-        (table(scale={"a": {"low": -1e308, "high": 1e308}}), "/federation/scale/a", "finite"),
-        (table(scale={"a": {"low": 1}}), "/federation/scale/a/high", "is required"),
-        (table(client_key=...), "/federation/client_key", "or say under `partition`"),
-        (
-            table(partition={"method": "iid", "clients": 3}),
-            "/federation/client_key",
-            "one of the two",
-        ),
-        (
-            table(client_key=..., partition={"method": "sorted"}),
-            "/federation/partition/method",
-            "'iid', 'dirichlet', 'shards', 'column'",
-        ),
-        (
-            table(client_key=..., partition={"method": "iid", "clients": 1}),
-            "/federation/partition/clients",
-            "greater than or equal to 2",
-        ),
-        (
-            table(client_key=..., partition={"method": "dirichlet", "clients": 9, "alpha": 0}),
-            "/federation/partition/alpha",
-            "greater than or equal to 0.000001",
-        ),
-        (table(standardise="row"), "/federation/standardise", "'global', 'client' or 'ranges'"),
-        (table(path=...), "/federation/path", "neither is given"),
-        (table(id="018f5d3e-0000-7000-8000-000000000000"), "/federation/path", "both are given"),
-        (changed(TABLE, {"model": {"kind": "cnn-femnist"}}), "/model/kind", "table has no images"),
-        (
-            changed(HOSPITAL, {"federation": LINEAR, "fairness": {},
-                               "model": {"kind": "cnn-femnist"}}),
-            "/model/kind",
-            "synthetic-linear has no images",
-        ),
-        (changed(IMAGES, {"model": {"kind": "linear"}}), "/model/kind", "images have classes"),
-        (
-            changed(IMAGES, {"federation.standardise": "client"}),
-            "/federation/standardise",
-            "unknown field",
-        ),
-        (
-            changed(HOSPITAL, {"fairness.edges": {"state": [1]}}),
-            "/fairness/edges/state",
-            "leave `edges` to tables and image",
-        ),
-        (
-            changed(TABLE, {"fairness": {"sensitive": ["a"], "edges": {"b": [1]}}}),
-            "/fairness/edges/b",
-            "'b', not in `sensitive`",
-        ),
-        (
-            changed(TABLE, {"fairness": {"sensitive": ["a"], "edges": {"a": [2, 1]}}}),
-            "/fairness/edges/a",
-            "must rise",
-        ),
+        ({**PAIN, "categories": None}, "", "go with"),
+        ({"name": "a", "categories": ["b"]}, "", "go with"),
+        ({**PAIN, "categories": ["a", "a"]}, "", "names a value twice"),
+        ({**PAIN, "categories": [1]}, "/categories/0", "put it in quotes"),
+        ({**PAIN, "fill": "none"}, "", "`fill` is"),
+        ({**PAIN, "missing": "constant", "fill": "severe"}, "", "one of `categories`"),
+        ({"name": "a", "missing": "constant", "fill": "b"}, "", "must be a number"),
+        ({"name": "a", "kind": "text"}, "/kind", "numeric"),
+        ({"kind": "numeric"}, "/name", "is required"),
+        (3, "", "must be an object"),
     ],
-)  # fmt: skip
-def test_a_fault_of_a_source_names_its_field(document, pointer, says):
-    found, message = fault(document)
-    assert found == pointer
-    assert says in message
+)
+def test_a_fault_of_a_feature_is_named_by_its_place(feature: Any, pointer: str, says: str) -> None:
+    changes = {"federation.features": ["first", feature]}
+    assert_refused(TABLE, changes, says, f"/federation/features/1{pointer}")
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "value", "says"),
+    [
+        (TABLE, "federation.features", [], "at least 1 item"),
+        (TABLE, "federation.features", "some", "must be 'all'"),
+        (TABLE, "federation.scale.a", 0, "greater than 0"),
+        (TABLE, "federation.scale.a", "2", "must be a number"),
+        (TABLE, "federation.scale.a", {"low": 1, "high": 1}, "must lie above `low`"),
+        (TABLE, "federation.scale.a", {"low": -1e308, "high": 1e308}, "finite"),
+        (TABLE, "federation.scale.a.low", 1, "is required"),
+        (TABLE, "federation.client_key", ..., "or say under `partition`"),
+        (TABLE, "federation.partition", {"method": "iid", "clients": 3}, "one of the two"),
+        (DEALT, "federation.partition.method", "sorted", "'iid', 'dirichlet', 'shards', 'column'"),
+        (DEALT, "federation.partition.clients", 1, "greater than or equal to 2"),
+        (DEALT, "federation.partition.alpha", 0, "greater than or equal to 0.000001"),
+        (TABLE, "federation.standardise", "row", "'global', 'client' or 'ranges'"),
+        (TABLE, "federation.path", ..., "neither is given"),
+        (TABLE, "federation.id", "018f5d3e-0000-7000-8000-000000000000", "both are given"),
+        (TABLE, "model.kind", "cnn-femnist", "table has no images"),
+        (LINEAR, "model.kind", "cnn-femnist", "synthetic-linear has no images"),
+        (IMAGES, "model.kind", "linear", "images have classes"),
+        (IMAGES, "federation.standardise", "client", "unknown field"),
+        (HOSPITAL, "fairness.edges.state", [1], "leave `edges` to tables and image"),
+        (CUT, "fairness.edges.b", [1], "'b', not in `sensitive`"),
+        (CUT, "fairness.edges.a", [2, 1], "must rise"),
+    ],
+)
+def test_a_fault_of_a_source_names_its_field(document, path, value, says):
+    moved = {
+        "federation.partition": "/federation/client_key",
+        "federation.scale.a.low": "/federation/scale/a/high",
+        "federation.id": "/federation/path",
+    }
+    assert_refused(document, {path: value}, says, moved.get(path))
 
 
 @pytest.mark.parametrize("source", ["synthetic-linear", "synthetic-groups"])

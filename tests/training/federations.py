@@ -1,6 +1,6 @@
 """Hand-made federations, and cells of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,11 @@ from fedaudit.training.base.cell import Cell
 from tests.training.specs import groups_spec
 
 TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "y"}
+RECORD_SPLIT = {**TABLE, "validation_fraction": 0.4, "validation_unit": "record"}
 IMAGES = {"source": "images", "path": "a.npz", "validation_fraction": 0.4}
+RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
+COUNTS = [1, 2, 9, 10, 30, 64, 65, 90, 130, 200, 300, 301, 700, *[5] * 12]
+"""Rows of clients so unequal that they are computed by length."""
 
 
 def padded(data: Federation, values: NDArray[Any], *, fill: float = 0) -> NDArray[Any]:
@@ -89,9 +93,24 @@ def two_distributions(
     return federation(features, target, classes=names, groups=groups)
 
 
+def uneven(counts: list[int], *, classes: int = 0, seed: int = 1) -> Federation:
+    """Clients with these numbers of rows, of two distributions and in two groups, in any order."""
+    random = np.random.default_rng(seed)
+    counts = [counts[place] for place in random.permutation(len(counts))]
+    return two_distributions(random, counts, classes=classes, first_group=-1)
+
+
 def one_by_one(data: Federation) -> Federation:
     """The same clients, to be computed client by client."""
     return replace(data, features=ClientRows(data.side_by_side, divisor=1.0, image=None))
+
+
+ENGINES: dict[str, Callable[[], Federation]] = {
+    "side by side": lambda: random_federation(clients=40, max_rows=9),
+    "client by client": lambda: one_by_one(random_federation(clients=40, max_rows=9)),
+    "by length": lambda: uneven(COUNTS),
+}
+"""A federation for each way in which clients are computed."""
 
 
 def image_federation(

@@ -6,10 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.split import split_clients
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import CellState
 from tests.training.federations import random_federation, table_cell
+from tests.training.specs import groups_spec
 
 LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}
@@ -54,6 +57,15 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "blocks": {"privacy": CENTRAL, "training__cohort": BLOCKS, **REPORTED},
 }
 """Changes to `groups_spec`."""
+
+
+def with_room_for(releases: int, *, server: bool = True, **changes: Any) -> dict[str, Any]:
+    """A spec under an epsilon that has room for so many releases, and not for one more."""
+    spec = groups_spec(**{**(SERVER if server else ALONE), **changes})
+    plan = mechanism_of(parse_spec(spec)).spending_plan(training_clients=50)
+    epsilons = plan.line("final_model" if server else "server").epsilons
+    budget = float(epsilons[releases] + epsilons[releases + 1]) / 2
+    return {**spec, "privacy": {**spec["privacy"], "epsilon_budget": budget}}
 
 
 def cell_with(value: float | None, *, width: int = 3, clients: int = 30, **changes: Any) -> Cell:

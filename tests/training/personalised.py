@@ -1,11 +1,12 @@
-"""Specs and runs of `record-personalised` that several tests share."""
+"""Specs and cells of `record-personalised` that several tests share."""
 
 from typing import Any
 
+from fedaudit.federations.federation import Federation
+from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.stack import Stack
-from tests.training.round_records import RoundRecord
-from tests.training.specs import groups_spec, play
+from tests.training.federations import RECORD_SPLIT
+from tests.training.specs import groups_spec
 
 
 def records_spec(**changes: Any) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def records_spec(**changes: Any) -> dict[str, Any]:
     )
 
 
-def played(one: Cell) -> list[RoundRecord]:
-    """All rounds of a cell."""
-    return play(Stack([one]))
+def records_cell(data: Federation, *, held_out: float = 0.4, **changes: Any) -> Cell:
+    """A cell of hand-made data, of whose records this share is held out."""
+    split = {**RECORD_SPLIT, "validation_fraction": held_out}
+    return Cell(parse_spec(records_spec(**{"federation": split, "fairness": {}, **changes})), data)

@@ -1,8 +1,13 @@
 """Specs and cells that the tests of training share."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
@@ -41,6 +46,37 @@ def groups_spec(**changes: Any) -> dict[str, Any]:
             ],
         },
     }
+    return _with(spec, changes)
+
+
+def table_spec(path: str, features: Sequence[Any], **changes: Any) -> dict[str, Any]:
+    """A classifier of whether `passed` is yes, over a table whose clients are its towns; changes as
+    those of `groups_spec`."""
+    spec: dict[str, Any] = {
+        "name": "table",
+        "seed": 1,
+        "federation": {
+            "source": "table",
+            "path": path,
+            "client_key": "town",
+            "target": "passed",
+            "positive": "yes",
+            "features": [*features],
+        },
+        "model": {"kind": "logistic"},
+        "training": {
+            "loss": "cross-entropy",
+            "hypotheses": 1,
+            "rounds": 40,
+            "cohort": {"clients": 20},
+            "local": {"step_size": 0.5},
+        },
+        "privacy": {"mechanism": "none"},
+    }
+    return _with(spec, changes)
+
+
+def _with(spec: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     for path, value in changes.items():
         part = spec
         *parents, last = path.split("__")
@@ -62,6 +98,12 @@ def linear_spec(**changes: Any) -> dict[str, Any]:
     )
 
 
+def ran(spec: dict[str, Any], folder: Path | None = None, **more: Any) -> LocalRun:
+    """The run of a spec without a service, on synthetic data or those of a folder."""
+    parsed = parse_spec(spec)
+    return run_locally(parsed, sources_dir=folder, device="cpu", progress=lambda _: None, **more)
+
+
 def cell(spec: dict[str, Any]) -> Cell:
     """The cell of a spec with synthetic data."""
     parsed = parse_spec(spec)
@@ -78,7 +120,12 @@ def play(trainer: Any, cuts: Sequence[int] = (100,)) -> list[RoundRecord]:
     return records
 
 
-def train(spec: dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
-    """Runs one experiment to its end."""
-    stack = Stack([cell(spec)])
+def train(one: Cell | dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
+    """Runs one experiment, given as a spec of synthetic data or as a cell, to its end."""
+    stack = Stack([one if isinstance(one, Cell) else cell(one)])
     return play(stack, (25,)), stack.result(0)
+
+
+def kinds_of(predicted: NDArray[np.bool_], truth: NDArray[np.bool_]) -> NDArray[np.integer]:
+    """The place of each row among true and false positives, true and false negatives."""
+    return np.select([predicted & truth, predicted, ~truth], [0, 1, 2], 3)

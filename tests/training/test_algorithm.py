@@ -14,7 +14,9 @@ from fedaudit.networks.shape import DenseShape
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.stack import Stack
 from tests.training.federations import random_federation, table_cell
+from tests.training.gaussian import training_clients
 from tests.training.round_records import RoundRecord, records_of
+from tests.training.specs import train
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -82,7 +84,7 @@ def compare(cell: Cell) -> list[RoundRecord]:
     stack, reference = Stack([cell]), Reference(cell)
     records: list[RoundRecord] = []
     best = (np.inf, reference.theta.clone())
-    held_out = sorted(set(range(cell.federation.clients)) - set(_training_clients(cell)))
+    held_out = cell.validation_rows.clients.tolist()
     while stack.active:
         (record,) = records_of(stack.advance(1)[0])
         chosen = reference.round(record.subjects.tolist())
@@ -95,19 +97,6 @@ def compare(cell: Cell) -> list[RoundRecord]:
     hypotheses = torch.from_numpy(stack.result(0).hypotheses).double()
     torch.testing.assert_close(hypotheses, best[1], rtol=1e-5, atol=1e-5)
     return records
-
-
-def _training_clients(cell: Cell) -> list[int]:
-    """Everyone who is drawn when the cohort is as large as it can be."""
-    training = cell.federation.clients - round(
-        cell.federation.clients * cell.spec.federation.validation_fraction
-    )
-    cohort = cell.spec.training.cohort.model_copy(update={"clients": training})
-    settings = cell.spec.training.model_copy(update={"cohort": cohort, "rounds": 1})
-    everyone = Cell(cell.spec.model_copy(update={"training": settings}), cell.federation)
-    (record,) = records_of(Stack([everyone]).advance(1)[0])
-    subjects: list[int] = record.subjects.tolist()
-    return subjects
 
 
 @pytest.mark.parametrize(
@@ -152,15 +141,14 @@ def test_reported_choices_are_ifca(seed: int, loss: str) -> None:
 
 
 def test_without_a_mechanism_nothing_has_a_radius() -> None:
-    for record in records_of(Stack([table_cell(random_federation())]).advance(3)[0]):
+    for record in train(table_cell(random_federation()))[0]:
         assert np.isnan(record.radii).all()
         assert record.outcomes.tolist() == [0] * 6
 
 
 def test_the_cohort_is_drawn_from_training_clients_without_replacement() -> None:
     cell = table_cell(random_federation(), training__rounds=60)
-    records = records_of(Stack([cell]).advance(60)[0])
-    training = _training_clients(cell)
+    records, training = train(cell)[0], training_clients(cell).tolist()
     assert len(training) == 18
     drawn = np.concatenate([record.subjects for record in records])
     assert set(drawn.tolist()) == set(training)

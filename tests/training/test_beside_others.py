@@ -16,10 +16,9 @@ from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.engine import ByLength, SideBySide, build_engines
 from fedaudit.training.stacked.stack_round import Cohort
 from tests.accelerator import DEVICE
-from tests.training.federations import random_federation, table_cell
+from tests.training.federations import random_federation, table_cell, uneven
 from tests.training.gaussian import ADAM, MOVES
 from tests.training.test_one_by_one import NAMED
-from tests.training.test_uneven_clients import uneven
 
 BATCHES: dict[str, Any] = {"epochs": 2, "batch_size": 4, "step_size": 0.05}
 WIDE = {"kind": "mlp", "hidden": [40, 20]}

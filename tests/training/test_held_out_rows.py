@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
@@ -17,15 +18,20 @@ from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from tests.refusals import refused_by
 from tests.training.bits import assert_repeats, fingerprint
-from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
-from tests.training.gaussian import ALONE, MECHANISMS, SERVER
+from tests.training.federations import (
+    RECORD_SPLIT,
+    RULE,
+    one_by_one,
+    random_federation,
+    table_cell,
+    uneven,
+)
+from tests.training.gaussian import MECHANISMS, SERVER
 from tests.training.round_records import records_of
+from tests.training.specs import train
 from tests.training.test_stack import run_stacked
-from tests.training.test_uneven_clients import uneven
 
-ROWS = {**TABLE, "validation_fraction": 0.4, "validation_unit": "record"}
 NONE = {"privacy": {"mechanism": "none"}}
-RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
 ENGINES: dict[str, Callable[[], Federation]] = {
     "side by side": random_federation,
     "one by one": lambda: one_by_one(random_federation()),
@@ -37,20 +43,27 @@ EVERY += [("side by side", name) for name in MECHANISMS if name not in ("laplace
 
 def rows_cell(data: Federation, **changes: Any) -> Cell:
     given = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 1.0}, "fairness": RULE}
-    return table_cell(data, **{**given, "training__rounds": 5, **changes, "federation": ROWS})
+    return table_cell(
+        data, **{**given, "training__rounds": 5, **changes, "federation": RECORD_SPLIT}
+    )
 
 
 def with_other_held_out(cell: Cell, value: float) -> Cell:
     """The cell, its held-out rows replaced by others."""
-    place, data = validation_rows(cell.spec, cell.federation).place, cell.federation
-    own = data.features
+    place, own = cell.validation_rows.place, cell.federation.features
     features = (own.values if isinstance(own, ClientRows) else own).copy()
     features[place] = value
-    target = data.target.copy()
-    target[place] = -value
     kept = replace(own, values=features) if isinstance(own, ClientRows) else features
-    changed = replace(data, features=kept, target=target, raw_target=target.astype(np.float64))
-    return replace(cell, federation=changed)
+    other = replace(cell, federation=replace(cell.federation, features=kept))
+    return with_targets(other, place, np.full(len(place), -value))
+
+
+def with_targets(cell: Cell, place: NDArray[np.int64], values: NDArray[np.floating]) -> Cell:
+    """The cell with these targets at these places."""
+    target = cell.federation.target.copy()
+    target[place] = values
+    raw = target.astype(np.float64)
+    return replace(cell, federation=replace(cell.federation, target=target, raw_target=raw))
 
 
 def played(cell: Cell) -> tuple[list[bytes], FinalResult]:
@@ -83,7 +96,7 @@ def test_what_is_released_does_not_depend_on_them(engine: str, name: str) -> Non
 def test_the_held_out_rows_are_scored_and_no_other(engine: str) -> None:
     data = ENGINES[engine]()
     cell = rows_cell(data, **NONE)
-    _, result = played(cell)
+    _, result = train(cell)
     trains, scored = split_of(cell.spec, data)
     held_out = validation_rows(cell.spec, data)
     assert trains.tolist() == list(range(data.clients))
@@ -107,22 +120,13 @@ def test_clients_make_models_of_what_trains(engine, method, privacy):
         validation_rows(cell.spec, cell.federation).place,
         training_records(cell.spec, cell.federation).place,
     )
-    target = cell.federation.target.copy()
-    target[place] += 7
-    other = replace(cell.federation, target=target, raw_target=target.astype(np.float64))
-    (_, found), (_, again) = played(cell), played(replace(cell, federation=other))
+    other = with_targets(cell, place, cell.federation.target[place] + 7)
+    (_, found), (_, again) = train(cell), train(other)
     assert found.by_client is not None
     assert found.by_client.rows.sum() == len(place)
     predicted, others = found.predicted["group"], again.predicted["group"]
     np.testing.assert_array_equal(predicted.predicted, others.predicted)
     assert (predicted.truth != others.truth).any()
-
-
-def test_engines_agree() -> None:
-    data = random_federation()
-    found = [played(rows_cell(one, **ALONE))[1] for one in (data, one_by_one(data))]
-    assert found[0].validation_loss == pytest.approx(found[1].validation_loss, rel=1e-4)
-    np.testing.assert_allclose(found[0].hypotheses, found[1].hypotheses, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["laplace", "coins"])
@@ -145,19 +149,14 @@ def test_the_share_follows_from_how_many_rows_a_client_has() -> None:
     assert other[-113:].tolist() == found[-113:].tolist()
 
 
+NOISED_COUNTS = {"mechanism": "discrete-laplace", "epsilon": 1, "unit": "record"}
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
         ({"training__stopping": {"patience": 3}}, "/training/stopping/patience"),
-        (
-            {
-                "fairness": {
-                    **RULE,
-                    "noise": {"mechanism": "discrete-laplace", "epsilon": 1, "unit": "record"},
-                }
-            },
-            "/fairness/noise/unit",
-        ),
+        ({"fairness": {**RULE, "noise": NOISED_COUNTS}}, "/fairness/noise/unit"),
     ],
 )
 def test_what_would_follow_them_is_refused(changes: dict[str, Any], field: str) -> None:
@@ -166,7 +165,7 @@ def test_what_would_follow_them_is_refused(changes: dict[str, Any], field: str) 
 
 
 def test_a_cohort_may_be_everybody() -> None:
-    _, result = played(rows_cell(random_federation(), **SERVER, training__cohort={"clients": 30}))
+    _, result = train(rows_cell(random_federation(), **SERVER, training__cohort={"clients": 30}))
     assert result.rounds == 5
 
 

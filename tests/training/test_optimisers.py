@@ -8,21 +8,27 @@ import pytest
 import torch
 
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
-from fedaudit.federations.federation import ClientRows
+from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.spec.models import ServerAdam, ServerMomentum
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import ServerMoves
 from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked.server import Server, k_means
+from fedaudit.training.stacked.server import Server
 from fedaudit.training.stacked.stack_round import RoundResult
-from tests.training.federations import one_by_one, random_federation, table_cell
+from tests.training.federations import (
+    COUNTS,
+    ENGINES,
+    TABLE,
+    one_by_one,
+    random_federation,
+    table_cell,
+    uneven,
+)
 from tests.training.gaussian import ADAM, CENTRAL, COINS, MOVES, REPORTED, state
 from tests.training.personalised import records_spec
 from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import cell, groups_spec
-from tests.training.test_methods import ENGINES
-from tests.training.test_uneven_clients import COUNTS, uneven
 
 STEP, STEPS = 0.05, 5
 SHARES = [0.5, 1.0, 1.0, 0.5]
@@ -49,6 +55,13 @@ def by_round(one: Cell) -> tuple[list[RoundRecord], list[torch.Tensor]]:
     return records, [torch.from_numpy(hypotheses) for hypotheses in found]
 
 
+def rows_of(data: Federation, client: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A client's features and targets."""
+    features = data.features.values if isinstance(data.features, ClientRows) else data.features
+    own = data.own(client)
+    return torch.from_numpy(features[own]).float(), torch.from_numpy(data.target[own])
+
+
 @pytest.mark.parametrize("name", TORCH)
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 def test_the_steps_of_a_client_are_those_of_torch(engine, name):
@@ -67,12 +80,10 @@ def test_the_steps_of_a_client_are_those_of_torch(engine, name):
         },
     )
     records, hypotheses = by_round(one)
-    features = data.features.values if isinstance(data.features, ClientRows) else data.features
     for record, share, before, after in zip(
         records, SHARES, hypotheses[:-1], hypotheses[1:], strict=True
     ):
-        own = data.own(int(record.subjects[0]))
-        x, y = torch.from_numpy(features[own]).float(), torch.from_numpy(data.target[own])
+        x, y = rows_of(data, int(record.subjects[0]))
         theta = before[0].clone().requires_grad_()
         theirs = TORCH[name]([theta], STEP * share)
         for _ in range(STEPS):
@@ -197,9 +208,6 @@ def test_a_hypothesis_that_is_relocated_starts_anew() -> None:
     everyone = torch.ones(1, 3, dtype=torch.bool)
     server = Server(reported=False, relocate=True, names_relocated=True)
     found = server(theta, uploads, everyone, torch.zeros(1, 3, dtype=torch.int64))
-    assert torch.equal(
-        found.hypotheses, k_means(theta, uploads, everyone, relocate=True).hypotheses
-    )
     assert found.relocated is not None
     assert found.relocated.tolist() == [[False, True]]
     for rule in RULES.values():
@@ -215,28 +223,22 @@ def test_a_hypothesis_that_is_relocated_starts_anew() -> None:
 
 
 @pytest.mark.parametrize("changes", MOVES.values(), ids=MOVES)
-def test_personal_models_are_made_by_the_optimiser_of_local_steps(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("engine", ["side by side", "client by client"])
+def test_personal_models_are_made_by_the_optimiser_of_local_steps(engine, changes):
     """Ditto's problem by torch's optimiser, from the common model, of each held-out client."""
-    data = random_federation(clients=30, max_rows=9)
-    method = {"kind": "ditto", "proximal": 0.7, "steps": 6, "step_size": 0.03}
-    split = {"validation_fraction": 0.4, "scoring": {"method": "split", "fraction": 0.5}}
-    found = []
-    for form in (data, one_by_one(data)):
-        base = table_cell(form).spec.federation.model_dump()
-        one = table_cell(
-            form,
-            federation={**base, **split},
-            training__method=method,
-            training__hypotheses=1,
-            training__loss="mse",
-            training__rounds=3,
-            **changes,
-        )
-        stack = Stack([one])
-        stack.advance(3)
-        found.append((stack, stack.result(0)))
-    stack, result = found[0]
-    assert found[1][1].validation_loss == pytest.approx(result.validation_loss, rel=1e-4)
+    data = ENGINES[engine]()
+    one = table_cell(
+        data,
+        federation={**TABLE, "validation_fraction": 0.4, "scoring": {"method": "split"}},
+        training__method={"kind": "ditto", "proximal": 0.7, "steps": 6, "step_size": 0.03},
+        training__hypotheses=1,
+        training__loss="mse",
+        training__rounds=3,
+        **changes,
+    )
+    stack = Stack([one])
+    stack.advance(3)
+    result = stack.result(0)
     name = "adam" if "optimiser" in changes["training__local"] else "momentum"
     momentum = changes["training__local"].get("momentum", 0.9)
     common, losses, first = torch.from_numpy(result.hypotheses[0]), list[float](), 0
@@ -244,10 +246,8 @@ def test_personal_models_are_made_by_the_optimiser_of_local_steps(changes: dict[
     scored = stack._splits.scored_rows(held_out, 0)
     assert scored is not None
     for client in held_out.tolist():
-        own = data.own(client)
-        mine = torch.from_numpy(scored[first : (first := first + own.stop - own.start)])
-        x = torch.from_numpy(data.side_by_side[own])
-        y = torch.from_numpy(data.target[own])
+        x, y = rows_of(data, client)
+        mine = torch.from_numpy(scored[first : (first := first + len(y))])
         theta = common.clone().requires_grad_()
         theirs = TORCH[name]([theta], 0.03)
         theirs.param_groups[0]["momentum"] = momentum

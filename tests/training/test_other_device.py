@@ -12,7 +12,15 @@ from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from tests.accelerator import GPU
 from tests.training import other_device
-from tests.training.federations import image_cell, image_federation, one_by_one, table_cell
+from tests.training.federations import (
+    COUNTS,
+    RULE,
+    image_cell,
+    image_federation,
+    one_by_one,
+    table_cell,
+    uneven,
+)
 from tests.training.gaussian import LAYERS, MECHANISMS
 from tests.training.other_device import DEVICE, transfers
 from tests.training.personalised import records_spec
@@ -20,7 +28,6 @@ from tests.training.round_records import RoundRecord
 from tests.training.specs import cell, groups_spec, play
 from tests.training.test_methods import SPECS, method_spec
 from tests.training.test_one_by_one import assert_alike, classifying
-from tests.training.test_uneven_clients import COUNTS, RULE, uneven
 
 ROUNDS = 4
 BATCHES = {"training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.05}}

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedaudit.federations.load import load_federation
 from fedaudit.federations.mapped import first_rows
-from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, is_by_length, is_client_by_client
 from fedaudit.training.base.planted import (
     NoisedSteps,
@@ -21,8 +19,9 @@ from fedaudit.training.base.planted import (
 )
 from fedaudit.training.stack import Stack
 from tests.training.federations import one_by_one
-from tests.training.gaussian import COINS, REPORTED, cell_with, training_clients
+from tests.training.gaussian import COINS, cell_with, training_clients
 from tests.training.personalised import records_spec
+from tests.training.specs import cell as cell_of
 
 
 @dataclass(eq=False)
@@ -76,10 +75,6 @@ CLIP = 0.5
 QUIET = {"noise_multiplier": 1e-3, "clip": CLIP, "delta": 1e-3}
 
 
-def _side_by_side(cell: Cell) -> Cell:
-    return cell
-
-
 def _alone(cell: Cell) -> Cell:
     return replace(cell, federation=one_by_one(cell.federation))
 
@@ -90,12 +85,8 @@ def _uneven(cell: Cell) -> Cell:
     longest = int(np.setdiff1d(np.arange(data.clients), training_clients(cell))[0])
     counts = data.counts.copy()
     counts[longest] *= 200
-    place = np.concatenate(
-        [
-            np.resize(np.arange(own.start, own.stop), count)
-            for own, count in zip(map(data.own, range(data.clients)), counts, strict=True)
-        ]
-    )
+    owns = zip(map(data.own, range(data.clients)), counts, strict=True)
+    place = np.concatenate([np.resize(np.r_[own], count) for own, count in owns])
     groups = tuple(replace(one, codes=one.codes[place]) for one in data.attributes)
     rows = replace(
         data,
@@ -109,7 +100,7 @@ def _uneven(cell: Cell) -> Cell:
 
 
 ENGINES: dict[str, Callable[[Cell], Cell]] = {
-    "side by side": _side_by_side,
+    "side by side": lambda cell: cell,
     "client by client": _alone,
     "by length": _uneven,
 }
@@ -124,17 +115,15 @@ def _planted(cell: Cell, *, length: float) -> tuple[Cell, KeptUpdates]:
     return replace(cell, planted=plant), plant
 
 
+def _bare(mechanism: str, **changes: Any) -> Cell:
+    privacy = {"mechanism": mechanism, **QUIET}
+    return cell_with(None, privacy=privacy, **{"training__hypotheses": 1, **changes})
+
+
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize("cohort", [COINS | {"rate": 0.6}, {"sampling": "fixed", "clients": 9}])
 def test_a_server_clips_adds_and_releases_what_is_planted(engine, cohort):
-    bare = engine(
-        cell_with(
-            None,
-            privacy={"mechanism": "gaussian-central", **QUIET},
-            training__cohort=cohort,
-            training__hypotheses=1,
-        )
-    )
+    bare = engine(_bare("gaussian-central", training__cohort=cohort))
     cell, plant = _planted(bare, length=20 * CLIP)
     assert is_client_by_client(cell) == (engine is _alone)
     assert is_by_length(cell) == (engine is _uneven)
@@ -157,16 +146,8 @@ def test_a_server_clips_adds_and_releases_what_is_planted(engine, cohort):
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 def test_clients_clip_and_send_what_is_planted(engine: Callable[[Cell], Cell]) -> None:
-    privacy = {"mechanism": "gaussian-local", **QUIET}
-    bare = engine(
-        cell_with(
-            None,
-            privacy=privacy,
-            training__hypotheses=1,
-            training__clustering={"method": "k-means"},
-            training__cohort={"clients": 9},
-        )
-    )
+    means = {"training__clustering": {"method": "k-means"}, "training__cohort": {"clients": 9}}
+    bare = engine(_bare("gaussian-local", **means))
     cell, plant = _planted(bare, length=20 * CLIP)
     Stack([cell]).advance(3)
     assert sum(len(seen.clients) for seen in plant.uploads) > 3
@@ -176,25 +157,17 @@ def test_clients_clip_and_send_what_is_planted(engine: Callable[[Cell], Cell]) -
 
 
 def test_planted_clients_take_part_by_the_same_sampling() -> None:
-    bare = cell_with(
-        None, privacy={"mechanism": "gaussian-central", **QUIET}, training__cohort=COINS, **REPORTED
-    )
-    cell, plant = _planted(bare, length=CLIP)
-    whole = KeptUpdates(plant.clients[:0], plant.matrix[:0])
+    cell, plant = _planted(_bare("gaussian-central", training__cohort=COINS), length=CLIP)
+    nobody = KeptUpdates(plant.clients[:0], plant.matrix[:0])
     Stack([cell]).advance(8)
-    Stack([replace(cell, planted=whole, spec=_one_hypothesis(cell))]).advance(8)
-    for seen, other in zip(plant.sums, whole.sums, strict=True):
+    Stack([replace(cell, planted=nobody)]).advance(8)
+    for seen, other in zip(plant.sums, nobody.sums, strict=True):
         own = np.intersect1d(seen.clients, plant.clients)
         assert own.tolist() == np.intersect1d(other.clients, plant.clients).tolist()
 
 
-def _one_hypothesis(cell: Cell) -> Any:
-    training = cell.spec.training.model_copy(update={"hypotheses": 1})
-    return cell.spec.model_copy(update={"training": training})
-
-
 def test_a_planted_cell_is_trained_alone_and_by_its_own_kind() -> None:
-    bare = cell_with(None, privacy={"mechanism": "gaussian-central", **QUIET})
+    bare = _bare("gaussian-central")
     cell, _ = _planted(bare, length=CLIP)
     with pytest.raises(ValueError, match="one shape"):
         Stack([cell, bare])
@@ -206,14 +179,8 @@ def test_a_planted_cell_is_trained_alone_and_by_its_own_kind() -> None:
 
 
 def _records(sign: float) -> tuple[Cell, KeptRecords]:
-    spec = parse_spec(
-        records_spec(
-            training__cohort={"sampling": "poisson", "rate": 1.0},
-            training__rounds=1,
-            privacy__epsilon_min=10.0,
-        )
-    )
-    cell = Cell(spec, load_federation(spec, sources_dir=None))
+    everybody = {"sampling": "poisson", "rate": 1.0}
+    cell = cell_of(records_spec(training__cohort=everybody, privacy__epsilon_min=10.0))
     matrix = np.zeros((3, cell.shape.n), dtype=np.float32)
     matrix[[0, 1, 2], [0, 1, 0]] = sign * np.array([30.0, 0.25, 30.0])
     plant = KeptRecords(np.array([1, 1, 4]), np.array([0, 3, 2]), matrix)
@@ -237,16 +204,12 @@ def test_planted_gradients_are_clipped_added_and_noised() -> None:
 
 
 def test_a_plant_of_nobody_leaves_the_training_as_it_is() -> None:
-    spec = parse_spec(records_spec())
-    cell = Cell(spec, load_federation(spec, sources_dir=None))
     nobody, nothing = np.zeros(0, np.int64), np.zeros((0, 3), np.float32)
-    records = replace(cell, planted=KeptRecords(nobody, nobody, nothing))
-    plain, other = Stack([cell]), Stack([records])
-    plain.advance(3)
-    other.advance(3)
-    assert plain.checkpoint(0) == other.checkpoint(0)
-    bare = cell_with(None)
-    runs = [Stack([bare]), Stack([replace(bare, planted=KeptUpdates(nobody, nothing))])]
-    for run in runs:
-        run.advance(3)
-    assert runs[0].checkpoint(0) == runs[1].checkpoint(0)
+    for bare, plant in (
+        (cell_of(records_spec()), KeptRecords(nobody, nobody, nothing)),
+        (cell_with(None), KeptUpdates(nobody, nothing)),
+    ):
+        runs = [Stack([bare]), Stack([replace(bare, planted=plant)])]
+        for run in runs:
+            run.advance(3)
+        assert runs[0].checkpoint(0) == runs[1].checkpoint(0)

@@ -9,37 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.federations import federation as federation_module
-from fedaudit.federations.federation import Federation
-from fedaudit.spec.parse import parse_spec
 from fedaudit.training import engine
 from fedaudit.training.base import cell as cell_module
-from fedaudit.training.base.cell import Cell, are_even, is_by_length, length_classes, stack_digest
-from fedaudit.training.base.rounds import FinalResult
+from fedaudit.training.base.cell import are_even, is_by_length, length_classes, stack_digest
 from fedaudit.training.stack import Stack
 from tests.training.bits import assert_repeats, fingerprint
-from tests.training.federations import TABLE, one_by_one, table_cell, two_distributions
+from tests.training.federations import COUNTS, RECORD_SPLIT, RULE, table_cell, uneven
 from tests.training.gaussian import ADAM, MECHANISMS
-from tests.training.personalised import records_spec
-from tests.training.round_records import RoundRecord
-from tests.training.specs import play
+from tests.training.personalised import records_cell
+from tests.training.specs import train
 from tests.training.test_algorithm import compare
-from tests.training.test_one_by_one import (
-    VARIANTS,
-    assert_alike,
-    assert_alike_at_the_end,
-    classifying,
-)
-
-COUNTS = [1, 2, 9, 10, 30, 64, 65, 90, 130, 200, 300, 301, 700, *[5] * 12]
-RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
-
-
-def uneven(counts: list[int], *, classes: int = 0, seed: int = 1) -> Federation:
-    """Clients with these numbers of rows, of two distributions and in two groups, in any order."""
-    random = np.random.default_rng(seed)
-    counts = [counts[place] for place in random.permutation(len(counts))]
-    return two_distributions(random, counts, classes=classes, first_group=-1)
-
+from tests.training.test_one_by_one import VARIANTS, assert_engines_agree, classifying
 
 # -- classes --------------------------------------------------------------------------------------
 
@@ -96,24 +76,10 @@ BY_LENGTH = (
 
 @pytest.mark.parametrize("changes", [VARIANTS[name] for name in BY_LENGTH], ids=BY_LENGTH)
 def test_one_client_after_the_other_gives_the_same(changes: dict[str, Any]) -> None:
-    data = uneven(COUNTS, classes=3)
-    few = {"training__cohort": {"clients": 10}, "training__rounds": 4}
+    data, few = uneven(COUNTS, classes=3), {"training__cohort": {"clients": 10}}
     changed = classifying(**{**few, **changes})
-    results = []
-    for form in (data, one_by_one(data)):
-        cell = table_cell(form, **changed)
-        assert is_by_length(cell) == (form is data)
-        results.append(played(cell))
-    (one, result), (other, expected) = results
-    for pair in zip(one, other, strict=True):
-        assert_alike(*pair)
-    assert_alike_at_the_end(result, expected)
-
-
-def played(cell: Cell) -> tuple[list[RoundRecord], FinalResult]:
-    """The rounds of a cell, and its result."""
-    stack = Stack([cell])
-    return play(stack), stack.result(0)
+    assert is_by_length(table_cell(data, **changed))
+    assert_engines_agree(data, **changed)
 
 
 # -- the same bits --------------------------------------------------------------------------------
@@ -142,20 +108,20 @@ def test_threads_cuts_and_interruptions_do_not_matter(changes: dict[str, Any]) -
 @pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS)
 def test_rows_that_are_left_on_disk_give_the_same_bits(changes, monkeypatch):
     cell = table_cell(uneven(COUNTS), fairness=RULE, **changes)
-    records, result = played(cell)
+    records, result = train(cell)
     monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 10)
     assert cell.federation.is_large
-    large, found = played(cell)
+    large, found = train(cell)
     assert fingerprint(large) == fingerprint(records)
     assert found.hypotheses.tobytes() == result.hypotheses.tobytes()
     assert found.scores["group"].loss.tobytes() == result.scores["group"].loss.tobytes()
 
 
 def test_how_many_clients_are_computed_at_once_does_not_matter(monkeypatch):
-    cell = table_cell(uneven(COUNTS), model={"kind": "mlp", "hidden": [24]})
-    whole = played(cell)[1].hypotheses
+    cell = table_cell(uneven(COUNTS), model={"kind": "mlp", "hidden": [24]}, training__rounds=2)
+    whole = train(cell)[1].hypotheses
     monkeypatch.setattr(engine, "_NUMBERS_TOGETHER", 1)
-    np.testing.assert_allclose(played(cell)[1].hypotheses, whole, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(train(cell)[1].hypotheses, whole, rtol=1e-4, atol=1e-5)
 
 
 def test_such_a_cell_is_trained_alone() -> None:
@@ -171,12 +137,11 @@ def test_such_a_cell_is_trained_alone() -> None:
 
 @pytest.mark.parametrize("unit", ["record", "client"])
 def test_steps_record_by_record_are_the_same_however_clients_are_padded(unit, monkeypatch):
-    source = {**TABLE, "validation_fraction": 0.3, "validation_unit": unit}
-    spec = parse_spec(records_spec(federation=source, fairness=RULE))
-    cell = Cell(spec, uneven([1_000, *COUNTS]))
-    by_length = play(Stack([cell]))
+    source = {**RECORD_SPLIT, "validation_unit": unit}
+    cell = records_cell(uneven([1_000, *COUNTS]), federation=source, fairness=RULE)
+    by_length = train(cell)[0]
     monkeypatch.setattr(cell_module, "are_even", lambda counts: True)
-    together = play(Stack([cell]))
+    together = train(cell)[0]
     for one, other in zip(by_length, together, strict=True):
         assert one.subjects.tobytes() == other.subjects.tobytes()
         assert one.selection_loss == pytest.approx(other.selection_loss, rel=1e-12)
@@ -188,15 +153,15 @@ def test_steps_record_by_record_are_the_same_however_clients_are_padded(unit, mo
 
 
 def test_one_long_client_beside_many_short_ones_takes_no_more_memory_than_its_rows() -> None:
-    counts = [60_000, *[10] * 1_500]
+    counts = [30_000, *[10] * 750]
     cell = table_cell(uneven(counts), fairness=RULE, training__rounds=2)
     tracemalloc.start()
     try:
-        records, result = played(cell)
+        records, result = train(cell)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert len(records) == 2
     assert result.fairness["group"].sum() > 0
-    # Padded, a single byte for each row would be 90 MB.
-    assert peak < 60e6
+    # Padded, a single byte for each row would be 22 MB.
+    assert peak < 20e6

@@ -32,6 +32,7 @@ from models.repositories import (
     gathered_writes,
 )
 from models.tables.experiments import Experiment, Unit
+from models.values import Budget
 from tests.workers.registering import Registered
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -182,6 +183,30 @@ def rounds_of(database: Database, submitted: Submitted) -> list[RoundRow]:
     """The figures of all rounds."""
     with database.read() as session:
         return RoundRepository(session).after(submitted.id)
+
+
+def budget_of(database: Database, submitted: Submitted) -> Budget:
+    """The only budget of the federation."""
+    with database.read() as session:
+        (found,) = Budgets(session, submitted.project_id).budgets(submitted.federation_id)
+    return found
+
+
+def cancel(database: Database, submitted: Submitted) -> str:
+    """Ask that the only experiment ends; returns its status."""
+    with database.write() as session:
+        ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+    return experiment_of(database, submitted).status
+
+
+def lose(database: Database, admitted: Submitted | Registered, *, seconds: float = 0.0) -> int:
+    """A worker claims the unit and is never heard of again; returns its fence."""
+    with database.write() as session:
+        claim = UnitRepository(session).claim(
+            admitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=seconds
+        )
+    assert claim is not None
+    return claim.fence
 
 
 def crash() -> None:

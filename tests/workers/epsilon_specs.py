@@ -40,6 +40,11 @@ def by_record(*, rate: float = 0.4, **privacy: Any) -> dict[str, Any]:
     )
 
 
+def released(spec: dict[str, Any]) -> dict[str, Any]:
+    """The same with noise that nobody can draw again, whose model may leave."""
+    return {**spec, "privacy": {**spec["privacy"], "noise": "release"}}
+
+
 EPSILON_SPECS = {
     "central": central(),
     "central-by-coins": central_by_coins(),

@@ -20,7 +20,7 @@ from tests.workers.processes import Service, service
 from workers.health import unwell
 
 # Long enough to take the broker away while it runs.
-BUSY = spec_with(training__rounds=1200, training__local=IN_BATCHES)
+BUSY = spec_with(training__rounds=1000, training__local=IN_BATCHES)
 
 
 @pytest.fixture
@@ -57,6 +57,7 @@ def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
 ) -> None:
     database = Database(postgres_url)
     folder = tmp_path_factory.mktemp("outage")
+    settings = Settings(data_dir=folder / "data")
     with outage_service(folder, postgres_url, broker) as processes:
         processes.sweeper()
         worker = processes.worker()
@@ -73,13 +74,29 @@ def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
         with brought_back(broker):
             second = submit(database)
             wait_until(lambda: status_of(database, second) == "succeeded", "the next unit")
-            settings = Settings(data_dir=processes.folder / "data")
             wait_until(lambda: unwell(settings) is None, "a sign of life")
             assert health_of(processes) == (0, "well")
         assert worker.popen.poll() is None
         assert len(signs_of_life(processes)) == 1
         assert worker.stop() == 0
         assert unwell(settings) == "no worker of this machine has given a sign of life"
+    database.close()
+
+
+def test_a_broker_that_is_down_from_the_start_delays_a_run_and_loses_nothing(
+    postgres_url: str, broker: Server, tmp_path: Path
+) -> None:
+    take_away(broker)
+    database = Database(postgres_url)
+    with outage_service(tmp_path, postgres_url, broker) as processes:
+        submitted = submit(database)
+        worker, sweeper = processes.worker(), processes.sweeper()
+        wait_until(lambda: "broker away" in sweeper.output, "the sweeper to find no broker")
+        assert status_of(database, submitted) == "queued"
+        with brought_back(broker):
+            wait_until(lambda: status_of(database, submitted) == "succeeded", "the end")
+        # Without a broker again, both still stop when they are asked to.
+        assert (sweeper.stop(within=10), worker.stop()) == (0, 0)
     database.close()
 
 

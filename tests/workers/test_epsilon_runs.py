@@ -9,7 +9,7 @@ from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from models.database import Database
-from models.repositories import Budgets, ExperimentRepository, RoundRepository, SubjectSetRepository
+from models.repositories import Budgets, ExperimentRepository, SubjectSetRepository
 from models.values import Budget
 from tests.workers.admission import (
     Submitted,
@@ -19,6 +19,7 @@ from tests.workers.admission import (
     experiment_of,
     ledger_of,
     ran,
+    rounds_of,
     submit,
 )
 from tests.workers.epsilon_specs import EPSILON_SPECS, by_record, central
@@ -78,8 +79,7 @@ def test_ledger_rounds_report_and_budget_agree(name, database, context):
     assert experiment.delta == rows[0].inputs["delta"]
     assert experiment.leakage_max is None
 
-    with database.read() as session:
-        rounds = RoundRepository(session).after(submitted.id)
+    rounds = rounds_of(database, submitted)
     # Rounds tell the worst case, which does not depend on who was drawn when.
     assert (rounds[-1].epsilon_max or 0.0) >= experiment.epsilon_max
     if "server" not in observers:
@@ -135,9 +135,7 @@ def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(data
 
 def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_projected(database, context):
     free = ran(database, context, central())
-    with database.read() as session:
-        rounds = RoundRepository(session).after(free.id)
-    allowed = float(rounds[6].epsilon_max or 0.0)
+    allowed = float(rounds_of(database, free)[6].epsilon_max or 0.0)
     submitted = ran(database, context, central(epsilon_budget=allowed))
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.rounds_done) == ("succeeded", 7)

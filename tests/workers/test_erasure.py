@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.statements import Envelope, PublicKey
-from fedaudit.reports.verification.verification import verify
+from fedaudit.ledger.statements import Envelope
 from infrastructure.storage import Storage, StorageError
 from models.repositories import FederationRepository, ServiceStateRepository
 from models.tables.base import Base
 from models.tables.federations import ErasedLedger, Federation
 from models.tables.ledger import Ledger
+from models.vocabulary import SCOPES
 from tests.api.ledgers.trainings import GAUSSIAN, declared, opened, post, reserve
 from tests.api.service import Api
 from tests.waiting import wait_until
-from tests.workers.epsilon_specs import by_record, central, local
+from tests.workers.epsilon_specs import by_record, central, local, released
+from tests.workers.serving import bundle_of, judged_bundle, succeeded
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
@@ -39,16 +39,18 @@ def sweeper(api: Api, served: WorkerContext) -> Sweeper:
     return Sweeper(api.settings, api.database, served.queue)
 
 
+def upload(api: Api) -> Any:
+    described = json.dumps({"name": "clinics", "federation": FEDERATION, "fairness": FAIRNESS})
+    files = [
+        ("registration", (None, described, "application/json")),
+        ("file", ("clinics.csv", CONTENT, "text/csv")),
+    ]
+    return api.post("/v1/federations", files=files)
+
+
 def uploaded(api: Api) -> tuple[str, str]:
     """The ids of the federation, and of the unit that is to profile it."""
-    described = json.dumps({"name": "clinics", "federation": FEDERATION, "fairness": FAIRNESS})
-    answer = api.post(
-        "/v1/federations",
-        files=[
-            ("registration", (None, described, "application/json")),
-            ("file", ("clinics.csv", CONTENT, "text/csv")),
-        ],
-    )
+    answer = upload(api)
     assert answer.status_code in (200, 202), answer.text
     id_ = str(answer.json()["id"])
     with api.database.read() as session:
@@ -67,17 +69,6 @@ def register(api: Api, served: WorkerContext) -> str:
 def spec_on(federation_id: str, spec: dict[str, Any], **federation: Any) -> dict[str, Any]:
     source = {**FEDERATION, "id": federation_id, "validation_fraction": 0.25, **federation}
     return {**spec, "federation": source, "fairness": FAIRNESS}
-
-
-def ran(api: Api, served: WorkerContext, spec: dict[str, Any]) -> str:
-    id_ = str(api.submit(spec)["id"])
-    run_unit(served, api.stored(id_).unit_id)
-    assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
-    return id_
-
-
-def released(spec: dict[str, Any]) -> dict[str, Any]:
-    return {**spec, "privacy": {**spec["privacy"], "noise": "release"}}
 
 
 def erase(api: Api, federation_id: str) -> Any:
@@ -99,20 +90,13 @@ def files_naming(api: Api, name: bytes) -> list[Path]:
     return [one for one in folder.glob("*.db*") if name in one.read_bytes()]
 
 
-def verdict(api: Api, served: WorkerContext, path: Path, experiment_id: str) -> Any:
-    path.write_bytes(api.get(f"/v1/experiments/{experiment_id}/bundle").content)
-    trusted: list[PublicKey] = [served.signing_key.public]
-    with opened_bundle(path) as evidence:
-        return verify(evidence, trusted=trusted)
-
-
 @pytest.mark.both_databases
 def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sweeper, tmp_path):
     federation = register(api, served)
-    model = ran(api, served, spec_on(federation, released(central())))
+    model = succeeded(api, served, spec_on(federation, released(central())))
     by_silo = spec_on(federation, released(by_record()), validation_unit="record")
-    records = ran(api, served, by_silo)
-    clients = ran(api, served, spec_on(federation, released(local())))
+    records = succeeded(api, served, by_silo)
+    clients = succeeded(api, served, spec_on(federation, released(local())))
     sweeper.tick()
     path = f"/v1/federations/{federation}"
     spent = api.get(f"{path}/budget").json()
@@ -145,7 +129,7 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sw
     assert api.get(f"{path}/budget").json() == spent
     assert api.get(f"/v1/experiments/{model}/report.json").json() == report
     for experiment in (model, records, clients):
-        found = verdict(api, served, tmp_path / f"{experiment}.zip", experiment)
+        found = judged_bundle(bundle_of(api, experiment, tmp_path), served.signing_key.public)
         assert [one for one in found.checks if one.outcome != "pass"] == []
         assert found.verdict == "valid"
     envelope = Envelope.from_dict(done["receipt"])
@@ -160,14 +144,14 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sw
     # Whoever may use the data again finds what was spent on them, and their old ledgers nameless.
     assert register(api, served) == federation
     assert api.get(f"{path}/budget").json() == spent
-    ran(api, served, spec_on(federation, released(central())))
+    succeeded(api, served, spec_on(federation, released(central())))
     lines = api.get(f"/v1/experiments/{clients}/privacy-ledger").json()["items"]
     assert {line["subject"].partition("-")[0] for line in lines} == {"erased"}
 
 
 def test_an_erased_ledger_that_is_altered_afterwards_is_found(api, served, sweeper, tmp_path):
     federation = register(api, served)
-    experiment = ran(api, served, spec_on(federation, released(local())))
+    experiment = succeeded(api, served, spec_on(federation, released(local())))
     erase(api, federation)
     sweeper.tick()
     with api.database.write() as session:
@@ -175,12 +159,12 @@ def test_an_erased_ledger_that_is_altered_afterwards_is_found(api, served, sweep
             select(Ledger).where(Ledger.round == 2, Ledger.observer == "server")
         )
         row.releases = row.releases + 1
-    found = verdict(api, served, tmp_path / "bundle.zip", experiment)
+    found = judged_bundle(bundle_of(api, experiment, tmp_path), served.signing_key.public)
     assert found.verdict == "altered"
     assert "fail" in {one.outcome for one in found.checks if one.name == "erasure.ledger"}
     with api.database.write() as session:
         session.delete(session.get_one(ErasedLedger, experiment))
-    found = verdict(api, served, tmp_path / "bundle.zip", experiment)
+    found = judged_bundle(bundle_of(api, experiment, tmp_path), served.signing_key.public)
     assert "ledger.digests" in {one.name for one in found.checks if one.outcome == "fail"}
 
 
@@ -201,7 +185,7 @@ def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
     api: Api, served: WorkerContext, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation = register(api, served)
-    ran(api, served, spec_on(federation, released(central())))
+    succeeded(api, served, spec_on(federation, released(central())))
     stored = Base.metadata.tables["federations"].c
     with api.database.read() as session:
         kept = session.scalar(select(stored.storage_key).where(stored.id == federation))
@@ -220,17 +204,7 @@ def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
     with api.database.read() as session:
         [(_, age)] = ServiceStateRepository(session).figures()["erasure_oldest_seconds"]
         assert age > 0
-    again = api.post(
-        "/v1/federations",
-        files=[
-            (
-                "registration",
-                (None, json.dumps({"name": "x", "federation": FEDERATION}), "application/json"),
-            ),
-            ("file", ("clinics.csv", CONTENT, "text/csv")),
-        ],
-    )
-    assert again.status_code == 409, "registered while it is being erased"
+    assert upload(api).status_code == 409, "registered while it is being erased"
     monkeypatch.undo()
     Sweeper(api.settings, api.database, served.queue).tick()
     # The duty is the first one's until it ends.
@@ -244,20 +218,13 @@ def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
 def test_projects_that_share_the_data_are_notified_and_keep_theirs(api, served, sweeper):
     assert api.settings.sources_dir is not None
     (api.settings.sources_dir / "clinics.csv").write_bytes(CONTENT)
-    other = api.key_with(
-        "experiments:write",
-        "experiments:read",
-        "ledger:read",
-        "federations:read",
-        "admin",
-        project="another",
-    )
+    other = api.key_with(*SCOPES, project="another")
     spec = spec_on("", local())
     shared = {**spec, "federation": {**spec["federation"], "id": None, "path": "clinics.csv"}}
     theirs = api.submit(shared, key=other)["id"]
     run_unit(served, api.stored(theirs).unit_id)
     federation = register(api, served)
-    mine = ran(api, served, spec_on(federation, local()))
+    mine = succeeded(api, served, spec_on(federation, local()))
     answer = erase(api, federation).json()
     sweeper.tick()
     assert (answer["other_projects"], "other-projects" in answer["remains"]) == (1, True)
@@ -298,8 +265,7 @@ def test_a_ledger_of_a_training_elsewhere_loses_its_names_and_takes_no_more_roun
     assert "Klinik-Nord" not in kept_text(api)
     file = tmp_path / "ledger.zip"
     file.write_bytes(api.get(f"{path}/bundle").content)
-    with opened_bundle(file) as evidence:
-        found = verify(evidence, trusted=[served.signing_key.public])
+    found = judged_bundle(file, served.signing_key.public)
     assert [one for one in found.checks if one.outcome != "pass"] == []
     assert found.verdict == "valid"
     assert register(api, served) == federation

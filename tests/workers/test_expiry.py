@@ -14,8 +14,8 @@ from models.tables.accounts import IdempotencyKey
 from models.tables.experiments import Checkpoint, Experiment
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
-from tests.workers.epsilon_specs import by_record, central
-from tests.workers.test_erasure import ran, released
+from tests.workers.epsilon_specs import by_record, central, released
+from tests.workers.serving import succeeded
 from workers.context import WorkerContext
 from workers.sweeper import Expiry
 
@@ -34,6 +34,10 @@ def expire(api: Api, served: WorkerContext) -> None:
     Expiry(api.settings, api.database, served.storage).expire()
 
 
+def stored_files(api: Api) -> list[Path]:
+    return [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()]
+
+
 def age(api: Api, *ids: str, days: int = 31) -> None:
     """These experiments ended so long ago."""
     with api.database.write() as session:
@@ -42,8 +46,11 @@ def age(api: Api, *ids: str, days: int = 31) -> None:
 
 
 def test_old_results_expire_and_say_so_and_reports_stay(api, served, monkeypatch):
-    model, records = ran(api, served, released(central())), ran(api, served, by_record())
-    none, new = ran(api, served, spec_with()), ran(api, served, released(central()))
+    model, records = (
+        succeeded(api, served, released(central())),
+        succeeded(api, served, by_record()),
+    )
+    none, new = succeeded(api, served, spec_with()), succeeded(api, served, released(central()))
     report = api.get(f"/v1/experiments/{model}/report.json").content
     age(api, model, records, none)
     delete = Storage.delete
@@ -54,10 +61,9 @@ def test_old_results_expire_and_say_so_and_reports_stay(api, served, monkeypatch
         gone = api.get(f"/v1/experiments/{path}")
         assert (gone.status_code, gone.json()["reason"]) == (410, "expired"), gone.text
         assert "30 days (FEDAUDIT_KEEP_RESULTS_DAYS)" in gone.json()["detail"]
-    left = [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()]
+    left = stored_files(api)
     expire(api, served)
-    after = [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()]
-    assert len(left) - len(after) == 2, "what the storage refused is removed later"
+    assert len(left) - len(stored_files(api)) == 2, "what the storage refused is removed later"
     api.client.post("/sign-in", data={"key": api.key, "next": "/"})
     for page in ("", "/report"):
         shown = api.client.get(f"/experiments/{model}{page}").text
@@ -75,7 +81,7 @@ def test_old_results_expire_and_say_so_and_reports_stay(api, served, monkeypatch
 
 
 def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(api, served):
-    ended, running = ran(api, served, spec_with()), api.submit(spec_with())["id"]
+    ended, running = succeeded(api, served, spec_with()), api.submit(spec_with())["id"]
     age(api, ended, days=8)
     with api.database.write() as session:
         for id_ in (ended, running):

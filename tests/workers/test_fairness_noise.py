@@ -11,14 +11,16 @@ from api.services.report_evidence import evidence_of as stored_evidence
 from fedaudit.ledger.bundle import Evidence, opened_bundle
 from fedaudit.reports.verification.verification import verify
 from models.database import Database
-from models.repositories import Budgets, ExperimentRepository, FairnessRepository, RoundRepository
+from models.repositories import Budgets, FairnessRepository
 from tests.workers.admission import (
     Submitted,
+    cancel,
     document_of,
     events_of,
     experiment_of,
     ledger_of,
     ran,
+    rounds_of,
     spec_with,
     submit,
 )
@@ -27,13 +29,6 @@ from tests.workers.test_epsilon_runs import audited, budgets_of
 from workers import run_loop
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-
-NOISE = {
-    "mechanism": "discrete-laplace",
-    "epsilon": 0.5,
-    "unit": "client",
-    "max_rows_per_client": 5,
-}
 
 
 def noised(**changes: Any) -> dict[str, Any]:
@@ -44,7 +39,13 @@ def noised(**changes: Any) -> dict[str, Any]:
         fairness={
             "sensitive": ["group"],
             "favourable": {"op": "ge", "value": 0},
-            "noise": {**NOISE, **changes.pop("noise", {})},
+            "noise": {
+                "mechanism": "discrete-laplace",
+                "epsilon": 0.5,
+                "unit": "client",
+                "max_rows_per_client": 5,
+                **changes.pop("noise", {}),
+            },
         },
         **changes,
     )
@@ -93,9 +94,8 @@ def test_nothing_of_held_out_people_is_published_without_noise(database, finishe
     experiment = experiment_of(database, finished)
     assert (experiment.validation_loss, experiment.accuracy) == (None, None)
     with database.read() as session:
-        rounds = RoundRepository(session).after(finished.id)
         fairness = FairnessRepository(session).after(finished.id)
-    for one in rounds:
+    for one in rounds_of(database, finished):
         assert (one.selection_loss, one.validation_loss, one.accuracy) == (None, None, None)
         assert one.equalized_odds_difference is None
         assert "fairness.noise" in one.reasons["selection_loss"]
@@ -122,7 +122,9 @@ def evidence_of(database: Database, submitted: Submitted, *, without: str = "") 
     return replace(found, rows=kept)
 
 
-def test_a_bundle_verifies_and_a_smaller_epsilon_is_found(database, finished, tmp_path):
+def test_a_bundle_verifies_and_a_smaller_epsilon_or_no_charge_is_found(
+    database, finished, tmp_path
+):
     path = tmp_path / "bundle.zip"
     with database.read() as session:
         path.write_bytes(b"".join(bundle_of(database, session, experiment_of(database, finished))))
@@ -134,21 +136,19 @@ def test_a_bundle_verifies_and_a_smaller_epsilon_is_found(database, finished, tm
     evidence.report["fairness_privacy"]["epsilon"] = 0.1
     checks = {one.name: one.outcome for one in verify(evidence).checks}
     assert checks["report.fairness_privacy"] == "fail"
+    uncharged = verify(evidence_of(database, finished, without="report")).checks
+    assert {one.name: one.outcome for one in uncharged}["ledger.fairness_privacy"] == "fail"
 
 
 def test_a_worker_lost_before_its_report_is_stored_charges_once(database, context, monkeypatch):
-    submitted, first = submit(database, noised()), [True]
-    original = run_loop.report_of
+    submitted = submit(database, noised())
 
-    def lost(*arguments: Any, **keywords: Any) -> Any:
-        if first.pop():
-            first.append(False)
-            raise RuntimeError("lost")
-        first.append(False)
-        return original(*arguments, **keywords)
+    def lost(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("lost")
 
-    monkeypatch.setattr(run_loop, "report_of", lost)
-    run_unit(context, submitted.unit_id)
+    with monkeypatch.context() as patched:
+        patched.setattr(run_loop, "report_of", lost)
+        run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).status == "running"
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)
@@ -159,18 +159,10 @@ def test_a_worker_lost_before_its_report_is_stored_charges_once(database, contex
     assert "fail" not in checks.values()
 
 
-def test_a_ledger_without_the_charge_is_found(database: Database, finished: Submitted) -> None:
-    evidence = evidence_of(database, finished, without="report")
-    checks = {one.name: one.outcome for one in verify(evidence).checks}
-    assert checks["ledger.fairness_privacy"] == "fail"
-
-
 def test_a_cancelled_run_is_not_charged(database: Database) -> None:
     submitted = submit(database, noised())
     assert budgets_of(database, submitted)["report"].reserved > 0
-    with database.write() as session:
-        experiments = ExperimentRepository(session, submitted.project_id)
-        experiments.request_cancel(submitted.id)
+    cancel(database, submitted)
     budget = budgets_of(database, submitted)["report"]
     assert (budget.reserved, budget.spent) == (0.0, 0.0)
 

@@ -3,23 +3,20 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.statements import PublicKey, SigningKey, public_keys_in
-from fedaudit.reports.verification.verification import verify
+from fedaudit.ledger.statements import SigningKey, public_keys_in
 from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file
 from models.keys import mark_compromised
 from models.tables.accounts import AuditHead
 from tests.api.people.keys import key_of
 from tests.api.service import Api
 from tests.workers.admission import spec_with
+from tests.workers.serving import bundle_of, ended, judged_bundle
 from workers.context import WorkerContext
 from workers.proof.signing import announce_key
-from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
 
@@ -31,26 +28,17 @@ def signing_key_file(tmp_path: Path) -> Path:
     return path
 
 
-def ran(api: Api, served: WorkerContext) -> str:
-    id_ = str(api.submit(spec_with(training__rounds=2))["id"])
-    run_unit(served, api.stored(id_).unit_id)
-    return id_
-
-
-def verdict(api: Api, path: Path, experiment_id: str, trusted: list[PublicKey]) -> Any:
-    path.write_bytes(api.get(f"/v1/experiments/{experiment_id}/bundle").content)
-    with opened_bundle(path) as evidence:
-        return verify(evidence, trusted=trusted)
+SHORT = spec_with(training__rounds=2)
 
 
 def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
     api: Api, served: WorkerContext, signing_key_file: Path, tmp_path: Path
 ) -> None:
     sweeper = Sweeper(api.settings, api.database, served.queue)
-    old, before = served.signing_key.key_id, ran(api, served)
+    old, before = served.signing_key.key_id, ended(api, served, SHORT)
     rounding = served.signing_key.derived_secret(ROUNDING)
     retired = rotate_key_file(signing_key_file)
-    after = ran(api, served)
+    after = ended(api, served, SHORT)
     new = served.signing_key
     assert new.key_id != old
     assert new.derived_secret(ROUNDING) == rounding, "the same counts would be rounded anew"
@@ -61,7 +49,7 @@ def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
     trusted = public_keys_in(public_file(signing_key_file).read_bytes())
     assert [one.key_id for one in trusted] == [new.key_id, old]
     for id_ in (before, after):
-        assert verdict(api, tmp_path / "bundle.zip", id_, trusted).verdict == "valid"
+        assert judged_bundle(bundle_of(api, id_, tmp_path), *trusted).verdict == "valid"
     listed = {
         one["key_id"]: one["retired_at"] for one in api.get("/v1/signing-keys").json()["items"]
     }
@@ -89,7 +77,7 @@ def test_a_sweeper_remembers_audit_logs_over_an_exchange(api, served, signing_ke
 
 
 def test_what_a_leaked_key_signed_is_never_valid_again(api, served, signing_key_file, tmp_path):
-    experiment, leaked = ran(api, served), served.signing_key
+    experiment, leaked = ended(api, served, SHORT), served.signing_key
     other = api.key_with("admin", project="another")
     mark = partial(mark_compromised, api.settings.database_url, note="laptop stolen")
     with pytest.raises(LookupError, match="no key of this service"):
@@ -107,7 +95,7 @@ def test_what_a_leaked_key_signed_is_never_valid_again(api, served, signing_key_
         said = [(one["subject"], one["origin"], one["details"]) for one in log]
         assert said == [(leaked.key_id, "command-line", {"since": since})]
     assert api.get("/v1/audit-log/verification").json()["valid"]
-    found = verdict(api, tmp_path / "bundle.zip", experiment, [leaked.public])
+    found = judged_bundle(bundle_of(api, experiment, tmp_path), leaked.public)
     assert found.verdict == "consistent, signer untrusted"
     told = [one.detail for one in found.checks if one.name == "keys.compromised"]
     assert len(told) == 2

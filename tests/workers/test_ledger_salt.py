@@ -8,7 +8,6 @@ import struct
 import zipfile
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from fedaudit.ledger.encoding import (
     salt_hash,
 )
 from fedaudit.ledger.rows import UnreadableRow
-from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
@@ -34,6 +32,7 @@ from models.tables.experiments import Experiment
 from tests.api.service import Api
 from tests.ledger.single_entry import SingleEntry, digest_of, link
 from tests.workers.epsilon_specs import local
+from tests.workers.serving import bundle_of, judged_bundle
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -145,27 +144,16 @@ def test_simulated_runs_have_plain_hashes_and_stored_ones_keep_them(api, served,
         page = api.get(f"/v1/experiments/{id_}/privacy-ledger").json()
         assert page["salt"] is None
         assert "not keyed" in page["reasons"]["salt"]
-        verified = judged(bundle(api, id_, tmp_path), served)
+        verified = judged_bundle(bundle_of(api, id_, tmp_path), served.signing_key.public)
         assert verified.verdict == "valid"
         assert "ledger.salt" not in {one.name for one in verified.checks}
-
-
-def bundle(api: Api, id_: str, folder: Path) -> Path:
-    path = folder / f"{id_}.zip"
-    path.write_bytes(api.get(f"/v1/experiments/{id_}/bundle").content)
-    return path
-
-
-def judged(path: Path, served: WorkerContext) -> Verification:
-    with opened_bundle(path) as evidence:
-        return verify(evidence, trusted=[served.signing_key.public])
 
 
 @pytest.mark.parametrize("changed", ["other", "missing", "added"])
 def test_a_bundle_verifies_with_its_own_salt_alone(api, served, tmp_path, changed):
     id_ = ran(api, served, one_round("simulation" if changed == "added" else "release"))
-    path = bundle(api, id_, tmp_path)
-    verified = judged(path, served)
+    path = bundle_of(api, id_, tmp_path)
+    verified = judged_bundle(path, served.signing_key.public)
     assert verified.verdict == "valid"
     assert (
         verified.ledger_hash
@@ -176,7 +164,7 @@ def test_a_bundle_verifies_with_its_own_salt_alone(api, served, tmp_path, change
         rows = [row for row in evidence.rows if not isinstance(row, UnreadableRow)]
         altered = b"".join(bundle_chunks(replace(evidence, salt=salt), rows))
     path.write_bytes(altered)
-    found = judged(path, served)
+    found = judged_bundle(path, served.signing_key.public)
     failed = {one.name: one.detail for one in found.checks if one.outcome == "fail"}
     assert found.verdict == "altered"
     assert {"ledger.salt", "ledger.digests"} <= failed.keys()
@@ -186,7 +174,7 @@ def test_a_bundle_verifies_with_its_own_salt_alone(api, served, tmp_path, change
 def test_the_page_on_the_encoding_is_enough_to_follow_a_salted_bundle(api, served, tmp_path):
     """`docs/ledger-encoding.md`, by hand: entry of version 2, digest, link, ledger hash."""
     id_ = ran(api, served, one_round("release"))
-    with zipfile.ZipFile(bundle(api, id_, tmp_path)) as archive:
+    with zipfile.ZipFile(bundle_of(api, id_, tmp_path)) as archive:
         salt = bytes.fromhex(json.loads(archive.read("salt.json"))["salt"])
         names = json.loads(archive.read("subjects.json"))
         [row] = map(json.loads, archive.read("ledger.ndjson").splitlines())

@@ -2,32 +2,36 @@
 
 import random
 import signal
-import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 import torch
-from sqlalchemy import make_url, select
+from sqlalchemy import make_url
 
 from api.services.report_evidence import evidence_of
-from benchmarks.servers import start_valkey
 from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
-from models.repositories import Budgets, LedgerRepository, ReportRepository
-from models.tables.accounts import SweeperLease
 from tests.ledger.whole_chain import first_broken_link
 from tests.waiting import wait_until
-from tests.workers.admission import IN_BATCHES, Submitted, experiment_of, spec_with, submit, unit_of
+from tests.workers.admission import (
+    IN_BATCHES,
+    Submitted,
+    budget_of,
+    document_of,
+    experiment_of,
+    ledger_of,
+    ran,
+    spec_with,
+    submit,
+    unit_of,
+)
 from tests.workers.processes import LEASE_SECONDS, Service, service
 from workers.context import WorkerContext
-from workers.run_unit import run_unit
 
 LONG = spec_with(training__rounds=1000, training__local=IN_BATCHES)
 ENDED = ("succeeded", "failed", "cancelled")
@@ -36,10 +40,7 @@ ENDED = ("succeeded", "failed", "cancelled")
 @pytest.fixture(scope="module")
 def undisturbed(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The ledger hash of the long run in one piece."""
-    return hash_in_one_piece(LONG, sqlite_template, tmp_path_factory.mktemp("undisturbed"))
-
-
-def hash_in_one_piece(spec: Mapping[str, Any], sqlite_template: Path, folder: Path) -> str:
+    folder = tmp_path_factory.mktemp("undisturbed")
     path = folder / "fedaudit.db"
     path.write_bytes(sqlite_template.read_bytes())
     settings = Settings(
@@ -50,8 +51,7 @@ def hash_in_one_piece(spec: Mapping[str, Any], sqlite_template: Path, folder: Pa
     )
     create_key_file(folder / "signing-key.pem")
     database = Database(settings.database_url)
-    submitted = submit(database, spec)
-    run_unit(WorkerContext(settings, database, Queue(settings), "cpu"), submitted.unit_id)
+    submitted = ran(database, WorkerContext(settings, database, Queue(settings), "cpu"), LONG)
     return ledger_hash_of(database, submitted)
 
 
@@ -64,18 +64,9 @@ def postgres_service(postgres_url, broker_url, tmp_path):
     database.close()
 
 
-@pytest.fixture(params=["embedded_service", "postgres_service"])
-def either(request: pytest.FixtureRequest) -> Any:
-    """Each way to run the service."""
-    return request.getfixturevalue(request.param)
-
-
 def ledger_hash_of(database: Database, submitted: Submitted) -> str:
-    with database.read() as session:
-        report = ReportRepository(session).get(submitted.id)
-        rows = LedgerRepository(session).rows_after(submitted.id, limit=100_000)
-    assert first_broken_link(submitted.id, rows) is None
-    found: str = report.document["integrity"]["ledger_hash"]
+    assert first_broken_link(submitted.id, ledger_of(database, submitted)) is None
+    found: str = document_of(database, submitted)["integrity"]["ledger_hash"]
     return found
 
 
@@ -93,9 +84,9 @@ def wait_for_rounds(database: Database, submitted: Submitted, more_than: int) ->
 
 
 def test_workers_killed_at_random_moments_leave_the_ledger_of_an_undisturbed_run(
-    either: tuple[Database, Service], undisturbed: str
+    postgres_service: tuple[Database, Service], undisturbed: str
 ) -> None:
-    database, processes = either
+    database, processes = postgres_service
     moments = random.Random(20)
     submitted = submit(database, LONG)
     processes.sweeper()
@@ -121,14 +112,13 @@ def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(embedded_se
     worker.kill()
     processes.worker()
     assert wait_for_end(database, submitted) == "succeeded"
-    with database.read() as session:
-        report = ReportRepository(session).get(submitted.id)
-    experiment = experiment_of(database, submitted)
+    experiment, document = experiment_of(database, submitted), document_of(database, submitted)
     assert experiment.ledger_salt is not None
-    found = verify(evidence_of(database, experiment, report.document))
+    assert unit_of(database, submitted).attempts == 2
+    found = verify(evidence_of(database, experiment, document))
     assert [one for one in found.checks if one.outcome == "fail"] == []
     assert "ledger.salt" in {one.name for one in found.checks if one.outcome == "pass"}
-    assert found.ledger_hash == report.document["integrity"]["ledger_hash"]
+    assert found.ledger_hash == document["integrity"]["ledger_hash"]
 
 
 def test_a_worker_that_slept_through_its_lease_writes_nothing(postgres_service, undisturbed):
@@ -179,35 +169,11 @@ def test_when_every_worker_is_lost_the_sweeper_fails_the_experiment(postgres_ser
     experiment = experiment_of(database, submitted)
     assert experiment.status_reason == "worker-lost"
     assert unit_of(database, submitted).state == "failed"
-    with database.read() as session:
-        (budget,) = Budgets(session, submitted.project_id).budgets(submitted.federation_id)
-        rows = LedgerRepository(session).rows_after(submitted.id, limit=100_000)
+    budget, rows = budget_of(database, submitted), ledger_of(database, submitted)
     assert budget.reserved == pytest.approx(0, abs=1e-9)
     spent = max(int(row.releases.max()) for row in rows) * 2 / 3
     assert budget.spent == pytest.approx(spent)
     assert sweeper.stop(within=10) == 0
-
-
-def test_a_broker_that_is_down_delays_a_run_and_loses_nothing(postgres_url, tmp_path):
-    broker = start_valkey()
-    assert broker.folder is not None
-    broker.process.kill()
-    broker.process.wait()
-    database = Database(postgres_url)
-    with service(tmp_path, database_url=postgres_url, broker_url=broker.url) as processes:
-        submitted = submit(database)
-        worker, sweeper = processes.worker(), processes.sweeper()
-        wait_until(lambda: "broker away" in sweeper.output, "the sweeper to find no broker")
-        assert experiment_of(database, submitted).status == "queued"
-        with subprocess.Popen(
-            broker.process.args, cwd=broker.folder, stdout=subprocess.DEVNULL
-        ) as restarted:
-            assert wait_for_end(database, submitted) == "succeeded"
-            restarted.kill()
-        # Without a broker again, both still stop when they are asked to.
-        assert (sweeper.stop(within=10), worker.stop()) == (0, 0)
-    database.close()
-    broker.stop()
 
 
 def test_a_database_outage_is_waited_for(postgres_server, postgres_service, undisturbed):
@@ -233,19 +199,6 @@ def test_a_database_outage_is_waited_for(postgres_server, postgres_service, undi
     assert ledger_hash_of(database, submitted) == undisturbed
 
 
-def test_only_one_of_several_sweepers_has_the_duty_and_another_inherits_it(postgres_service):
-    database, processes = postgres_service
-    first = processes.sweeper()
-    wait_until(lambda: duty_of(database) is not None, "the first sweeper")
-    holder = duty_of(database)
-    second = processes.sweeper()
-    time.sleep(1)
-    assert duty_of(database) == holder
-    assert first.stop(within=10) == 0
-    wait_until(lambda: duty_of(database) not in (None, holder), "the second sweeper")
-    assert second.stop(within=10) == 0
-
-
 @pytest.mark.parametrize(
     ("device", "code", "message"), [("cuda:0", 1, "no CUDA"), ("gpu", 2, "use cpu, or cuda:N")]
 )
@@ -266,9 +219,3 @@ def test_a_database_that_was_never_migrated_is_refused(tmp_path: Path) -> None:
         process = processes.start("workers.sweeper")
         assert process.popen.wait(30) == 1
         assert "run `fedaudit migrate`" in process.output
-
-
-def duty_of(database: Database) -> str | None:
-    with database.read() as session:
-        holder: str | None = session.scalar(select(SweeperLease.holder))
-    return holder

@@ -14,7 +14,7 @@ from infrastructure.storage import Storage
 from models.database import Database
 from models.repositories import FederationRepository, UnitRepository
 from tests.waiting import wait_until
-from tests.workers.admission import experiment_of, spec_with, submit, unit_of
+from tests.workers.admission import experiment_of, lose, spec_with, submit, unit_of
 from tests.workers.registering import (
     KEY,
     REGISTRATION,
@@ -26,6 +26,7 @@ from tests.workers.registering import (
 )
 from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
+from workers.sweeper import Sweeper
 
 
 def with_sources(context: WorkerContext, folder: Path) -> WorkerContext:
@@ -186,19 +187,6 @@ def test_experiments_train_on_a_federation_by_its_id(database, context, tmp_path
     assert experiment_of(database, submitted).status == "succeeded"
 
 
-def test_an_experiment_on_a_file_that_is_gone_fails_with_the_reason(database, context):
-    registered = register(database, people(300), storage=context.storage)
-    run_unit(context, registered.unit_id)
-    files = ProjectFiles(context, registered.project_id)
-    submitted = submit(database, by_id(registered), open_upload=files.open)
-    with context.storage.writer(KEY) as writer:
-        writer.write(people(301))
-    run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
-    assert "no longer the file that was uploaded" in (experiment.status_detail or "")
-
-
 def test_profiling_loads_no_torch(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(people(300))
     program = f"""
@@ -213,6 +201,16 @@ RegisteredData(parse_registration(REGISTRATION), Files(Path({str(tmp_path)!r})))
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_when_every_worker_is_lost_the_federation_is_rejected(database, context):
+    registered = register(database, people(300), storage=context.storage, max_attempts=1)
+    lose(database, registered)
+    assert Sweeper(context.settings, database, context.queue).tick()
+    row = federation_of(database, registered)
+    assert row.status == "rejected"
+    (reason,) = row.reasons or []
+    assert "worker lost" in reason["message"]
 
 
 # -- real processes ------------------------------------------------------------------------------
@@ -231,16 +229,3 @@ def test_a_worker_killed_while_it_profiles_is_followed_by_another(embedded_servi
     wait_until(lambda: federation_of(database, registered).status == "ready", "the profile")
     assert unit_of(database, registered).attempts == 2
     assert federation_of(database, registered).profile["rows"] == 300_000
-
-
-def test_when_every_worker_is_lost_the_federation_is_rejected(embedded_service):
-    database, processes = embedded_service
-    storage = Storage(f"file://{processes.folder}/data/files")
-    registered = register(database, many_people(), storage=storage, max_attempts=1)
-    processes.sweeper()
-    worker = processes.worker()
-    wait_until(lambda: unit_of(database, registered).state == "leased", "the claim")
-    worker.kill()
-    wait_until(lambda: federation_of(database, registered).status == "rejected", "the verdict")
-    (reason,) = federation_of(database, registered).reasons or []
-    assert "worker lost" in reason["message"]

@@ -14,7 +14,8 @@ from models.vocabulary import SCOPES
 from tests.api.answers import body_of
 from tests.api.service import Api
 from tests.workers.admission import spec_with
-from tests.workers.epsilon_specs import by_record, central
+from tests.workers.epsilon_specs import by_record, central, released
+from tests.workers.serving import ended
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -42,9 +43,7 @@ def people(api: Api) -> dict[str, Any]:
 
 def ran(api: Api, served: WorkerContext, spec: dict[str, Any]) -> str:
     """The path of an experiment that a worker took up."""
-    id_ = api.submit(spec)["id"]
-    run_unit(served, api.stored(id_).unit_id)
-    return f"/v1/experiments/{id_}"
+    return f"/v1/experiments/{ended(api, served, spec)}"
 
 
 def stored_table(served: WorkerContext, api: Api, path: str) -> bytes:
@@ -83,7 +82,7 @@ def test_a_worker_lost_at_the_very_end_leaves_no_table_without_a_report(
     def lost(*_: Any, **__: Any) -> None:
         raise SystemError("power cut")
 
-    people["privacy"] = {**people["privacy"], "noise": "release"}
+    people = released(people)
     with monkeypatch.context() as patch:
         patch.setattr(workers.run_loop, "succeed", lost)
         path = ran(api, served, people)
@@ -112,14 +111,8 @@ def test_without_room_for_the_table_the_end_is_tried_again(api, served, people, 
 # -- trained models: stored by the worker before a run ends, and served where they may leave ------
 
 
-def released() -> dict[str, Any]:
-    """A spec whose model may leave."""
-    spec = central()
-    return {**spec, "privacy": {**spec["privacy"], "noise": "release"}}
-
-
 def test_the_file_is_the_one_that_the_report_states(api: Api, served: WorkerContext) -> None:
-    path = ran(api, served, released())
+    path = ran(api, served, released(central()))
     report = api.get(f"{path}/report.json").json()
     answer = api.get(f"{path}/model", key=api.key_with("reports:read"))
     assert answer.status_code == 200, answer.text
@@ -129,7 +122,7 @@ def test_the_file_is_the_one_that_the_report_states(api: Api, served: WorkerCont
 
 
 def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(api, served):
-    path = ran(api, served, released())
+    path = ran(api, served, released(central()))
     layout = body_of(api.get(f"{path}/model-layout", key=api.key_with("federations:read")))
     assert layout["features"] == [{"column": "x1"}, {"column": "x2"}]
     assert (layout["classes"], layout["target_scale"]) == (None, 1.0)
@@ -153,10 +146,10 @@ def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(api, serve
 
 
 def test_before_its_end_and_of_an_earlier_version_there_is_no_model(api, served):
-    waiting = api.get(f"/v1/experiments/{api.submit(released())['id']}/model")
+    waiting = api.get(f"/v1/experiments/{api.submit(released(central()))['id']}/model")
     assert waiting.status_code == 409
     assert "it is queued; ask again" in waiting.json()["detail"]
-    id_ = ran(api, served, released()).rpartition("/")[2]
+    id_ = ran(api, served, released(central())).rpartition("/")[2]
     with api.database.write() as session:
         row = ReportRepository(session, api.project_id).get(id_)
         row.document = {name: row.document[name] for name in row.document if name[:5] != "model"}

@@ -10,21 +10,19 @@ import workers.run_loop
 from fedaudit.privacy.accounting.privacy_events import Gaussian, RandomAllocated
 from fedaudit.stored import LedgerRow
 from models.database import Database
-from models.repositories import (
-    Budgets,
-    ExperimentRepository,
-    LedgerRepository,
-    ReportRepository,
-    RoundRepository,
-)
+from models.repositories import Budgets, LedgerRepository
 from tests.ledger.whole_chain import first_broken_link
 from tests.privacy.accounting.spending import spent
 from tests.workers.admission import (
     Submitted,
+    budget_of,
+    cancel,
+    document_of,
     ended_as,
     experiment_of,
     ledger_of,
     ran,
+    rounds_of,
     spec_with,
     submit,
 )
@@ -43,9 +41,7 @@ def _blocks_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spent_of(database: Database, submitted: Submitted) -> float:
-    with database.read() as session:
-        budgets = Budgets(session, submitted.project_id)
-        (budget,) = budgets.budgets(submitted.federation_id)
+    budget = budget_of(database, submitted)
     # Sums of floats: the ledger's counts are exact, a budget's balance is not.
     assert budget.reserved == pytest.approx(0, abs=1e-9)
     return budget.spent
@@ -82,8 +78,8 @@ def test_the_theorems_sum_is_spent_beside_the_leakage(database, context, crash_i
     crash_in_block(2)
     for _ in range(2):
         run_unit(context, submitted.unit_id)
+    document = document_of(database, submitted)
     with database.read() as session:
-        document = ReportRepository(session).get(submitted.id).document
         budgets = Budgets(session, submitted.project_id).budgets(submitted.federation_id)
     bounded = document["privacy"]["log_ratio_max"]
     assert bounded == pytest.approx(8 * document["privacy"]["leakage_max"])
@@ -124,9 +120,7 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
     assert spent_of(database, submitted) == pytest.approx(experiment.leakage_max)
     with database.read() as session:
         assert LedgerRepository(session).open_intents(submitted.id) == []
-        assert [row.round for row in RoundRepository(session).after(submitted.id)] == list(
-            range(1, 13)
-        )
+    assert [row.round for row in rounds_of(database, submitted)] == list(range(1, 13))
 
 
 def test_a_lost_block_of_random_allocation_is_charged_whole(database, context, crash_in_block):
@@ -150,22 +144,14 @@ def test_a_lost_block_of_random_allocation_is_charged_whole(database, context, c
     for place, epsilon in enumerate(found):
         assert epsilon >= costs[place // 4] * (1 - 1e-9)
     with database.read() as session:
-        document = ReportRepository(session).get(submitted.id).document
         assert LedgerRepository(session).open_intents(submitted.id) == []
-    assert document["privacy"]["epsilon_max"] == pytest.approx(found[-1])
+    assert document_of(database, submitted)["privacy"]["epsilon_max"] == pytest.approx(found[-1])
 
 
 def test_a_client_budget_counts_lost_rounds(database, context, crash_in_block):
     # Every training client takes part in every round, and may release four times.
-    spec = spec_with(
-        privacy={
-            "mechanism": "laplace-l2",
-            "noise_multiplier": 3.0,
-            "noise": "release",
-            "client_budget": 2.7,
-        },
-        training__cohort={"clients": 20},
-    )
+    privacy = {**RELEASE["privacy"], "client_budget": 2.7}
+    spec = spec_with(privacy=privacy, training__cohort={"clients": 20})
     submitted = submit(database, spec)
     crash_in_block(1)
     run_unit(context, submitted.unit_id)
@@ -197,8 +183,7 @@ def test_the_ledger_of_a_run_that_no_worker_takes_up_shows_what_was_charged(
     crash_in_block(2)
     submitted = ran(database, context, RELEASE, max_attempts=1 if ending == "failed" else 3)
     if ending == "cancelled":
-        with database.write() as session:
-            ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+        cancel(database, submitted)
     assert experiment_of(database, submitted).status == ending
     # With the end that a worker or the sweeper signs, or, where there was neither, soon after.
     assert len(ledger_of(database, submitted)) == (6 if ending == "failed" else 3)

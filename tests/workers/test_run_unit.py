@@ -9,9 +9,7 @@ from sqlalchemy import select, update
 
 import workers.run_loop
 from fedaudit.reports.report import Report
-from models.database import Database
 from models.repositories import (
-    Budgets,
     CheckpointRepository,
     ExperimentRepository,
     LedgerRepository,
@@ -21,10 +19,9 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment
 from models.tables.experiments import Report as StoredReport
-from models.values import Budget
 from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import (
-    Submitted,
+    budget_of,
     crash,
     document_of,
     ended_as,
@@ -37,6 +34,7 @@ from tests.workers.admission import (
     submit,
     unit_of,
 )
+from tests.workers.test_signing import checkpoints_of, judged
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -55,13 +53,6 @@ GROUPS = {
     },
     "model": {"kind": "linear", "intercept": True},
 }
-
-
-def budget_of(database: Database, submitted: Submitted) -> Budget:
-    with database.read() as session:
-        budgets = Budgets(session, submitted.project_id)
-        (budget,) = budgets.budgets(submitted.federation_id)
-    return budget
 
 
 # -- the ordinary way ---------------------------------------------------------------------------
@@ -120,14 +111,6 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(database, context
     )
 
 
-def test_what_was_not_spent_returns_to_the_budget(database, context):
-    submitted = ran(database, context, budget=20.0)
-    budget = budget_of(database, submitted)
-    assert budget.reserved == 0
-    assert budget.spent == experiment_of(database, submitted).leakage_max
-    assert 0 < budget.spent < 12 * 2 / 3
-
-
 # -- who may run it -----------------------------------------------------------------------------
 
 
@@ -157,21 +140,13 @@ def test_who_was_refused_is_known_after_an_interruption(database, context, flush
     assert sum(clients["refused"]) == document["privacy"]["refusals"] > 0
 
 
-def test_a_fault_gives_the_unit_back_with_the_attempt_counted(database, context, flushing):
-    submitted = submit(database)
+def test_a_fault_is_tried_again_and_the_last_one_fails_the_experiment(database, context, flushing):
+    submitted = submit(database, max_attempts=2)
     flushing(3, crash)
     run_unit(context, submitted.unit_id)
     unit = unit_of(database, submitted)
     assert (unit.state, unit.attempts) == ("waiting", 1)
     assert experiment_of(database, submitted).rounds_done == 2
-    run_unit(context, submitted.unit_id)
-    assert experiment_of(database, submitted).status == "succeeded"
-
-
-def test_a_fault_in_the_last_attempt_fails_the_experiment_and_settles_its_budget(
-    database: Database, context: WorkerContext, flushing: Any
-) -> None:
-    submitted = submit(database, max_attempts=1)
     flushing(3, crash)
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)
@@ -234,6 +209,9 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(database, context, mo
     rows = ledger_of(database, submitted)
     assert budget.reserved == 0
     assert budget.spent == max(int(row.releases.max()) for row in rows) * 2 / 3
+    end = checkpoints_of(database, submitted)[-1]
+    assert (end.status, end.witness) == ("cancelled", "worker")
+    assert judged(database, submitted, context).verdict == "valid"
 
 
 def test_training_that_diverges_fails_with_that_reason(database, context):
@@ -289,20 +267,4 @@ def test_a_plan_that_the_data_do_not_bear_out_is_refused(database, context, plan
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
     assert told in (experiment.status_detail or "")
-    assert ledger_of(database, submitted) == []
-
-
-def test_an_experiment_cancelled_before_its_worker_started_is_never_played(database, context):
-    submitted = submit(database)
-    with database.write() as session:
-        claim = UnitRepository(session).claim(
-            submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
-        )
-        assert claim is not None
-        experiments = ExperimentRepository(session, submitted.project_id)
-        experiments.request_cancel(submitted.id)
-        assert experiments.existing(submitted.id).status == "cancelling"
-    run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    assert (experiment.status, experiment.rounds_done) == ("cancelled", 0)
     assert ledger_of(database, submitted) == []

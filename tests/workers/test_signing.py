@@ -11,27 +11,23 @@ import workers.run_loop
 from api.services.report_evidence import evidence_of
 from fedaudit.ledger.statements import Checkpoint, Envelope
 from fedaudit.reports.verification.verification import Verification, verify
-from fedaudit.training.stack import Stack
 from models.database import Database
-from models.repositories import (
-    ExperimentRepository,
-    LedgerCheckpointRepository,
-    LedgerRepository,
-    ReportRepository,
-    SigningKeyRepository,
-    UnitRepository,
-)
+from models.repositories import LedgerCheckpointRepository, ReportRepository, SigningKeyRepository
 from models.tables.experiments import Experiment, Report, Unit
 from models.tables.ledger import Ledger, LedgerCheckpoint
 from tests.spec.documents import BY_RECORD
 from tests.workers.admission import (
+    SPEC,
     Submitted,
+    cancel,
     crash,
+    document_of,
     experiment_of,
+    ledger_of,
+    lose,
     ran,
     spec_with,
     stop_worker,
-    submit,
 )
 from workers.context import WorkerContext
 from workers.proof.signing import SigningKeyFile
@@ -55,10 +51,9 @@ def judged(database: Database, submitted: Submitted, context: WorkerContext) -> 
 
 @pytest.mark.parametrize("mechanism", ["laplace-l2", "none"])
 def test_a_finished_run_is_valid_under_its_key(database, context, mechanism):
-    privacy = {"mechanism": "none"} if mechanism == "none" else {"client_budget": 2.0}
-    changed = {f"privacy__{name}": value for name, value in privacy.items()}
-    spec = spec_with(**changed) if mechanism != "none" else spec_with(privacy=privacy)
-    submitted = ran(database, context, spec)
+    bounded = {**SPEC["privacy"], "client_budget": 2.0}
+    privacy = {"mechanism": "none"} if mechanism == "none" else bounded
+    submitted = ran(database, context, spec_with(privacy=privacy))
     found = judged(database, submitted, context)
     assert [check for check in found.checks if check.outcome != "pass"] == []
     assert found.verdict == "valid"
@@ -85,10 +80,8 @@ def test_a_round_that_charged_no_one_against_the_server_can_be_verified(seed, da
             privacy=BY_RECORD,
         ),
     )
-    with database.read() as session:
-        report = ReportRepository(session).get(submitted.id)
-        rows = LedgerRepository(session).rows_after(submitted.id, limit=100)
-    best = report.document["utility"]["best_round"]
+    best = document_of(database, submitted)["utility"]["best_round"]
+    rows = ledger_of(database, submitted)
     charged = {row.observer: len(row.subjects) for row in rows if row.round == best}
     assert charged["server"] == 0, "the seed no longer has such a round"
     assert charged["final_model"] == 3
@@ -135,10 +128,7 @@ def test_a_run_that_fails_for_good_is_signed_as_it_is(database, context, flushin
 def test_the_sweeper_signs_for_a_worker_that_was_lost(database, context, flushing):
     flushing(4, crash)
     submitted = ran(database, context, max_attempts=2)
-    with database.write() as session:
-        UnitRepository(session).claim(
-            submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
-        )
+    lose(database, submitted)
     Sweeper(context.settings, database, context.queue).tick()
     end = checkpoints_of(database, submitted)[-1]
     assert (end.status, end.entries, end.witness) == ("failed", 3, "database")
@@ -153,10 +143,8 @@ def check_rests_on_the_database(found: Verification) -> None:
 def without_the_newest_end(database: Database, submitted: Submitted) -> None:
     """Drop the last checkpoint, and the rows that only it counts."""
     signed = checkpoints_of(database, submitted)
-    before = signed[-2].entries
+    cut = ledger_of(database, submitted)[signed[-2].entries].round
     with database.write() as session:
-        rows = LedgerRepository(session).rows_after(submitted.id, limit=100_000)
-        cut = rows[before].round
         session.execute(
             delete(Ledger).where(Ledger.experiment_id == submitted.id, Ledger.round >= cut)
         )
@@ -182,10 +170,7 @@ def test_a_ledger_without_its_lost_rounds_is_not_valid(
     attempts = 1 if lost == "by its worker" else 2
     submitted = ran(database, context, spec_with(privacy__noise="release"), max_attempts=attempts)
     if lost == "by the sweeper":
-        with database.write() as session:
-            UnitRepository(session).claim(
-                submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
-            )
+        lose(database, submitted)
     sweeper = Sweeper(context.settings, database, context.queue)
     for _ in range(2):
         sweeper.tick()
@@ -230,31 +215,11 @@ def test_the_database_alone_does_not_make_the_sweeper_prove_a_forged_ledger(
     assert [one.name for one in found.checks if one.outcome == "fail"] == ["log.checkpoints"]
 
 
-def test_a_run_that_its_worker_ends_is_signed_from_memory(database, context, monkeypatch):
-    submitted = submit(database)
-    advance = Stack.advance
-
-    def cancelling(stack: Stack, rounds: int) -> Any:
-        with database.write() as session:
-            experiments = ExperimentRepository(session, submitted.project_id)
-            experiments.request_cancel(submitted.id)
-        return advance(stack, rounds)
-
-    monkeypatch.setattr(Stack, "advance", cancelling)
-    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 3)
-    run_unit(context, submitted.unit_id)
-    end = checkpoints_of(database, submitted)[-1]
-    assert (end.status, end.witness) == ("cancelled", "worker")
-    assert judged(database, submitted, context).verdict == "valid"
-
-
 def test_a_cancelled_run_is_signed(database, context, flushing):
     """Given back by its worker, and cancelled while it waits for another."""
     flushing(3, stop_worker)
     submitted = ran(database, context)
-    with database.write() as session:
-        ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
-    assert experiment_of(database, submitted).status == "cancelled"
+    assert cancel(database, submitted) == "cancelled"
     assert checkpoints_of(database, submitted)[-1].entries == 3
     found = judged(database, submitted, context)
     # Nobody with a key was there when it ended.

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import structlog
-from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -16,7 +15,6 @@ import workers.sweeper
 from fedaudit.ledger.statements import Checkpoint, Envelope
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings
-from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,
@@ -25,12 +23,14 @@ from models.repositories import (
     SweeperLeaseRepository,
     UnitRepository,
 )
-from models.tables.experiments import Unit
 from tests.workers.admission import (
     Submitted,
+    cancel,
     ended_as,
     events_of,
     experiment_of,
+    ledger_of,
+    lose,
     ran,
     spec_with,
     submit,
@@ -67,15 +67,6 @@ def sweeper(context: WorkerContext, queue: RecordingQueue) -> Sweeper:
     return Sweeper(settings, context.database, queue)
 
 
-def lose(database: Database, submitted: Submitted, *, seconds: float = 0.0) -> int:
-    """A worker claims the unit and is never heard of again; returns its fence."""
-    with database.write() as session:
-        claim = UnitRepository(session).claim(
-            submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=seconds
-        )
-    return claim.fence
-
-
 def test_what_waits_is_published_once(database, sweeper, queue):
     first, second = submit(database), submit(database, device="cpu")
     for _ in range(3):
@@ -99,17 +90,6 @@ def test_a_broker_that_fails_now_and_then_is_sent_every_message(
     for _ in submitted:
         assert sweeper.tick()
     assert queue.published == [(unit_id, "auto") for unit_id in submitted]
-
-
-def test_what_was_published_before_the_clock_was_set_back_is_published_again(
-    database: Database, sweeper: Sweeper, queue: RecordingQueue
-) -> None:
-    unit_id = submit(database).unit_id
-    ahead = {"available_at": seconds_from_now(3600), "published_at": seconds_from_now(3600)}
-    with database.write() as session:
-        session.execute(update(Unit).where(Unit.id == unit_id).values(**ahead))
-    assert sweeper.tick()
-    assert queue.published == [(unit_id, "auto")]
 
 
 def test_a_unit_whose_message_was_lost_is_published_again_ever_more_rarely(
@@ -148,6 +128,8 @@ def test_after_the_last_attempt_the_experiment_fails(database: Database, sweeper
         sweeper.tick()
         assert unit_of(database, submitted).state == expected
     assert ended_as(database, submitted) == ("failed", "worker-lost")
+    detail = experiment_of(database, submitted).status_detail
+    assert detail == "worker lost in each of 2 attempts"
     assert events_of(database, submitted.id)[-1] == (
         "status.changed",
         {"status": "failed", "status_reason": "worker-lost"},
@@ -157,12 +139,13 @@ def test_after_the_last_attempt_the_experiment_fails(database: Database, sweeper
 def test_a_cancelled_experiment_ends_when_its_lost_worker_is_given_up(database, sweeper, context):
     submitted = submit(database)
     lose(database, submitted)
-    with database.write() as session:
-        ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+    assert cancel(database, submitted) == "cancelling"
     sweeper.tick()
     assert experiment_of(database, submitted).status == "cancelling"
     run_unit(context, submitted.unit_id)
-    assert experiment_of(database, submitted).status == "cancelled"
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.rounds_done) == ("cancelled", 0)
+    assert ledger_of(database, submitted) == []
 
 
 @pytest.fixture
@@ -178,8 +161,7 @@ def lost_in_a_block(database: Database, context: WorkerContext, crash_in_block: 
 
 def interrupted_entries(database: Database, experiment_id: str) -> int:
     with database.read() as session:
-        rows = LedgerRepository(session).rows_after(experiment_id, limit=1000)
-    return sum(row.interrupted for row in rows)
+        return sum(row.interrupted for row in LedgerRepository(session).rows_after(experiment_id))
 
 
 def signed_status(database: Database, experiment_id: str) -> list[str]:
@@ -259,8 +241,7 @@ def test_others_may_write_while_lost_rounds_are_counted_for_the_first_time(
     lose(database, submitted)
     if cancelled:
         sweeper.tick()
-        with database.write() as session:
-            ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+        cancel(database, submitted)
     build, written = workers.lost_rounds.build_metric_context, []
 
     def writing(*arguments: Any) -> Any:

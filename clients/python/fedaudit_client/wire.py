@@ -228,10 +228,8 @@ class Patience:
     def pause(self, error: ClientError | None = None) -> None:
         """Wait; raises `error` if it is final, or the service was away for too long."""
         asked = _retry_after(error) or 0.0
-        if error is not None:
-            final = isinstance(error, ProblemError) and not error.is_temporary
-            if final or monotonic() + asked - self._heard > self._seconds:
-                raise error
+        if error and (not error.is_temporary or monotonic() + asked - self._heard > self._seconds):
+            raise error
         sleep(max(self._wait, asked))
         self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)
 

@@ -354,21 +354,23 @@ class MechanismParameters:
 
         `releases` as in `metric.leakage.leakage`.
         """
-        return leakage(releases, n=self.n, noise_multiplier=self._nu())
+        return leakage(releases, n=self.n, noise_multiplier=self.nu)
 
     def leakages(self, releases: ArrayLike, *, sizes: ArrayLike | None = None) -> Floats:
         """The same of many releases; `sizes`: parameters of the parts, the whole vector without."""
         n = self.n if sizes is None else sizes
-        return leakages(releases, n=n, noise_multiplier=self._nu())
+        return leakages(releases, n=n, noise_multiplier=self.nu)
 
     def release_epsilons(self, radii: ArrayLike) -> Floats:
         """The rate per unit of distance of each noised part [..., parts], for radii that fit.
 
         Raises ValueError where leakage is not counted.
         """
-        return release_epsilons(self.noised_sizes, noise_multiplier=self._nu(), radii=radii)
+        return release_epsilons(self.noised_sizes, noise_multiplier=self.nu, radii=radii)
 
-    def _nu(self) -> float:
+    @property
+    def nu(self) -> float:
+        """The noise multiplier of metric privacy. ValueError where leakage is not counted."""
         if self.cost_kind != "leakage" or self.noise_multiplier is None:
             raise ValueError(f"the cost of {self.mechanism} is not counted as leakage")
         return self.noise_multiplier

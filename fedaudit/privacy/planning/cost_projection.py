@@ -251,8 +251,7 @@ def theorem_sum(inputs: MechanismParameters, releases: int) -> float | str:
 
     Raises ValueError where the cost is not counted as leakage.
     """
-    if inputs.cost_kind != "leakage" or inputs.noise_multiplier is None:
-        raise ValueError(f"the cost of {inputs.mechanism} is not counted as leakage")
+    nu = inputs.nu
     if inputs.radius is None:
         return SECRET_RATES
     if inputs.clip is None:
@@ -260,7 +259,7 @@ def theorem_sum(inputs: MechanismParameters, releases: int) -> float | str:
     return worst_log_ratio(
         releases,
         sizes=inputs.noised_sizes,
-        noise_multiplier=inputs.noise_multiplier,
+        noise_multiplier=nu,
         radius=inputs.radius,
         clip=inputs.clip,
     )

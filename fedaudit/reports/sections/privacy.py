@@ -217,9 +217,9 @@ def leakage_figures(
     """The figures that follow from how often each client released something, and from the cluster
     of its last upload: [clients], -1 for none. Raises ValueError where more clients released
     something than train."""
-    nu = inputs.noise_multiplier
-    if nu is None or not training_clients:
-        raise ValueError("there is no noise multiplier, or no client trains")
+    nu = inputs.nu
+    if not training_clients:
+        raise ValueError("no client trains")
     quantiles = leakage_quantiles(
         releases, training_clients=training_clients, n=inputs.n, noise_multiplier=nu
     )

@@ -21,8 +21,8 @@ def central(**privacy: Any) -> dict[str, Any]:
     return _replaced(gaussian("central", 4.0, **privacy))
 
 
-def local(**privacy: Any) -> dict[str, Any]:
-    return _replaced({**LOCAL, **privacy})
+def local() -> dict[str, Any]:
+    return _replaced(LOCAL)
 
 
 def by_coins(**privacy: Any) -> dict[str, Any]:
@@ -62,13 +62,23 @@ def set_total(api: Api, federation_id: str, total: float | None, **key: Any) -> 
     return dict(found)
 
 
+def no_room(api: Api, value: dict[str, Any]) -> dict[str, Any]:
+    """The problem of a submission, which stored nothing and of which validation says the same."""
+    before = api.counts()
+    problem = dict(body_of(api.post("/v1/experiments", json=value), 409))
+    assert problem["type"].endswith("/budget-exhausted")
+    checked = body_of(api.post("/v1/experiments?validate_only=true", json=value))
+    assert checked["budget"] == {"has_room": False, "detail": problem["detail"]}
+    assert api.counts() == before
+    return problem
+
+
 @pytest.mark.parametrize("value", [central(), by_coins(), local(), by_record()])
 def test_what_every_mechanism_may_spend_is_projected_and_reserved(api, value):
-    response = api.post("/v1/experiments?validate_only=true", json=value)
-    assert response.status_code == 200, response.text
+    checked = body_of(api.post("/v1/experiments?validate_only=true", json=value))
     projected = {
         one["observer"]: (one["delta"], one["adjacency"], one["value"])
-        for one in response.json()["projection"]["epsilon"]
+        for one in checked["projection"]["epsilon"]
     }
     body = api.submit(value)
     path = f"/v1/federations/{body['federation_id']}/budget"
@@ -85,32 +95,6 @@ def test_what_every_mechanism_may_spend_is_projected_and_reserved(api, value):
         assert (one["reserved"], one["spent"]) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("value", [central(), by_record()])
-def test_validation_says_that_a_submission_would_find_no_room(api, value):
-    federation_id = api.submit(value)["federation_id"]
-    path = f"/v1/federations/{federation_id}/budget"
-    one = api.get(path).json()["items"][0]
-    key = {name: one[name] for name in ("delta", "adjacency", "observer")}
-    set_total(api, federation_id, 1.01 * one["reserved"], **key)
-    before = api.get(path).json(), api.counts()
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=value))
-    refused = api.post("/v1/experiments", json=value)
-    assert refused.status_code == 409
-    assert checked["budget"] == {"has_room": False, "detail": refused.json()["detail"]}
-    assert (api.get(path).json(), api.counts()) == before
-
-
-@pytest.mark.parametrize("value", [central(), spec(gates=[])])
-def test_a_book_with_totals_of_both_figures_says_that_no_run_fits(api, value):
-    federation_id = api.submit(value)["federation_id"]
-    set_total(api, federation_id, 1e3)
-    body = {"book": "simulation", "figure": "leakage", "total": 1e6}
-    path = f"/v1/federations/{federation_id}/budget"
-    assert api.request("PUT", path, json=body).status_code == 200
-    detail = body_of(api.post("/v1/experiments", json=value), 409)["detail"]
-    assert "refuses every run until those of one of the two are taken back; take this" in detail
-
-
 def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     api, plan = api_on_both, plan_of(central())
     curve = plan.curve("final_model", plan.steps)
@@ -120,15 +104,15 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     api.submit(central(), headers={"Idempotency-Key": "second"})
     # Another delta in the spec: the budget counts at its own.
     api.submit(central(delta=1e-3))
-    before = api.counts()
-    problem = body_of(api.post("/v1/experiments", json=central()), 409)
-    assert problem["type"].endswith("/budget-exhausted")
+    path = f"/v1/federations/{federation_id}/budget"
+    before = api.get(path).json()
+    problem = no_room(api, central())
+    assert api.get(path).json() == before
     assert problem["remaining"] == pytest.approx(0, abs=1e-9)
     assert problem["requested"] == pytest.approx(composed_epsilon(curve, DELTA))
     assert problem["composed_total"] == pytest.approx(composed_epsilon(4 * curve, DELTA))
     assert (problem["book"], problem["observer"]) == ("simulation", "final_model")
     assert "epsilon_budget" in problem["detail"]
-    assert api.counts() == before
     # A run that ends early reserves what it can spend.
     small = central(epsilon_budget=float(plan.line("final_model").epsilons[1]))
     set_total(api, federation_id, composed_epsilon(3.25 * curve, DELTA))
@@ -136,34 +120,20 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "named"),
+    ("first", "key", "value", "named"),
     [
-        (by_coins(), "another adjacency than replace-one"),
-        (spec(), "leakage"),
-        ({**spec(), "privacy": {"mechanism": "none"}, "gates": []}, "privacy.mechanism"),
+        (central(), {}, by_coins(), "another adjacency than replace-one"),
+        (central(), {}, spec(), "leakage"),
+        (central(), {}, {**spec(gates=[]), "privacy": {"mechanism": "none"}}, "privacy.mechanism"),
+        (local(), {"observer": "server"}, central(), "server"),
+        (by_record(), {"adjacency": "add-or-remove-one"}, by_coins(), "unit"),
     ],
+    ids=["adjacency", "leakage", "no mechanism", "a trusted server", "clients among records"],
 )
-def test_what_an_epsilon_cannot_count_is_refused(api, value, named):
-    set_total(api, api.submit(central())["federation_id"], 1e6)
-    before = api.counts()
-    problem = body_of(api.post("/v1/experiments", json=value), 409)
-    assert problem["type"].endswith("/budget-exhausted")
-    assert "the simulation book" in problem["detail"]
-    assert named in problem["detail"]
-    assert api.counts() == before
-
-
-def test_a_trusted_server_has_no_place_in_a_budget_before_the_server(api: Api) -> None:
-    set_total(api, api.submit(central())["federation_id"], 1e6, observer="server")
-    assert "server" in api.post("/v1/experiments", json=central()).json()["detail"]
-    api.submit(local())
-
-
-def test_records_and_clients_are_not_composed(api: Api) -> None:
-    federation_id = api.submit(by_record())["federation_id"]
-    set_total(api, federation_id, 1e6, adjacency="add-or-remove-one")
-    assert "unit" in body_of(api.post("/v1/experiments", json=by_coins()), 409)["detail"]
-    api.submit(by_record())
+def test_what_an_epsilon_cannot_count_is_refused(api, first, key, value, named):
+    set_total(api, api.submit(first)["federation_id"], 1e6, **key)
+    assert named in no_room(api, value)["detail"]
+    api.submit(first)
 
 
 def test_a_total_that_is_set_late_names_what_it_does_not_count(api: Api) -> None:
@@ -181,26 +151,13 @@ def test_a_total_that_is_set_late_names_what_it_does_not_count(api: Api) -> None
         ("laplace-l2", 1),
         ("none", 2),
     ]
-    stated = [one["why"] for one in found["uncounted"]]
-    for why, part in zip(stated, ("another adjacency", "as leakage", "without noise"), strict=True):
-        assert part in why
+    parts = ("another adjacency", "as leakage", "without noise")
+    assert all(part in one["why"] for part, one in zip(parts, found["uncounted"], strict=True))
     assert found["unit"] == "client"
     assert found["remaining"] > 0
-    server = set_total(api, federation_id, 1e6, observer="server")
-    assert ("gaussian-central", 2) in {
-        (one["mechanism"], one["runs"]) for one in server["uncounted"]
-    }
-    assert "nothing against the server" in " ".join(one["why"] for one in server["uncounted"])
-    path = f"/v1/federations/{federation_id}/budget"
-    items = api.get(path).json()["items"]
-    [leakage] = [one for one in items if (one["book"], one["figure"]) == ("simulation", "leakage")]
-    assert {one["mechanism"] for one in leakage["uncounted"]} == {
-        "gaussian-central",
-        "gaussian-local",
-        "none",
-    }
-    [release] = [one for one in items if one["book"] == "release"]
-    assert release["uncounted"] == []
+    server = set_total(api, federation_id, 1e6, observer="server")["uncounted"]
+    [trusted] = [one for one in server if "nothing against the server" in one["why"]]
+    assert (trusted["mechanism"], trusted["runs"]) == ("gaussian-central", 2)
 
 
 def test_a_figure_of_clients_does_not_count_records(api: Api) -> None:
@@ -243,31 +200,24 @@ def noised(**noise: Any) -> dict[str, Any]:
 
 
 def test_what_a_report_may_reveal_is_projected_reserved_and_refused(api: Api) -> None:
-    checked = api.post("/v1/experiments?validate_only=true", json=noised())
-    assert checked.status_code == 200, checked.text
-    projected = checked.json()["projection"]["fairness_epsilon"]
-    assert projected["value"] == pytest.approx(0.5)
-    assert {**projected, "value": None} == {
-        "observer": "report",
-        "delta": 1e-6,
-        "adjacency": "add-or-remove-one",
+    checked = body_of(api.post("/v1/experiments?validate_only=true", json=noised()))
+    key = {"delta": 1e-6, "adjacency": "add-or-remove-one", "observer": "report"}
+    assert checked["projection"]["fairness_epsilon"] == {
+        **key,
         "unit": "client",
-        "value": None,
+        "value": pytest.approx(0.5),
     }
     federation_id = api.submit(noised())["federation_id"]
-    key = {"delta": 1e-6, "adjacency": "add-or-remove-one", "observer": "report"}
     found = set_total(api, federation_id, 0.6, **key)
     assert found["reserved"] == pytest.approx(0.5, rel=1e-6)
     assert found["unit"] == "client"
-    refused = api.post("/v1/experiments", json=noised())
-    assert refused.status_code == 409
-    assert "fairness.noise.epsilon" in refused.json()["detail"]
+    assert "fairness.noise.epsilon" in no_room(api, noised())["detail"]
     exact = noised()
     exact["fairness"]["noise"] = None
-    assert body_of(api.post("/v1/experiments", json=exact), 409)["observer"] == "report"
-    checked = api.post("/v1/experiments?validate_only=true", json=exact)
-    assert checked.json()["projection"]["fairness_epsilon"] is None
-    assert "fairness.noise" in checked.json()["projection"]["reasons"]["fairness_epsilon"]
+    assert no_room(api, exact)["observer"] == "report"
+    checked = body_of(api.post("/v1/experiments?validate_only=true", json=exact))["projection"]
+    assert checked["fairness_epsilon"] is None
+    assert "fairness.noise" in checked["reasons"]["fairness_epsilon"]
 
 
 def test_a_total_of_training_takes_runs_whatever_their_reports_cost(api: Api) -> None:
@@ -279,6 +229,5 @@ def test_a_total_of_training_takes_runs_whatever_their_reports_cost(api: Api) ->
 
 
 def test_an_epsilon_that_cannot_be_shown_is_refused_at_its_field(api: Api) -> None:
-    refused = api.post("/v1/experiments", json=noised(epsilon=0.001, delta=1e-12))
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"] == "/fairness/noise/epsilon"
+    refused = body_of(api.post("/v1/experiments", json=noised(epsilon=0.001, delta=1e-12)), 422)
+    assert refused["errors"][0]["pointer"] == "/fairness/noise/epsilon"

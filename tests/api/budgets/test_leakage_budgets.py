@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from models.tables.ledger import FederationBudget, Reservation
-from tests.api.answers import body_of
-from tests.api.budgets.test_epsilon_budgets import central
+from tests.api.budgets.test_epsilon_budgets import central, no_room
 from tests.api.service import Api, finish, spec
 
 FIXED = {"radius": 0.5, "clip": 0.25}
@@ -37,21 +36,10 @@ def budgets(api: Api, federation_id: str) -> dict[tuple[Any, ...], dict[str, Any
     return {(one["figure"], one["radius"], one["clip"]): one for one in items}
 
 
-def refused(api: Api, value: dict[str, Any]) -> dict[str, Any]:
-    """The problem of a submission, which stored nothing and of which validation says the same."""
-    before = api.counts()
-    problem: dict[str, Any] = body_of(api.post("/v1/experiments", json=value), 409)
-    assert problem["type"].endswith("/budget-exhausted")
-    checked = api.post("/v1/experiments?validate_only=true", json=value).json()
-    assert checked["budget"] == {"has_room": False, "detail": problem["detail"]}
-    assert api.counts() == before
-    return problem
-
-
 def test_the_same_noise_at_another_radius_does_not_spend_a_millionth(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     assert put(api, id_, total=2 * WORST, **FIXED).status_code == 200
-    problem = refused(api, run(**TWIN))
+    problem = no_room(api, run(**TWIN))
     assert "radius 0.5 and clip 0.25" in problem["detail"]
     assert (problem["radius"], problem["clip"]) == (0.5, 0.25)
     # With a total of its own it is counted there, and the other one does not move.
@@ -69,35 +57,32 @@ def test_the_theorems_sum_has_room_for_the_twin_only_as_for_the_run(api: Api) ->
     id_ = api.submit(run(**FIXED))["federation_id"]
     assert put(api, id_, figure="log_ratio", total=1.5 * WORST).status_code == 200
     for value in (run(**FIXED), run(**TWIN)):
-        problem = refused(api, value)
+        problem = no_room(api, value)
         assert "a log-ratio by the theorem of 4" in problem["detail"]
         assert problem["requested"] == pytest.approx(WORST)
         assert problem["remaining"] == pytest.approx(0.5 * WORST)
     put(api, id_, figure="log_ratio", total=2 * WORST)
     api.submit(run(**TWIN))
-    refused(api, run(**FIXED))
+    no_room(api, run(**FIXED))
 
 
-def test_a_radius_without_a_clip_is_refused_by_both_figures(api: Api) -> None:
+def test_what_the_theorem_or_the_radius_does_not_bound_is_refused(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     put(api, id_, total=1e6, **FIXED)
-    assert "another radius or clip" in refused(api, run(**TINY))["detail"]
+    assert "another radius or clip" in no_room(api, run(**TINY))["detail"]
     put(api, id_, total=None, **FIXED)
     put(api, id_, figure="log_ratio", total=1e6)
-    problem = refused(api, run(**TINY))
-    assert "a fixed radius and a clip" in problem["detail"]
-    assert problem["figure"] == "log_ratio"
+    for value, named in (
+        (run(**TINY), "a fixed radius and a clip"),
+        (run(), "fixed radius"),
+        (central(), "laplace-l2"),
+        (bare(), "without noise"),
+    ):
+        problem = no_room(api, value)
+        assert named in problem["detail"]
+        assert problem["figure"] == "log_ratio"
     # Clipped, but far beyond the radius: the theorem's sum is what it is.
-    assert refused(api, run(**TINY, clip=10))["requested"] > 1e10
-
-
-@pytest.mark.parametrize(
-    ("value", "named"),
-    [(run(), "fixed radius"), (central(), "laplace-l2"), (bare(), "without noise")],
-)
-def test_what_the_theorem_has_no_sum_for_is_refused(api, value, named):
-    put(api, api.submit(run(**FIXED))["federation_id"], figure="log_ratio", total=1e6)
-    assert named in refused(api, value)["detail"]
+    assert no_room(api, run(**TINY, clip=10))["requested"] > 1e10
 
 
 def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> None:
@@ -112,8 +97,9 @@ def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> No
             "--set epsilon=none --noise simulation --delta 1e-05 --adjacency replace-one",
         ),
     ):
-        problem = refused(api, value)
-        assert f"`fedaudit budget {id_} {command}" in problem["detail"]
+        detail = no_room(api, value)["detail"]
+        assert "refuses every run until those of one of the two are taken back; take this" in detail
+        assert f"`fedaudit budget {id_} {command}" in detail
     # Whoever takes one back is on record, and what was spent under it is not forgotten.
     assert put(api, id_, total=None, **FIXED).status_code == 200
     [change, *_] = api.get(f"/v1/federations/{id_}/history").json()["items"]
@@ -163,13 +149,9 @@ def test_a_total_without_a_radius_is_for_the_specs_defaults(api: Api) -> None:
     id_ = api.submit(run())["federation_id"]
     assert put(api, id_, total=5).status_code == 200
     [one] = budgets(api, id_).values()
-    assert (one["radius"], one["clip"], one["total"], one["adjacency"]) == (
-        "adaptive",
-        None,
-        5,
-        None,
-    )
-    refused(api, run(**FIXED))
+    stated = {"radius": "adaptive", "clip": None, "total": 5, "adjacency": None}
+    assert {name: one[name] for name in stated} == stated
+    no_room(api, run(**FIXED))
 
 
 def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
@@ -181,7 +163,7 @@ def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
         session.flush()
         session.add(Reservation(**key, experiment_id="e0", amount=2.0, spent=2.0, state="settled"))
     for value in (run(), run(**FIXED)):
-        assert "set the total anew" in refused(api, value)["detail"]
+        assert "set the total anew" in no_room(api, value)["detail"]
     assert budgets(api, id_)["leakage", None, None]["total"] == 1e6
     put(api, id_, total=2 * WORST, **FIXED)
     api.submit(run(**FIXED))

@@ -8,8 +8,6 @@ from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import by_record
 from tests.api.service import Api, fail, spec
 
-BARE = {"privacy": {"mechanism": "none", "noise": "release"}}
-
 
 def run(noise: str) -> dict[str, Any]:
     return spec(privacy={"noise": noise}, gates=[])
@@ -53,22 +51,22 @@ def test_an_owner_forbids_simulation(api: Api) -> None:
     api.submit(run("simulation"))
 
 
-def test_a_run_without_noise_does_not_pass_for_secret_noise(api: Api) -> None:
-    put(api, api.submit(run("release"))["federation_id"], "forbidden")
-    problem = api.post("/v1/experiments", json={**run("release"), **BARE})
-    assert problem.status_code == 409
-    assert "privacy.mechanism" in problem.json()["detail"]
-
-
-def test_attacks_do_not_publish_what_only_secret_noise_may(api: Api) -> None:
-    """An attack trains on the same people with noise of its own choice, and is charged nothing."""
-    id_ = api.submit(run("release"))["federation_id"]
-    attacked = {**run("release"), "attacks": [{"kind": "membership", "method": "threshold"}]}
-    assert api.post("/v1/experiments?validate_only=true", json=attacked).status_code == 200
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"privacy": {"mechanism": "none", "noise": "release"}}, "privacy.mechanism"),
+        # It trains on the same people with noise of its own choice, and is charged nothing.
+        ({"attacks": [{"kind": "membership", "method": "threshold"}]}, "the attack `membership`"),
+    ],
+    ids=["no noise", "an attack"],
+)
+def test_what_publishes_more_does_not_pass_for_secret_noise(api, changes, named):
+    id_, value = api.submit(run("release"))["federation_id"], {**run("release"), **changes}
+    body_of(api.post("/v1/experiments?validate_only=true", json=value))
     put(api, id_, "forbidden")
     before = api.counts()
     for path in ("/v1/experiments", "/v1/experiments?validate_only=true"):
-        assert "the attack `membership`" in body_of(api.post(path, json=attacked), 409)["detail"]
+        assert named in body_of(api.post(path, json=value), 409)["detail"]
     assert api.counts() == before
     canaries = {"kind": "canaries", "unit": "client", "count": 2}
     api.submit({**run("release"), "attacks": [canaries]})

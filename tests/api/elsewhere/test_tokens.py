@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from joserfc.jwk import OctKey
 
+from tests.api.answers import body_of
 from tests.api.elsewhere.providers import AUDIENCE, Provider, api_of, new_key, provider
 from tests.api.service import SPEC, Api, finished
 
@@ -74,16 +75,11 @@ def test_groups_join_their_scopes_and_several_projects_ask_which(api, issuer):
     assert api.get("/v1/reports?sign_off=none", key=both).status_code == 200
     assert status(api, issuer.token(groups=None)) == 403
     token = issuer.token(groups="travellers")
-    which = api.get("/v1/experiments", key=token)
-    assert (which.status_code, which.json()["errors"]) == (
-        422,
-        [
-            {
-                "pointer": "/header/Fedaudit-Project",
-                "message": "must name one of your projects: acme, beta",
-            }
-        ],
-    )
+    [fault] = body_of(api.get("/v1/experiments", key=token), 422)["errors"]
+    assert fault == {
+        "pointer": "/header/Fedaudit-Project",
+        "message": "must name one of your projects: acme, beta",
+    }
     for project, answer in (("acme", 200), ("beta", 200), ("hospital", 422)):
         named = {"Fedaudit-Project": project}
         assert api.get("/v1/experiments", key=token, headers=named).status_code == answer

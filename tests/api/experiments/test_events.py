@@ -1,17 +1,25 @@
-"""The event stream of a real server: replay, following, and its end."""
+"""The event stream of a real server: replay, following, its end, and how many there may be."""
 
-import threading
+import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from time import sleep
 
 import httpx
 import pytest
 import structlog
 
+from api.http.problems import ProblemError
+from api.shared import concurrency
+from api.shared.concurrency import StreamPlaces
 from benchmarks.served_api import http
 from models.repositories import ApiKeyRepository, EventRepository
 from models.repositories.accounts import hash_of_key
 from tests.api.service import ROUNDS, Api, fail, finished, play, running_api, served, settings_for
+
+TYPES = ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed"]
+"""Of an experiment from its submission to its end."""
 
 
 @pytest.fixture
@@ -25,32 +33,30 @@ def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, httpx.Client]]:
         yield api, client
 
 
-def _events(client: httpx.Client, experiment_id: str, after: int | None = None) -> list[dict]:
+def path_of(experiment_id: str) -> str:
+    return f"/v1/experiments/{experiment_id}/events"
+
+
+def _events(client: httpx.Client, experiment_id: str, after: int = 0) -> list[dict[str, str]]:
     """Every event until the stream ends: its fields."""
-    headers = {} if after is None else {"Last-Event-ID": str(after)}
-    path = f"/v1/experiments/{experiment_id}/events"
-    with client.stream("GET", path, headers=headers) as response:
+    headers = {"Last-Event-ID": str(after)} if after else {}
+    with client.stream("GET", path_of(experiment_id), headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
         blocks = "".join(response.iter_text()).strip().split("\n\n")
-    return [
-        dict(line.split(": ", 1) for line in block.splitlines())
-        for block in blocks
-        if block and not block.startswith(":")
-    ]
+    shown = [block.splitlines() for block in blocks if block and not block.startswith(":")]
+    return [dict(line.split(": ", 1) for line in lines) for lines in shown]
 
 
 def test_a_finished_experiment_is_replayed_and_ends(live: tuple[Api, httpx.Client]) -> None:
     api, client = live
     id_ = finished(api)
     events = _events(client, id_)
-    types = [event["event"] for event in events]
-    assert types == ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed"]
+    assert [event["event"] for event in events] == TYPES
     assert [int(event["id"]) for event in events] == list(range(1, len(events) + 1))
     assert '"status":"succeeded"' in events[-1]["data"]
-    assert _events(client, id_, after=4) == events[4:]
-    assert _events(client, id_, after=len(events)) == []
-    assert _events(client, id_, after=10_000) == []
+    for after in (4, len(events), 10_000):
+        assert _events(client, id_, after=after) == events[after:]
 
 
 def test_a_client_that_leaves_is_no_failure(live, caplog):
@@ -60,10 +66,9 @@ def test_a_client_that_leaves_is_no_failure(live, caplog):
     past = [("round.completed", {"round": number}) for number in range(20_000)]
     with api.database.write() as session:
         EventRepository(session, api.project_id).append(id_, past)
-    path = f"/v1/experiments/{id_}/events"
     with structlog.testing.capture_logs() as logged:
         for _ in range(5):
-            with client.stream("GET", path) as response:
+            with client.stream("GET", path_of(id_)) as response:
                 assert next(response.iter_lines()) == "event: status.changed"
         fail(api, id_)
         ids = [int(event["id"]) for event in _events(client, id_, after=18_000)]
@@ -72,48 +77,82 @@ def test_a_client_that_leaves_is_no_failure(live, caplog):
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
-def test_events_come_as_they_happen(live: tuple[Api, httpx.Client]) -> None:
-    api, client = live
-    id_ = api.submit()["id"]
-    found: list[dict] = []
-    seen_first = threading.Event()
-
-    def follow() -> None:
-        with client.stream("GET", f"/v1/experiments/{id_}/events") as response:
-            for line in response.iter_lines():
-                if line.startswith("event: "):
-                    found.append({"event": line.removeprefix("event: ")})
-                    seen_first.set()
-
-    thread = threading.Thread(target=follow)
-    thread.start()
-    assert seen_first.wait(20)
-    play(api, id_)
-    fail(api, id_)
-    thread.join(20)
-    assert not thread.is_alive()
-    types = [event["event"] for event in found]
-    assert types == ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed"]
-
-
-def test_a_silent_stream_is_kept_alive(live, monkeypatch):
+def test_events_come_as_they_happen_and_silence_is_kept_alive(live, monkeypatch):
     monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.05)
     api, client = live
     id_ = api.submit()["id"]
-    with client.stream("GET", f"/v1/experiments/{id_}/events") as response:
+    with client.stream("GET", path_of(id_)) as response:
         lines = response.iter_lines()
+        found = [next(lines)]
         assert next(line for line in lines if line.startswith(":")).startswith(": ")
+        play(api, id_)
+        fail(api, id_)
+        found += [line for line in lines if line.startswith("event: ")]
+    assert found == [f"event: {one}" for one in TYPES]
 
 
 def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
     api, client = live
     id_, key = api.submit()["id"], api.key_with("experiments:read")
-    with client.stream(
-        "GET", f"/v1/experiments/{id_}/events", headers={"Authorization": f"Bearer {key}"}
-    ) as response:
+    headers = {"Authorization": f"Bearer {key}"}
+    with client.stream("GET", path_of(id_), headers=headers) as response:
         lines = response.iter_lines()
         assert next(lines).startswith("event: ")
         with api.database.write() as session:
             found = ApiKeyRepository(session).find(hash_of_key(key))
+            assert found is not None
             ApiKeyRepository(session).revoke(api.project_id, found.id)
         list(lines)
+
+
+# -- so many streams of one process, and so many of one key ---------------------------------------
+
+
+def test_places_are_counted_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "MAX_STREAMS", 3)
+    monkeypatch.setattr(concurrency, "MAX_STREAMS_OF_A_KEY", 2)
+    places = StreamPlaces()
+
+    async def refused(key: str) -> ProblemError:
+        with pytest.raises(ProblemError) as full:
+            async with places.place(key):
+                pass
+        return full.value
+
+    async def check() -> None:
+        async with places.place("a"), places.place("a"):
+            full = await refused("a")
+            assert (full.status, full.headers) == (429, {"Retry-After": "5"})
+            async with places.place("b"):
+                assert (await refused("c")).status == 503
+            assert places.open == 2
+            async with places.place("c"):
+                assert places.open == 3
+        assert places.open == 0
+
+    asyncio.run(check())
+
+
+def test_a_key_that_holds_too_many_streams_is_asked_to_wait(live, monkeypatch):
+    monkeypatch.setattr(concurrency, "MAX_STREAMS_OF_A_KEY", 3)
+    api, client = live
+    id_ = api.submit()["id"]
+    with ExitStack() as held:
+        streams = [held.enter_context(client.stream("GET", path_of(id_))) for _ in range(3)]
+        # Kept: a reader that is dropped closes its connection.
+        readers = [stream.iter_lines() for stream in streams]
+        assert [next(one) for one in readers] == ["event: status.changed"] * 3
+        refused = client.get(path_of(id_))
+        assert refused.status_code == 429
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.headers["retry-after"] == "5"
+        assert "3 event streams open already" in refused.json()["detail"]
+        # Other requests of the key are answered.
+        assert client.get(f"/v1/experiments/{id_}").status_code == 200
+    # A reader who left is noticed when the stream next has something to say, or looks.
+    for _ in range(100):
+        with client.stream("GET", path_of(id_)) as stream:
+            if stream.status_code == 200:
+                return
+        sleep(0.1)
+    pytest.fail("no place was given back")

@@ -18,6 +18,7 @@ from tests.api.uploads import (
     CONTENT,
     files_of,
     make_ready,
+    parts,
     registration,
     reject,
     spec_of,
@@ -88,20 +89,18 @@ def test_an_unused_federation_is_corrected_and_a_used_one_is_not(api: Api) -> No
 
 @pytest.mark.parametrize(
     ("change", "pointer"),
-    [
-        ({"federation": {"path": "other.csv"}}, "/federation/path"),
-        ({"federation": {"id": UNKNOWN}}, "/federation/id"),
-        ({"federation": {"target": 5}}, "/federation/target"),
-        ({"name": ""}, "/name"),
-    ],
+    [({"federation": {"id": UNKNOWN}}, "/federation/id"), ({"name": ""}, "/name")],
 )
-def test_a_faulty_correction_changes_nothing(api, change, pointer):
-    id_ = upload(api)["id"]
-    before = stored(api, id_).registration
-    refused = put(api, id_, registration(**change))
-    assert refused.status_code == 422, refused.text
-    assert pointer in [error["pointer"] for error in refused.json()["errors"]]
-    assert stored(api, id_).registration == before
+def test_a_faulty_registration_changes_nothing(api, change, pointer):
+    id_, faulty = upload(api)["id"], registration(**change)
+    before = api.counts(), stored(api, id_).registration
+    for answer in (
+        put(api, id_, faulty),
+        api.post("/v1/federations", files=parts(value=faulty)),
+        api.post("/v1/federations", json=faulty),
+    ):
+        assert pointer in [error["pointer"] for error in body_of(answer, 422)["errors"]]
+    assert (api.counts(), stored(api, id_).registration) == before
 
 
 def test_a_deleted_federation_has_no_file_to_register(api: Api) -> None:
@@ -189,16 +188,15 @@ def test_data_that_was_used_is_listed_once(api_on_both: Api) -> None:
     assert rest["next_cursor"] is None
 
 
-@pytest.mark.parametrize("total", [0, 21.0, 1e300, None])
+@pytest.mark.parametrize("total", [0, 21.0, None])
 def test_a_budget_is_set_and_read_back(api: Api, total: float | None) -> None:
     path = f"/v1/federations/{api.submit()['federation_id']}/budget"
     setting = {"book": "simulation", "figure": "leakage", "total": total}
     body = body_of(api.request("PUT", path, json=setting))
     assert body == api.get(path).json()
     [budget] = body["items"]
-    assert budget["total"] == total
-    assert budget["reserved"] == 4.0
-    assert budget["remaining"] == (None if total is None else max(0.0, total - 4.0))
+    remaining = None if total is None else max(0.0, total - 4.0)
+    assert (budget["total"], budget["reserved"], budget["remaining"]) == (total, 4.0, remaining)
     assert (budget["reason"] is None) == (total is not None)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import socket
@@ -43,20 +44,19 @@ def small(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
 
 def test_a_file_is_kept_and_waits_for_its_profile(api: Api) -> None:
     made = upload(api)
-    assert made["status"] == "profiling"
-    assert (made["name"], made["source"]) == ("incomes", "table")
-    assert (made["fingerprint"], made["file_name"]) == (FINGERPRINT, "incomes.csv")
-    assert made["size_bytes"] == len(CONTENT)
+    stated = {
+        **{"status": "profiling", "name": "incomes", "source": "table", "file_name": "incomes.csv"},
+        **{"fingerprint": FINGERPRINT, "size_bytes": len(CONTENT)},
+        **{"profile": None, "reasons": [], "profiled_at": None},
+    }
+    assert {name: made[name] for name in stated} == stated
     assert made["registration"]["federation"]["path"] == "incomes.csv"
     assert made["registration"]["federation"]["missing_values"] == [""]
-    assert (made["profile"], made["reasons"], made["profiled_at"]) == (None, [], None)
     assert api.get(f"/v1/federations/{made['id']}").json() == made
     [file] = files_of(api)
-    assert file.read_bytes() == CONTENT
-    assert file.stat().st_mode & 0o077 == 0
-    row = stored(api, made["id"])
+    assert (file.read_bytes(), file.stat().st_mode & 0o077) == (CONTENT, 0)
     with api.database.write() as session:
-        unit = UnitRepository(session).get(str(row.unit_id))
+        unit = UnitRepository(session).get(str(stored(api, made["id"]).unit_id))
     assert (unit.kind, unit.device, unit.state) == ("profile", "auto", "waiting")
     assert unit.published_at is not None
 
@@ -77,31 +77,19 @@ def test_the_same_upload_again_starts_nothing(api: Api) -> None:
     assert upload(api) == first
     make_ready(api, first["id"])
     again = body_of(api.post("/v1/federations", files=parts(file_name="other-name.csv")))
-    assert again["status"] == "ready"
-    assert again["id"] == first["id"]
+    assert (again["id"], again["status"]) == (first["id"], "ready")
     assert api.counts() == before
-    assert len(files_of(api)) == 1
-
-
-def test_another_registration_is_profiled_anew(api: Api) -> None:
-    first = upload(api)
-    make_ready(api, first["id"])
-    second = upload(api, value=registration(federation={"target": "age"}))
-    assert (second["id"], second["status"], second["profile"]) == (first["id"], "profiling", None)
-    assert second["registration"]["federation"]["target"] == "age"
     assert len(files_of(api)) == 1
 
 
 def test_after_a_rejection_it_is_stored_again(api: Api) -> None:
     first = upload(api)
     reject(api, first["id"], "/federation/target", "no such column")
-    shown = api.get(f"/v1/federations/{first['id']}").json()
-    assert shown["status"] == "rejected"
-    assert shown["errors"] == [{"pointer": "/federation/target", "message": "no such column"}]
-    # The name that it had first.
-    assert shown["reasons"] == shown["errors"]
-    profile = api.get(f"/v1/federations/{first['id']}/profile").json()
-    assert (profile["errors"], profile["reasons"]) == (shown["errors"], shown["errors"])
+    path = f"/v1/federations/{first['id']}"
+    assert api.get(path).json()["status"] == "rejected"
+    for shown in (api.get(path).json(), api.get(f"{path}/profile").json()):
+        assert shown["errors"] == [{"pointer": "/federation/target", "message": "no such column"}]
+        assert shown["reasons"] == shown["errors"], "the name that it had first"
     files_of(api)[0].unlink()
     second = upload(api)
     assert (second["id"], second["status"], second["reasons"]) == (first["id"], "profiling", [])
@@ -116,6 +104,8 @@ def test_a_file_that_the_storage_lost_is_stored_again(api: Api, value: Any) -> N
     second = upload(api, value=value)
     assert second["id"] == first["id"]
     assert second["status"] == ("ready" if value is None else "profiling")
+    assert (second["profile"] is None) == (value is not None)
+    assert second["registration"]["federation"]["target"] == ("age" if value else "income")
     [file] = files_of(api)
     assert file.read_bytes() == CONTENT
     assert str(stored(api, first["id"]).storage_key).endswith(file.name)
@@ -137,9 +127,8 @@ def test_an_idempotency_key_covers_registration_and_content(api: Api) -> None:
     again = api.post("/v1/federations", files=parts(), headers=headers)
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
     for other in (parts(CONTENT + b"c1,a,1,2\n"), parts(value=registration(name="renamed"))):
-        refused = api.post("/v1/federations", files=other, headers=headers)
-        assert refused.status_code == 409
-        assert refused.json()["type"].endswith("idempotency-mismatch")
+        refusal = body_of(api.post("/v1/federations", files=other, headers=headers), 409)
+        assert refusal["type"].endswith("idempotency-mismatch")
     assert len(files_of(api)) == 1
     # On another route it is another key.
     assert api.post("/v1/experiments", json={}, headers=headers).status_code == 422
@@ -163,9 +152,8 @@ def test_of_a_path_the_name_is_kept(api: Api, file_name: str, shown: str) -> Non
 
 @pytest.mark.parametrize("name", ["..", "folder/", "c:x", "x" * 201, "~root"])
 def test_a_file_name_must_be_one(api: Api, name: str) -> None:
-    response = api.post("/v1/federations", files=parts(file_name=name))
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["pointer"] == "/file"
+    refusal = body_of(api.post("/v1/federations", files=parts(file_name=name)), 422)
+    assert refusal["errors"][0]["pointer"] == "/file"
     assert files_of(api) == []
 
 
@@ -196,7 +184,6 @@ _FILE = ('name="file"; filename="a.csv"', CONTENT)
         (_body(('name="registration"', b'{"name": NaN}'), _FILE), "NaN is no JSON number"),
         (_body(_REGISTRATION, _FILE, end=b""), "closing boundary"),
         (_body(_REGISTRATION, _FILE)[:-40], "closing boundary"),
-        (b"", "closing boundary"),
         (b"nonsense", "no multipart/form-data body"),
         (b"--B\r\nX: y\r\n\r\ndata\r\n--B--\r\n", "Content-Disposition"),
         (_body(_REGISTRATION, ('name="file"; filename="a.gz"', b"\x1f\x8bxyz")), "is damaged"),
@@ -208,22 +195,10 @@ _FILE = ('name="file"; filename="a.csv"', CONTENT)
 )
 def test_a_body_that_is_no_upload_stores_nothing(api: Api, body: bytes, message: str) -> None:
     before = api.counts()
-    response = api.post("/v1/federations", content=body, headers={"Content-Type": _TYPE})
-    assert response.status_code == 422, response.text
-    assert message in response.json()["detail"]
+    answer = api.post("/v1/federations", content=body, headers={"Content-Type": _TYPE})
+    assert message in body_of(answer, 422)["detail"]
     assert api.counts() == before
     assert files_of(api) == []
-
-
-def test_a_registration_that_is_not_valid_names_the_field(api: Api) -> None:
-    value = registration(federation={"source": "synthetic-linear"})
-    response = api.post("/v1/federations", files=parts(value=value))
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["pointer"] == "/federation/source"
-    response = api.post(
-        "/v1/federations", files=parts(value=registration(federation={"path": "x"}))
-    )
-    assert response.json()["errors"][0]["pointer"] == "/federation/path"
 
 
 @pytest.mark.parametrize(
@@ -231,14 +206,12 @@ def test_a_registration_that_is_not_valid_names_the_field(api: Api) -> None:
     [
         pytest.param(b"x" * 10_001, id="the file"),
         pytest.param(gzip.compress(bytes(10_001)), id="what it expands to"),
-        pytest.param(gzip.compress(bytes(50_000_000)), id="a bomb"),
         pytest.param(b"x" * 3_000_000, id="the body"),
     ],
 )
 def test_too_large_a_file_is_refused(small: Api, content: bytes) -> None:
-    response = small.post("/v1/federations", files=parts(content))
-    assert response.status_code == 413
-    assert response.json()["type"].endswith("payload-too-large")
+    refusal = body_of(small.post("/v1/federations", files=parts(content)), 413)
+    assert refusal["type"].endswith("payload-too-large")
     assert files_of(small) == []
 
 
@@ -257,44 +230,45 @@ def test_other_bodies_keep_their_limit(small: Api) -> None:
     assert small.post("/v1/experiments", content=large, headers=headers).status_code == 413
 
 
-def test_a_full_disk_is_a_problem_and_leaves_nothing(api, monkeypatch):
-    def full(_writer: StorageWriter, _data: bytes) -> None:
-        raise StorageFullError("the storage is full")
+def _full_disk(_writer: StorageWriter, _data: bytes) -> None:
+    raise StorageFullError("the storage is full")
 
+
+def _no_database(*_arguments: Any, **_options: Any) -> None:
+    raise OperationalError("INSERT", {}, ConnectionError("gone"))
+
+
+@pytest.mark.parametrize(
+    ("place", "failing", "detail"),
+    [
+        ("infrastructure.storage.StorageWriter.write", _full_disk, "the storage is full"),
+        ("api.services.registrations.UnitRepository", _no_database, "does not answer"),
+    ],
+    ids=["disk", "database"],
+)
+def test_what_fails_below_is_a_problem_and_leaves_nothing(api, monkeypatch, place, failing, detail):
     before = api.counts()
-    monkeypatch.setattr(StorageWriter, "write", full)
+    monkeypatch.setattr(place, failing)
     problem = body_of(api.post("/v1/federations", files=parts()), 503)
     assert problem["type"].endswith("unavailable")
-    assert problem["detail"] == "the storage is full"
+    assert detail in problem["detail"]
     assert files_of(api) == []
     assert api.counts() == before
-
-
-def test_a_database_that_fails_leaves_no_file(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_arguments: Any, **_options: Any) -> None:
-        raise OperationalError("INSERT", {}, ConnectionError("gone"))
-
-    monkeypatch.setattr("api.services.registrations.UnitRepository", away)
-    assert api.post("/v1/federations", files=parts()).status_code == 503
-    assert files_of(api) == []
-
-
-def _requested(api: Api, *, length: int) -> bytes:
-    return (
-        "POST /v1/federations HTTP/1.1\r\nHost: x\r\n"
-        f"Authorization: Bearer {api.key}\r\nContent-Type: {_TYPE}\r\n"
-        f"Content-Length: {length}\r\n\r\n"
-    ).encode()
 
 
 def test_an_upload_that_is_cut_off_leaves_no_file_and_no_row(api: Api) -> None:
     before = api.counts()
     file = ('name="file"; filename="a.csv"', CONTENT * 6000)
     body = _body(_REGISTRATION, file)
+    head = (
+        "POST /v1/federations HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {api.key}\r\nContent-Type: {_TYPE}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
     with served(api) as url:
         port = int(url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as connection:
-            connection.sendall(_requested(api, length=len(body)) + body[: len(body) // 2])
+            connection.sendall(head + body[: len(body) // 2])
             # Some of it has arrived on the disk.
             wait_until(lambda: files_of(api) != [], "the begun file", seconds=10)
         wait_until(lambda: files_of(api) == [], "its end", seconds=10)
@@ -305,7 +279,7 @@ def test_an_upload_that_is_cut_off_leaves_no_file_and_no_row(api: Api) -> None:
 
 def test_a_refusal_reaches_a_client_that_is_still_sending(api: Api) -> None:
     wrong = json.dumps(registration(federation={"target": None}))
-    large = bytes(40_000_000)
+    large = bytes(20_000_000)
     with served(api) as url, http(url, api.key) as client:
         for key, value, status in ((api.key, wrong, 422), ("fa_made-up", "{}", 401)):
             files = [
@@ -320,22 +294,14 @@ def test_a_refusal_reaches_a_client_that_is_still_sending(api: Api) -> None:
 
 def test_memory_does_not_grow_with_the_file(api: Api) -> None:
     """30 MB pass through; what is held at once is a few blocks of 1 MiB."""
-
-    def content() -> Iterator[bytes]:
-        body = _body(_REGISTRATION, ('name="file"; filename="a.csv"', b"CUT"))
-        head, tail = body.split(b"CUT")
-        yield head
-        for _ in range(300):
-            yield b"c1,a,1,2\n" * 11_111
-        yield tail
-
+    head, tail = _body(_REGISTRATION, ('name="file"; filename="a.csv"', b"CUT")).split(b"CUT")
+    rows = b"c1,a,1,2\n" * 11_111
+    headers = {"Content-Type": _TYPE}
     with served(api) as url, http(url, api.key) as client:
         tracemalloc.start()
-        response = client.post(
-            "/v1/federations", content=content(), headers={"Content-Type": _TYPE}
-        )
+        content = itertools.chain([head], itertools.repeat(rows, 300), [tail])
+        answer = client.post("/v1/federations", content=content, headers=headers)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert response.status_code == 202
-    assert response.json()["size_bytes"] == 300 * 99_999
+    assert body_of(answer, 202)["size_bytes"] == 300 * len(rows)
     assert peak < 20e6

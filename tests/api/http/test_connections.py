@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -18,11 +19,14 @@ from unittest.mock import patch
 import httpx
 import pytest
 import uvicorn
+from starlette.testclient import TestClient
 
+from api.app import create_app
 from api.http import connections
 from api.http.connections import HEALTH_PLACES, bounded_protocol
 from infrastructure.settings import SettingsError, load_settings
-from tests.api.service import Api, finish, running_api, settings_for
+from tests.api.service import Api, finish
+from tests.waiting import wait_until
 
 HEADER_SECONDS = 0.5
 MOST = 4
@@ -48,14 +52,11 @@ def served(header_seconds: float = HEADER_SECONDS) -> Iterator[tuple[str, int]]:
         socket.create_server(("127.0.0.1", 0)) as listener,
         patch.object(connections, "HEADER_SECONDS", header_seconds),
     ):
-        server = uvicorn.Server(
-            uvicorn.Config(hello, http=bounded_protocol(MOST), lifespan="off", log_config=None)
-        )
+        bounded: dict[str, Any] = {"http": bounded_protocol(MOST), "timeout_keep_alive": 1}
+        server = uvicorn.Server(uvicorn.Config(hello, lifespan="off", log_config=None, **bounded))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
-        deadline = monotonic() + 30
-        while not server.started and monotonic() < deadline:
-            sleep(0.01)
+        wait_until(lambda: server.started, "the server")
         yield listener.getsockname()
         server.should_exit = True
         thread.join(10)
@@ -141,63 +142,94 @@ WRONG = "fa_" + "0" * 43
 
 
 @pytest.fixture
-def environment(tmp_path: Path, sqlite_url: str) -> dict[str, str]:
-    """Of a process on a database with a key, which is `KEY`."""
+def environment(api: Api) -> dict[str, str]:
+    """Of a process on the database of `api`, whose key is `KEY`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDAUDIT_")}
-    with running_api(settings_for(sqlite_url, tmp_path)) as api:
-        return {
-            **kept,
-            "FEDAUDIT_DATABASE_URL": api.settings.database_url,
-            "FEDAUDIT_BROKER_URL": api.settings.broker_url,
-            "FEDAUDIT_DATA_DIR": str(api.settings.data_dir),
-            "KEY": api.key,
-        }
+    return {
+        **kept,
+        "FEDAUDIT_DATABASE_URL": api.settings.database_url,
+        "FEDAUDIT_BROKER_URL": api.settings.broker_url,
+        "FEDAUDIT_DATA_DIR": str(api.settings.data_dir),
+        "KEY": api.key,
+    }
 
 
 @contextmanager
-def api_process(environment: dict[str, str], log: Path) -> Iterator[httpx.Client]:
-    """The API as a process, once it is ready, and a client of it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, log.open("wb") as output:
+def running_process(
+    environment: dict[str, str], log: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+    """The API as a process, once it is ready, and a client of it; beside the log is its output."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        log.open("wb") as errors,
+        log.with_suffix(".out").open("wb") as output,
+    ):
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "api", "--fd", str(listener.fileno())],
             env=environment,
             pass_fds=[listener.fileno()],
             stdout=output,
-            stderr=output,
+            stderr=errors,
         )
-        port = listener.getsockname()[1]
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http:
-            deadline = monotonic() + 60
-            while monotonic() < deadline and process.poll() is None:
-                if http.get("/health/ready").status_code == 200:
-                    break
-                sleep(0.05)
-            yield http
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+            wait_until(lambda: http.get("/health/ready").status_code == 200, "the API")
+            yield process, http
     finally:
         process.terminate()
         process.wait(30)
 
 
-def sign_in(http: httpx.Client, key: str, **forwarded: str) -> httpx.Response:
+@contextmanager
+def api_process(environment: dict[str, str], log: Path) -> Iterator[httpx.Client]:
+    """A client of the API as a process."""
+    with running_process(environment, log) as (_, http):
+        yield http
+
+
+def sign_in(http: Any, key: str, **forwarded: str) -> Any:
     headers = {f"X-Forwarded-{name.title()}": value for name, value in forwarded.items()}
     return http.post("/sign-in", data={"key": key, "next": "/"}, headers=headers)
 
 
-@pytest.mark.parametrize(
-    ("proxies", "believed"), [("", False), ("10.0.0.0/8", False), ("10.0.0.1, 127.0.0.0/8", True)]
-)
 def test_forwarded_headers_are_believed_from_named_proxies_alone(
-    environment: dict[str, str], tmp_path: Path, proxies: str, believed: bool
+    api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for proxies, believed in (("10.0.0.0/8", False), ("10.0.0.1, 127.0.0.0/8", True)):
+        settings = api.settings.model_copy(update={"trusted_proxies": proxies})
+        app = create_app(settings)
+        with TestClient(app, client=("127.0.0.1", 1), follow_redirects=False) as http:
+            cookie = sign_in(http, api.key, proto="https").headers["set-cookie"]
+            assert ("; Secure" in cookie) is believed
+            capsys.readouterr()
+            assert sign_in(http, WRONG, **{"for": "203.0.113.7"}).status_code == 401
+        assert ("203.0.113.7" in capsys.readouterr().err) is believed
+
+
+def test_a_process_believes_nobody_and_ends_with_streams_open(
+    environment: dict[str, str], api: Api, tmp_path: Path
+) -> None:
+    headers = {"Authorization": f"Bearer {environment['KEY']}"}
     # What uvicorn itself would listen to changes nothing.
-    known = {**environment, "FEDAUDIT_TRUSTED_PROXIES": proxies, "FORWARDED_ALLOW_IPS": "*"}
-    log = tmp_path / "api.log"
-    with api_process(known, log) as http:
-        cookie = sign_in(http, known["KEY"], proto="https").headers["set-cookie"]
-        assert ("; Secure" in cookie) is believed
+    known, log = {**environment, "FORWARDED_ALLOW_IPS": "*"}, tmp_path / "api.log"
+    with running_process(known, log) as (process, http):
+        assert "; Secure" not in sign_in(http, known["KEY"], proto="https").headers["set-cookie"]
         assert sign_in(http, WRONG, **{"for": "203.0.113.7"}).status_code == 401
-    assert ("203.0.113.7" in log.read_text()) is believed
+        with http.stream(
+            "GET", f"/v1/experiments/{api.submit()['id']}/events", headers=headers
+        ) as one:
+            lines = one.iter_lines()
+            assert next(lines) == "event: status.changed"
+            process.send_signal(signal.SIGTERM)
+            # The stream ends well instead of being cut off.
+            assert "id: 1" in list(lines)
+        assert process.wait(30) in (0, -signal.SIGTERM)
+    assert log.with_suffix(".out").read_bytes() == b""
+    said = log.read_text()
+    assert "Finished server process" in said
+    assert "Traceback" not in said
+    assert "203.0.113.7" not in said
 
 
 def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +252,6 @@ def finished(api: Api) -> dict:
     return body
 
 
-# -- compressed ------------------------------------------------------------------------------------
-
-
 def test_large_answers_come_compressed(api: Api, finished: dict) -> None:
     path = f"/v1/experiments/{finished['id']}/report"
     plain = api.get(path, headers={"Accept-Encoding": "identity"})
@@ -243,9 +272,6 @@ def test_pages_streams_and_bundles_are_not_compressed(api: Api, finished: dict) 
         answer = api.get(path, headers={"Accept-Encoding": "gzip"})
         assert answer.status_code == 200
         assert "content-encoding" not in answer.headers
-
-
-# -- HEAD ------------------------------------------------------------------------------------------
 
 
 def test_head_answers_as_get_without_a_body(api: Api, finished: dict) -> None:

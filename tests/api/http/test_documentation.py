@@ -16,7 +16,7 @@ from api import openapi
 from fedaudit.spec.registration import parse_uploaded
 from tests.api.answers import body_of
 from tests.api.http.promised import PROMISED, promises
-from tests.api.service import SPEC, Api, finish
+from tests.api.service import SPEC, Api, finish, finished
 from tests.client.generated import PACKAGE, bodies, generate, lost
 
 
@@ -24,26 +24,6 @@ from tests.client.generated import PACKAGE, bodies, generate, lost
 def document(shared_api: Api) -> dict:
     """The OpenAPI document, which an application makes once."""
     return body_of(shared_api.get("/openapi.json", key=None))
-
-
-def test_every_failure_is_declared_as_a_problem(document: dict) -> None:
-    assert "HTTPValidationError" not in document["components"]["schemas"]
-    for path, operations in document["paths"].items():
-        for operation in operations.values():
-            failures = {
-                status: response
-                for status, response in operation["responses"].items()
-                if status >= "4"
-            }
-            if path.startswith("/v1/"):
-                assert {"401", "403", "413", "422", "500", "503"} <= set(failures)
-                assert operation["security"] == [{"HTTPBearer": []}]
-            if "{" in path:
-                assert "404" in failures
-            for response in failures.values():
-                assert list(response["content"]) == ["application/problem+json"]
-                schema = response["content"]["application/problem+json"]["schema"]
-                assert schema == {"$ref": "#/components/schemas/Problem"}
 
 
 def _operations(document: dict) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -108,6 +88,26 @@ def test_nothing_trips_generators_of_clients(document: dict) -> None:
         assert len(names) == len(set(names)), path
 
 
+def test_every_failure_is_declared_as_a_problem(document: dict) -> None:
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    for _, path, operation in _operations(document):
+        answers = operation["responses"].items()
+        failures = {status: answer for status, answer in answers if status >= "4"}
+        if path.startswith("/v1/"):
+            assert {"401", "403", "413", "422", "500", "503"} <= set(failures)
+            assert operation["security"] == [{"HTTPBearer": []}]
+        assert "{" not in path or "404" in failures
+        for answer in failures.values():
+            assert answer["content"] == {"application/problem+json": problem}
+
+
+def _sent(document: dict, path: str) -> dict[str, Any]:
+    """What is posted to a path: its schema and its example."""
+    content: dict[str, Any] = document["paths"][path]["post"]["requestBody"]["content"]
+    return content["application/json"]  # type: ignore[no-any-return]
+
+
 def _validate(document: dict, schema: dict, value: object) -> None:
     jsonschema.Draft202012Validator({**schema, "components": document["components"]}).validate(
         value
@@ -115,8 +115,7 @@ def _validate(document: dict, schema: dict, value: object) -> None:
 
 
 def test_the_schema_of_a_spec_is_the_specs_own(document: dict) -> None:
-    operation = document["paths"]["/v1/experiments"]["post"]
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    schema = _sent(document, "/v1/experiments")["schema"]
     _validate(document, schema, SPEC)
     for wrong in ({**SPEC, "surprise": 1}, {**SPEC, "seed": -1}, {}):
         with pytest.raises(jsonschema.ValidationError):
@@ -132,8 +131,7 @@ def test_what_the_page_offers_to_send_can_be_sent(api: Api, document: dict) -> N
             _validate(document, described["schema"], described["example"])
             model = models[described["schema"]["$ref"].rpartition("/")[2]]
             assert model.model_validate(described["example"]), path
-    experiments = document["paths"]["/v1/experiments"]["post"]["requestBody"]["content"]
-    example = experiments["application/json"]["example"]
+    example = _sent(document, "/v1/experiments")["example"]
     assert api.post("/v1/experiments", json=example).status_code == 202
     federations = document["paths"]["/v1/federations"]["post"]["requestBody"]["content"]
     part = federations["multipart/form-data"]["schema"]["properties"]["registration"]
@@ -144,19 +142,14 @@ _UNMADE = ("federation", "artifact", "audit", "later")
 
 
 def test_answers_fit_their_schemas(api: Api, document: dict) -> None:
-    id_, other = api.submit()["id"], api.submit()["id"]
-    finish(api, id_)
-    finish(api, other)
+    id_, other = finished(api), finished(api)
     hook = {"url": "https://hooks.example.org", "events": ["experiment.finished"]}
     webhook = api.post("/v1/webhooks", json=hook).json()["id"]
     api.post(f"/v1/webhooks/{webhook}/test")
-    terms = document["paths"]["/v1/ledgers"]["post"]["requestBody"]["content"]
-    opened = api.post("/v1/ledgers", json=terms["application/json"]["example"])
     names = {"experiment_id": id_, "webhook_id": webhook}
-    names["ledger_id"] = opened.json()["id"]
-    swept = document["paths"]["/v1/sweeps"]["post"]["requestBody"]["content"]
-    sweep = api.post("/v1/sweeps", json=swept["application/json"]["example"])
-    names["sweep_id"] = sweep.json()["id"]
+    for kind in ("ledger", "sweep"):
+        example = _sent(document, f"/v1/{kind}s")["example"]
+        names[f"{kind}_id"] = api.post(f"/v1/{kind}s", json=example).json()["id"]
     asked = {"/v1/comparisons": {"experiment_id": [id_, other]}}
     for path, operations in document["paths"].items():
         content = operations.get("get", {}).get("responses", {}).get("200", {}).get("content", {})

@@ -1,19 +1,20 @@
 """Failures outside any route's own errors are problem documents too."""
 
-import asyncio
+import itertools
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import structlog
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
+from starlette.testclient import TestClient
 
+from api.app import create_app
 from benchmarks.served_api import http
 from models.database import Database
 from tests.api.service import SPEC, Api, running_api, served, settings_for
@@ -76,6 +77,7 @@ def test_an_unexpected_failure_reveals_nothing_but_where_to_look(api, monkeypatc
 
 def test_a_database_that_is_away_is_reported(tmp_path: Path, sqlite_url: str) -> None:
     with running_api(settings_for(sqlite_url, tmp_path)) as api:
+        assert api.get("/health/ready", key=None).json() == {"status": "ok"}
         resources = api.client.app.state.resources
         resources.database = Database("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1")
         response = api.get("/v1/experiments")
@@ -88,15 +90,7 @@ def test_a_database_that_is_away_is_reported(tmp_path: Path, sqlite_url: str) ->
 # -- health ----------------------------------------------------------------------------------------
 
 
-def test_ready_on_a_migrated_database(api: Api) -> None:
-    assert api.get("/health/ready", key=None).json() == {"status": "ok"}
-
-
 def test_not_ready_on_another_schema(empty_database_url: str, tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from api.app import create_app
-
     with TestClient(create_app(settings_for(empty_database_url, tmp_path))) as client:
         problem = _is_problem(client.get("/health/ready"), 503, "unavailable")
         assert "fedaudit migrate" in problem["detail"]
@@ -120,20 +114,11 @@ def test_nothing_is_written_on_the_schema_of_another_version(sqlite_url, tmp_pat
 LARGE = 30 * 2**20
 
 
-@pytest.fixture
-def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, str]]:
-    """An API, and the address of a real server on the same database."""
-    with running_api(settings_for(sqlite_url, tmp_path)) as api, served(api) as url:
-        yield api, url
-
-
-def test_a_large_body_is_refused_by_its_length(live: tuple[Api, str]) -> None:
-    api, url = live
-    before = api.counts()
-    with http(url, api.key) as client:
-        response = client.post("/v1/experiments", content=b"[" + b" " * LARGE, headers=JSON)
-    _is_problem(response, 413, "payload-too-large")
-    assert api.counts() == before
+@pytest.fixture(scope="module")
+def live(shared_api: Api) -> Iterator[tuple[Api, str]]:
+    """The API, and the address of a real server on the same database."""
+    with served(shared_api) as url:
+        yield shared_api, url
 
 
 def test_a_client_that_sends_all_before_it_reads_gets_the_answer(live: tuple[Api, str]) -> None:
@@ -152,21 +137,11 @@ def test_a_client_that_sends_all_before_it_reads_gets_the_answer(live: tuple[Api
 
 def test_a_large_body_without_a_length_is_refused_while_it_is_read(live: tuple[Api, str]) -> None:
     api, url = live
-    sent = 0
-
-    async def chunks() -> AsyncIterator[bytes]:
-        nonlocal sent
-        for _ in range(LARGE // 2**16):
-            sent += 2**16
-            yield b" " * 2**16
-
-    async def post() -> httpx.Response:
-        headers = {**JSON, "Authorization": f"Bearer {api.key}"}
-        async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
-            return await client.post("/v1/experiments", content=chunks(), headers=headers)
-
     before = api.counts()
-    _is_problem(asyncio.run(post()), 413, "payload-too-large")
+    with http(url, api.key) as client:
+        content = itertools.repeat(b" " * 2**16, LARGE // 2**16)
+        response = client.post("/v1/experiments", content=content, headers=JSON)
+    _is_problem(response, 413, "payload-too-large")
     assert api.counts() == before
 
 

@@ -8,21 +8,25 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
 from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
-from tests.api.ledgers.trainings import CENTRAL, declared, epsilon, opened, post, reserve
+from tests.api.ledgers.trainings import (
+    CENTRAL,
+    LOCAL,
+    declared,
+    epsilon,
+    judged,
+    opened,
+    post,
+    report,
+    reserve,
+)
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api
 
 METRIC = {"radius": 2.0, "clip": 1.0}
 EVENT = {"kind": "laplace-l2", "n": 10, "noise_multiplier": 5.0, **METRIC}
 """n / nu = 2 a release, and as much by the theorem, since 2 * clip = radius."""
-TERMS: dict[str, Any] = {
-    "name": "a training in Flower",
-    "mechanism": "laplace-l2",
-    "observer": "server",
-    "unit": "client",
-    "population": 100,
-    "metric": METRIC,
-}
+TERMS = {name: LOCAL[name] for name in ("name", "observer", "unit", "population")}
+TERMS |= {"mechanism": "laplace-l2", "metric": METRIC}
 NONE = {"kind": "none"}
 
 
@@ -38,15 +42,16 @@ def put(api: Api, federation: str, total: float | None, **setting: Any) -> None:
     assert answer.status_code == 200, answer.text
 
 
-def budget(api: Api, federation: str, figure: str = "leakage", radius: Any = 2.0) -> Any:
+def budget(api: Api, federation: str, figure: str = "leakage", **own: Any) -> Any:
+    wanted = {"book": "release", "figure": figure, **own}
     items = api.get(f"/v1/federations/{federation}/budget").json()["items"]
-    wanted = ("release", figure, radius if figure == "leakage" else None)
-    [found] = [one for one in items if (one["book"], one["figure"], one["radius"]) == wanted]
+    [found] = [one for one in items if one.items() >= wanted.items()]
     return found
 
 
 def amounts(api: Api, federation: str, figure: str = "leakage") -> tuple[float, float, float]:
-    found = budget(api, federation, figure)
+    own = {"radius": 2.0} if figure == "leakage" else {}
+    found = budget(api, federation, figure, **own)
     return found["reserved"], found["spent"], found["declared"]
 
 
@@ -101,11 +106,9 @@ def test_other_radii_and_other_figures_are_no_way_around_a_total(api: Api, feder
     answer = reserve(api, before, 1, ["a"], EVENT)
     assert (answer["admitted"], "for an epsilon" in answer["reason"]) == ([], True)
     post(api, before, declared(1, ["a"], EVENT))
-    left_out = {
-        one["mechanism"]: one for one in budget(api, federation, "epsilon", None)["uncounted"]
-    }
-    assert left_out["laplace-l2, declared"]["runs"] == 1
-    assert "counted as leakage" in left_out["laplace-l2, declared"]["why"]
+    uncounted = {one["mechanism"]: one for one in budget(api, federation, "epsilon")["uncounted"]}
+    left_out = uncounted["laplace-l2, declared"]
+    assert (left_out["runs"], "counted as leakage" in left_out["why"]) == (1, True)
 
 
 def test_a_round_without_bound_takes_no_smaller_reservation_with_it(api, federation):
@@ -139,34 +142,28 @@ def test_terms_say_what_a_federation_counts(api: Api, change: Any, pointer: str)
 
 def test_two_open_reservations_have_one_radius(api: Api) -> None:
     ledger = opened(api, TERMS, metric=None, budget={"leakage": 100})
-    assert "metric" not in api.get(f"/v1/ledgers/{ledger}/report").json()["terms"]
+    assert "metric" not in report(api, ledger)["terms"]
     assert reserve(api, ledger, 1, ["a"], EVENT)["reserved"]
     body = {"event": {**EVENT, "radius": 1e-9}, "participants": ["a"]}
     assert api.post(f"/v1/ledgers/{ledger}/rounds/2/reservation", json=body).status_code == 422
 
 
 @pytest.mark.parametrize(
-    ("metric", "is_evidence"),
-    [
-        ({"radius": 2.0, "clip": 1.0}, True),
-        ({"radius": 2.0, "clip": 1.5}, False),
-        ({"radius": 2.0, "clip": None}, False),
-        ({"radius": None, "clip": 1.0}, False),
-    ],
+    ("change", "is_evidence"),
+    [({}, True), ({"clip": 1.5}, False), ({"clip": None}, False), ({"radius": None}, False)],
 )
 def test_a_leakage_is_evidence_only_where_the_clip_keeps_uploads_within_the_radius(
-    api: Api, metric: Any, is_evidence: bool
+    api: Api, change: Any, is_evidence: bool
 ) -> None:
+    metric = {**METRIC, **change}
     ledger = opened(api, TERMS, rounds=[declared(1, ["a"], {**EVENT, **metric})], metric=metric)
     gate = {"figure": "leakage_max", "op": "le", "value": 5, "allow_declared": True}
-    body = {"ledger_id": ledger, "gates": [gate, {**gate, "allow_conditional": True}]}
-    judged = api.post("/v1/gates/evaluations", json=body).json()["gates"]
+    found = judged(api, ledger, gate, {**gate, "allow_conditional": True})
     expected = "pass" if is_evidence else "insufficient_evidence"
-    assert [one["outcome"] for one in judged] == [expected, "pass"]
-    report = api.get(f"/v1/ledgers/{ledger}/report").json()
-    limits = " ".join(report["limits"])
-    assert ("n/nu" in limits) is not is_evidence
-    assert report["terms"]["metric"] == metric
+    assert [one["outcome"] for one in found] == [expected, "pass"]
+    said = report(api, ledger)
+    assert ("n/nu" in " ".join(said["limits"])) is not is_evidence
+    assert said["terms"]["metric"] == metric
 
 
 def test_what_trainers_declare_is_kept_apart_from_what_runs_here_spent(api: Api) -> None:
@@ -182,11 +179,7 @@ def test_what_trainers_declare_is_kept_apart_from_what_runs_here_spent(api: Api)
 
     ledger = opened(api, CENTRAL, federation_id=federation, adjacency="replace-one")
     post(api, ledger, declared(1, ["a"]))
-    [found] = [
-        one
-        for one in api.get(f"/v1/federations/{federation}/budget").json()["items"]
-        if (one["book"], one["observer"]) == ("release", "final_model")
-    ]
+    found = budget(api, federation, "epsilon", observer="final_model")
     # The epsilons are composed, and so come to less than their sum.
     assert found["declared"] == pytest.approx(epsilon(api, ledger), rel=1e-9)
     assert max(before["spent"], found["declared"]) < found["spent"]

@@ -1,10 +1,13 @@
 """A training elsewhere, as its trainer declares it."""
 
+import io
+import zipfile
 from collections.abc import Iterable
 from typing import Any
 
 from tests.api.answers import body_of
-from tests.api.service import Api
+from tests.api.service import KEY, Api
+from workers.proof.declared_signing import DeclaredLedgerSigner
 
 LOCAL: dict[str, Any] = {
     "name": "a training in Flower",
@@ -56,13 +59,57 @@ def reserve(api: Api, ledger: str, round_: int, names: list[str], event: Any = G
     return body_of(api.post(f"/v1/ledgers/{ledger}/rounds/{round_}/reservation", json=body))
 
 
+def read(api: Api, ledger: str, rest: str = "") -> Any:
+    """What the service says of a ledger, or at a path below it."""
+    return body_of(api.get(f"/v1/ledgers/{ledger}{rest}"))
+
+
+def report(api: Api, ledger: str) -> Any:
+    """What is said of a ledger."""
+    return read(api, ledger, "/report")
+
+
+def verified(api: Api, ledger: str) -> Any:
+    """What is found of the report."""
+    return read(api, ledger, "/report/verification")
+
+
+def bundle(api: Api, ledger: str) -> zipfile.ZipFile:
+    """What is given away of a ledger."""
+    return zipfile.ZipFile(io.BytesIO(api.get(f"/v1/ledgers/{ledger}/bundle").content))
+
+
+def judged(api: Api, ledger: str, *gates: Any) -> list[Any]:
+    """What gates find of a ledger."""
+    body = {"ledger_id": ledger, "gates": gates}
+    found: list[Any] = body_of(api.post("/v1/gates/evaluations", json=body))["gates"]
+    return found
+
+
+def sign(api: Api, key: Any = KEY, **options: Any) -> int:
+    """How many ledgers a process signs that has just begun, and remembers nothing."""
+    return DeclaredLedgerSigner(api.database, key, seconds=0.0, **options).sign_waiting(10)
+
+
 def epsilon(api: Api, ledger: str) -> float:
     """What a ledger comes to."""
-    [figure] = api.get(f"/v1/ledgers/{ledger}").json()["epsilon"]
+    [figure] = read(api, ledger)["epsilon"]
     found: float = figure["value"]
     return found
+
+
+def costing(
+    api: Api, terms: dict[str, Any] = LOCAL, *, rounds: int, event: Any = GAUSSIAN
+) -> float:
+    """What so many rounds of one client come to."""
+    probe = opened(api, terms, rounds=[declared(one + 1, ["a"], event) for one in range(rounds)])
+    return epsilon(api, probe)
 
 
 def group(*counts: int) -> dict[str, int]:
     """The counts of one group."""
     return dict(zip(COUNTS, counts, strict=True))
+
+
+SEX = {"sex": {"f": group(20, 5, 40, 10), "m": group(50, 5, 30, 10)}}
+"""75 and 95 rows."""

@@ -1,9 +1,12 @@
 """What `/metrics` says of the service, to whom, and that it names no person."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text, update
 
@@ -12,7 +15,8 @@ from models.clock import seconds_from_now
 from models.database import HEAD
 from models.repositories import SweeperLeaseRepository, UnitRepository
 from models.tables.experiments import Unit
-from tests.api.service import SPEC, Api, finish, running_api, settings_for, spec
+from tests.api.service import SPEC, Api, finish, running_api, served, settings_for, spec
+from tests.house import ROOT
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -109,7 +113,7 @@ def test_nothing_that_an_owner_named_appears(api: Api) -> None:
 def test_only_who_runs_the_service_reads_them(sqlite_url: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    settings = settings_for(sqlite_url, tmp_path).model_copy(update={"metrics_token_file": file})
+    settings = settings_for(sqlite_url, tmp_path, metrics_token_file=file)
     with running_api(settings) as api:
         for key in (None, "fa_made-up", TOKEN[:-1]):
             assert api.get("/metrics", key=key).status_code == 401
@@ -125,7 +129,7 @@ def test_only_who_runs_the_service_reads_them(sqlite_url: str, tmp_path: Path) -
 def test_with_the_token_an_absent_database_is_a_figure(sqlite_url: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN)
-    settings = settings_for(sqlite_url, tmp_path).model_copy(update={"metrics_token_file": file})
+    settings = settings_for(sqlite_url, tmp_path, metrics_token_file=file)
     with running_api(settings) as api:
         with api.database.write() as session:
             session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
@@ -147,3 +151,23 @@ def test_a_token_that_is_easily_guessed_is_refused(monkeypatch, tmp_path):
     file.write_text("short\n")
     with pytest.raises(SettingsError, match=r"METRICS_TOKEN_FILE.*openssl rand"):
         load_settings()
+
+
+def test_the_scrape_of_the_manual_is_answered(sqlite_url, tmp_path):
+    page = (ROOT / "docs/tools.md").read_text()
+    [found] = re.findall(r"```yaml\n(scrape_configs:.*?)```", page, re.DOTALL)
+    [job] = yaml.safe_load(found)["scrape_configs"]
+    # Prometheus' defaults: the path /metrics, and the type Bearer.
+    assert {*job} == {"job_name", "scrape_interval", "authorization", "static_configs"}
+    assert {*job["authorization"]} == {"credentials_file"}
+    # As Prometheus 3 asks, which takes either.
+    asked = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    settings = settings_for(sqlite_url, tmp_path, metrics_token_file=file)
+    with running_api(settings) as api, served(api) as url:
+        for credentials in (TOKEN, api.key):
+            headers = {"Accept": asked, "Authorization": f"Bearer {credentials}"}
+            answer = httpx.get(f"{url}/metrics", headers=headers, trust_env=False)
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            assert value(samples(answer.text), "fedaudit_database_up") == 1

@@ -35,57 +35,48 @@ def document(value: Any, **changes: str) -> dict[str, str]:
     return {"mode": "document", "document": yaml.safe_dump(value), "action": "preview", **changes}
 
 
-def test_the_page_needs_a_session_and_the_scope(api: Api) -> None:
-    assert api.client.get(NEW, follow_redirects=False).status_code == 303
-    refused = signed_in(api, "experiments:read").get(NEW)
-    assert refused.status_code == 403
-    assert "experiments:write" in refused.text
+def notices(answer: Any, words: str) -> list[str]:
+    """The colours of the notices that say so."""
+    assert answer.status_code == 200, text_of(answer)
+    found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)
+    return [tone for tone, said in found if words in said]
 
 
 def test_the_cost_is_shown_and_nothing_is_stored(api: Api) -> None:
-    visitor = signed_in(api)
     before = api.counts()
-    answer = visitor.post(NEW, typed())
-    assert answer.status_code == 200
-    stated = text_of(answer)
-    assert "Leakage, worst case 4 of a client" in stated
-    assert "Noise multiplier" in stated
-    assert "heuristic" in stated
-    assert "privacy.client_budget is not set" in stated
-    assert "No budget is set for noise mode simulation on these data" in stated
+    stated = text_of(signed_in(api).post(NEW, typed()))
+    for words in (
+        *("Leakage, worst case 4 of a client", "Noise multiplier", "heuristic"),
+        "privacy.client_budget is not set",
+        "No budget is set for noise mode simulation on these data",
+    ):
+        assert words in stated
     assert "budgets have room" not in stated
-    assert api.counts() == before
+    assert {**api.counts(), "web_sessions": 0} == {**before, "web_sessions": 0}
 
 
 def test_a_bound_is_said_in_words_and_one_that_excludes_nothing_is_no_success(api: Api) -> None:
     visitor = signed_in(api)
-    proven = {"radius": 1.0, "clip": 0.5, "noise": "release"}
+    one_model = {"training": {"hypotheses": 1}}
     for multiplier, colour, badge, words in (
         (6, "notice-good", "guarantee-formal", "right at most 89% of the time"),
         (3, "notice-note", "guarantee-formal", "That is weak: "),
         (0.03, "notice-warn", "guarantee-suspended", "practically no protection"),
     ):
-        privacy = {**proven, "noise_multiplier": multiplier}
-        asked = spec(privacy=privacy, training={"hypotheses": 1})
-        answer = visitor.post(NEW, document(asked))
-        assert answer.status_code == 200, text_of(answer)
-        found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)
-        assert colour in [tone for tone, said in found if words in said]
+        privacy = {"radius": 1.0, "clip": 0.5, "noise": "release", "noise_multiplier": multiplier}
+        answer = visitor.post(NEW, document(spec(privacy=privacy, **one_model)))
+        assert colour in notices(answer, words)
         assert f'class="badge {badge}"' in answer.text
     # With a delta of one in three training clients no bound says anything of one of them.
     local = {"mechanism": "gaussian-local", "noise_multiplier": 60, "clip": 1.0, "delta": 0.4}
-    asked = {**spec(training={"hypotheses": 1}), "privacy": {**local, "noise": "release"}}
-    answer = visitor.post(NEW, document(asked))
-    found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)
-    said = [tone for tone, said in found if "to be handed over whole" in said]
-    assert said == ["notice-warn"] * 2
+    asked = {**spec(**one_model), "privacy": {**local, "noise": "release"}}
+    found = notices(visitor.post(NEW, document(asked)), "to be handed over whole")
+    assert found == ["notice-warn"] * 2
     # Without a clip the figure holds within a radius that anyone may choose, and is no measure.
-    tiny = {"/privacy/radius": "0.001", "/privacy/noise": "release"}
-    answer = visitor.post(NEW, typed(**tiny))
-    found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)
-    said = [tone for tone, said in found if "How much that protects cannot be said" in said]
+    tiny = typed(**{"/privacy/radius": "0.001", "/privacy/noise": "release"})
+    found = notices(visitor.post(NEW, tiny), "How much that protects cannot be said")
     # Above the figures, and beside the fields of privacy.
-    assert said == ["notice-note"] * 2
+    assert found == ["notice-note"] * 2
 
 
 def test_the_form_as_it_begins_gives_a_proven_bound_once_its_noise_is_secret(api: Api) -> None:
@@ -103,25 +94,18 @@ def test_the_form_as_it_begins_gives_a_proven_bound_once_its_noise_is_secret(api
     assert (inputs.guarantee, asked.spec["privacy"]["clip"]) == ("formal", 1.0)
 
 
+CENTRAL = {"/privacy/mechanism": "gaussian-central", "/training/hypotheses": "1"}
 PREVIEWS: tuple[tuple[dict[str, str], tuple[str, ...], tuple[str, ...]], ...] = (
     ({"/privacy/noise_multiplier": "1"}, (), ("likely drown",)),
+    ({"/privacy/noise_multiplier": "30"}, ("Noise will likely drown what is learnt",), ()),
     (
-        {"/privacy/noise_multiplier": "30"},
-        ("Noise will likely drown what is learnt", "rule of thumb"),
-        (),
-    ),
-    (
-        {
-            "/privacy/mechanism": "gaussian-central",
-            "/training/hypotheses": "1",
-            "/privacy/noise_multiplier": "1",
-            "/privacy/clip": "1",
-        },
+        {**CENTRAL, "/privacy/noise_multiplier": "1", "/privacy/clip": "1"},
         ("Epsilon against", "at delta = 1e-5"),
         ("Leakage, worst case",),
     ),
     ({"/privacy/client_budget": "2"}, ("A budget ends in round 3 of 4",), ()),
 )
+"""Typed over the form, what is said then, and what is not."""
 
 
 def test_the_preview_states_costs_for_their_observer_and_warns_of_noise_that_drowns(api):
@@ -139,10 +123,11 @@ def test_faults_are_beside_their_fields_and_what_was_typed_stays(api: Api) -> No
     assert 'value="kept &lt;b&gt;, b"' in answer.text
     assert "<b>" not in answer.text
     field = re.search(r'<input id="field-training-rounds".*?</div>', answer.text, re.DOTALL)
-    assert 'value="nine"' in field[0]
-    assert 'aria-invalid="true"' in field[0]
-    assert 'aria-describedby="field-training-rounds-fault"' in field[0]
-    assert "must be a whole number" in field[0]
+    for part in (
+        *('value="nine"', 'aria-invalid="true"', "must be a whole number"),
+        'aria-describedby="field-training-rounds-fault"',
+    ):
+        assert part in field[0]
     assert '<a href="#field-name">' in answer.text
     # What a field lacks that holds several is named, at the top and beside it.
     assert "Gates › 1 › figure : is required" in text_of(answer)
@@ -169,21 +154,18 @@ def test_a_full_budget_refuses_the_submission_in_words(api: Api) -> None:
     visitor = signed_in(api)
     first = visitor.post(NEW, typed(action="submit")).headers["location"]
     federation = api.stored(first.removeprefix("/experiments/")).federation_id
-    budget = {"book": "simulation", "figure": "leakage", "total": 5.0}
-    assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
-    preview = visitor.post(NEW, typed())
-    assert preview.status_code == 200
-    assert "has no room" in text_of(preview)
-    released = text_of(visitor.post(NEW, typed(**{"/privacy/noise": "release"})))
-    assert "No budget is set for noise mode release" in released
-    budget["total"] = 50.0
-    assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
-    assert "budgets have room" in text_of(visitor.post(NEW, typed()))
-    budget["total"] = 5.0
-    assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
-    refused = visitor.post(NEW, typed(action="submit"))
-    assert refused.status_code == 409
-    assert "raise the budget" in text_of(refused)
+    other_book = typed(**{"/privacy/noise": "release"})
+    for total, form, words in (
+        (5.0, typed(), "has no room"),
+        (5.0, other_book, "No budget is set for noise mode release"),
+        (50.0, typed(), "budgets have room"),
+        (5.0, typed(action="submit"), "raise the budget"),
+    ):
+        budget = {"book": "simulation", "figure": "leakage", "total": total}
+        assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
+        answer = visitor.post(NEW, form)
+        assert answer.status_code == (409 if form["action"] == "submit" else 200)
+        assert words in text_of(answer)
     assert api.counts()["experiments"] == 1
 
 

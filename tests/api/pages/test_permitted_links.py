@@ -95,15 +95,29 @@ def test_another_project_finds_no_page_of_what_is_not_its_own(filled, monkeypatc
         assert not _IDENTIFIER.search(stranger.get(f"/{kind}").text)
 
 
-def test_a_refusal_leads_to_a_page_that_the_key_opens(api: Api) -> None:
-    officer = signed_in(api, "reports:read")
-    refused = officer.get("/federations")
-    assert refused.status_code == 403
-    assert 'class="button" href="/reports">To the reports<' in refused.text
-    assert officer.get("/").headers["location"] == "/reports"
-    nobody = signed_in(api, "ledger:read").get("/")
-    assert nobody.status_code == 403
-    assert "opens no page" in nobody.text
+@pytest.mark.parametrize(
+    ("scope", "path", "lacks", "leads_to"),
+    [
+        ("reports:read", "/federations", "federations:read", "/reports"),
+        ("experiments:read", "/experiments/new", "experiments:write", None),
+        ("reports:read", "/", None, "/reports"),
+        ("federations:read", "/", None, "/federations"),
+        ("ledger:read", "/", "opens no page", None),
+        ("admin", "/", "opens no page", None),
+    ],
+)
+def test_a_refusal_names_the_scope_and_leads_to_a_page_that_the_key_opens(
+    api: Api, scope: str, path: str, lacks: str | None, leads_to: str | None
+) -> None:
+    answer = signed_in(api, scope).get(path)
+    if lacks is None:
+        assert (answer.status_code, answer.headers["location"]) == (303, leads_to)
+        return
+    assert answer.status_code == 403
+    assert (f"lacks the scope {lacks}" if ":" in lacks else lacks) in answer.text
+    assert "Sign out" in answer.text
+    if leads_to is not None:
+        assert f'class="button" href="{leads_to}">To the reports<' in answer.text
 
 
 def _crawl(visitor: Browser, start: str) -> Iterator[tuple[str, int]]:

@@ -5,11 +5,9 @@ import copy
 import hashlib
 import html
 import re
+from collections.abc import Callable
 from html import escape
 from typing import Any
-
-import pytest
-from sqlalchemy import update
 
 from api.shared.page_printer import PagePrinter
 from fedaudit.ledger.bundle import opened_bundle
@@ -27,6 +25,19 @@ def finished(api: Api, **changes: Any) -> str:
     experiment = api.submit(spec(**changes))
     finish(api, experiment["id"])
     return f"/experiments/{experiment['id']}"
+
+
+def id_of(base: str) -> str:
+    return base.rpartition("/")[2]
+
+
+def rewrite(api: Api, base: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the stored report."""
+    with api.database.write() as session:
+        row = session.get_one(Report, id_of(base))
+        document = copy.deepcopy(row.document)
+        change(document)
+        row.document = document
 
 
 def test_the_report_is_the_page_that_is_kept_below_links(api: Api) -> None:
@@ -54,71 +65,56 @@ def test_the_one_style_of_a_report_is_named_by_its_hash(api: Api) -> None:
 
 
 def test_verification_names_what_was_altered(api: Api) -> None:
-    base = finished(api)
-    visitor = signed_in(api)
+    base, visitor = finished(api), signed_in(api)
     assert "agree with one another" in text_of(visitor.get(f"{base}/verification"))
-    with api.database.write() as session:
-        stored = session.get(Report, base.rpartition("/")[2])
-        document = {**stored.document, "verdict": "All is well."}
-        session.execute(update(Report).values(document=document))
+    rewrite(api, base, lambda document: document.update(verdict="All is well."))
     stated = text_of(visitor.get(f"{base}/verification"))
     assert "Something was altered" in stated
     assert "report.hash fail the report was altered after it was stored" in stated
 
 
 def test_hostile_names_stay_text(api: Api) -> None:
-    first = finished(api, name=HOSTILE, tags=[HOSTILE])
-    second = finished(api, name="two")
-    ids = [base.rpartition("/")[2] for base in (first, second)]
-    visitor = signed_in(api)
-    paths = [
-        f"{first}/report",
-        f"{first}/verification",
-        *(f"{first}/readings/{name}" for name in ("nist-800-226", "registry", "model-card")),
-        f"/compare?experiment_id={ids[0]}&experiment_id={ids[1]}",
-        "/compare",
-    ]
-    for path in paths:
-        answer = visitor.get(path)
+    first, second = finished(api, name=HOSTILE, tags=[HOSTILE]), finished(api, name="two")
+    readings = [f"readings/{name}" for name in ("nist-800-226", "registry", "model-card")]
+    paths = [f"{first}/{part}" for part in ("report", "verification", *readings)]
+    asked = f"experiment_id={id_of(first)}&experiment_id={id_of(second)}"
+    for path in (*paths, f"/compare?{asked}", "/compare"):
+        answer = signed_in(api).get(path)
         assert answer.status_code == 200
         assert "<script>" not in answer.text, path
 
 
 def test_a_comparison_says_by_which_attribute_an_experiment_is_left_out(api: Api) -> None:
-    ids = [finished(api, name=name).rpartition("/")[2] for name in ("one", "two")]
+    first, second = (finished(api, name=name) for name in ("one", "two"))
     spent = {"adjacency": "add-or-remove-one", "delta": 1e-5, "accountant": "pld", "value": 1.0}
-    with api.database.write() as session:
-        document = copy.deepcopy(session.get(Report, ids[0]).document)
+
+    def lacking(document: dict[str, Any]) -> None:
         epsilon = [{**spent, "observer": one} for one in ("final_model", "server")]
         document["privacy"] |= {"epsilon": epsilon, "epsilon_max": 1.0, "leakage_max": None}
         for figure in document["fairness"][0]["metrics"].values():
             figure |= {"value": None, "reason": "too few rows"}
-        attribute = document["fairness"][0]["attribute"]
-        changed = update(Report).where(Report.experiment_id == ids[0])
-        session.execute(changed.values(document=document))
-    page = signed_in(api).get(f"/compare?experiment_id={ids[0]}&experiment_id={ids[1]}")
-    fronts = text_of(page).partition("What nothing else beats")[2]
+
+    rewrite(api, first, lacking)
+    asked = f"experiment_id={id_of(first)}&experiment_id={id_of(second)}"
+    fronts = text_of(signed_in(api).get(f"/compare?{asked}")).partition("What nothing else beats")[
+        2
+    ]
     assert fronts.count("against the server") + fronts.count("against those who see") >= 2
-    assert fronts.count(f"and fairness by {attribute}") >= 2
+    assert fronts.count("and fairness by group") >= 2
     assert "No. 1 is left out: too few rows" in fronts
 
 
 def test_a_model_is_offered_where_it_may_leave_and_its_reason_shown_elsewhere(api: Api) -> None:
-    base = finished(api)
-    visitor = signed_in(api)
+    base, visitor = finished(api), signed_in(api)
     for page in (base, f"{base}/report"):
         assert f'href="{base}/model"' not in visitor.get(page).text
         assert "may not leave: the run's model was not handed over" in text_of(visitor.get(page))
     assert visitor.get(f"{base}/model").status_code == 409
-    document = api.get(f"/v1{base}/report.json").json()
     tensors = [{"name": "hypotheses.0.0.weight", "shape": [1, 2]}]
     model = {"sha256": "a" * 64, "size_bytes": 3, "round": 4, "hypotheses": 1, "tensors": tensors}
-    with api.database.write() as session:
-        changed = {**document, "model": model, "model_reason": None}
-        session.execute(update(Report).values(document=changed))
-    with Storage(api.settings.storage_url).writer(
-        file_key("model", api.project_id, base.rpartition("/")[2])
-    ) as file:
+    rewrite(api, base, lambda document: document.update(model=model, model_reason=None))
+    key = file_key("model", api.project_id, id_of(base))
+    with Storage(api.settings.storage_url).writer(key) as file:
         file.write(b"abc")
     for page in (base, f"{base}/report"):
         assert f'href="{base}/model"' in visitor.get(page).text
@@ -127,43 +123,33 @@ def test_a_model_is_offered_where_it_may_leave_and_its_reason_shown_elsewhere(ap
     assert saved.headers["content-disposition"].endswith('-model.safetensors"')
 
 
-@pytest.mark.parametrize(
-    "part", ["report", "report.json", "verification", "readings/registry", "model"]
-)
-def test_another_scope_sees_nothing(api: Api, part: str) -> None:
+def test_another_scope_sees_nothing_and_the_bundle_needs_one_more(api: Api) -> None:
     base = finished(api)
-    assert signed_in(api, "experiments:read").get(f"{base}/{part}").status_code == 403
+    reader, officer = signed_in(api, "experiments:read"), signed_in(api, "reports:read")
+    for part in ("report", "report.json", "verification", "readings/registry", "model"):
+        assert reader.get(f"{base}/{part}").status_code == 403
+    for page in ("report", "verification"):
+        assert "bundle.zip" not in officer.get(f"{base}/{page}").text
+    assert officer.get(f"{base}/bundle.zip").status_code == 403
 
 
 def test_what_a_report_advises_is_applied_to_the_form_without_a_script(api: Api) -> None:
-    base = finished(api)
-    visitor = signed_in(api)
+    base, visitor = finished(api), signed_in(api)
+    link = f"/experiments/new?like={id_of(base)}&advised=true"
     changes = [{"pointer": "/training/local/step_size", "value": 0.37}]
     for advised, offered in ((changes, True), ([], False)):
-        with api.database.write() as session:
-            stored = session.get(Report, base.rpartition("/")[2])
-            advice = {**stored.document["advice"], "changes": advised}
-            document = {**stored.document, "advice": advice}
-            session.execute(update(Report).values(document=document))
-        link = f"/experiments/new?like={base.rpartition('/')[2]}&advised=true"
+        rewrite(api, base, lambda document, new=advised: document["advice"].update(changes=new))
         assert (f'href="{escape(link)}"' in visitor.get(f"{base}/report").text) == offered
-        shown = visitor.get(link)
-        assert ("step_size: 0.37" in shown.text) == offered
-        assert shown.status_code == 200
-
-
-# -- what can be taken away from the pages --------------------------------------------------------
-
-
-def _links(page: str) -> set[str]:
-    return {html.unescape(href) for href in re.findall(r'<a href="([^"]*)" download', page)}
+        form = visitor.get(link)
+        assert (form.status_code, "step_size: 0.37" in form.text) == (200, offered)
 
 
 def test_every_file_of_a_report_is_what_the_api_says(api, tmp_path, monkeypatch):
     monkeypatch.setattr(PagePrinter, "pdf", printed)
     base = finished(api, name="one")
     visitor = signed_in(api)
-    offered = _links(visitor.get(f"{base}/report").text)
+    page = visitor.get(f"{base}/report").text
+    offered = set(map(html.unescape, re.findall(r'<a href="([^"]*)" download', page)))
     files: dict[str, Any] = {href: visitor.get(href) for href in offered}
     for href, answer in files.items():
         assert answer.status_code == 200, href
@@ -187,11 +173,3 @@ def test_every_file_of_a_report_is_what_the_api_says(api, tmp_path, monkeypatch)
     assert files["/signing-keys.pem"].text == "".join(key["public_key"] for key in keys)
     for key in keys:
         assert key["key_id"] in visitor.get("/signing-keys").text
-
-
-def test_the_bundle_is_offered_to_those_who_may_have_it(api: Api) -> None:
-    base = finished(api, name="one")
-    officer = signed_in(api, "reports:read")
-    for page in ("report", "verification"):
-        assert "bundle.zip" not in officer.get(f"{base}/{page}").text
-    assert officer.get(f"{base}/bundle.zip").status_code == 403

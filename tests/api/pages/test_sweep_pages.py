@@ -7,7 +7,7 @@ from html import unescape
 from typing import Any
 
 from tests.api.answers import body_of
-from tests.api.pages.browser import Browser, signed_in, text_of
+from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import Api, fail, finish, spec
 
 NU = "privacy.noise_multiplier"
@@ -16,13 +16,6 @@ NU = "privacy.noise_multiplier"
 def submitted(api: Api, **changes: Any) -> dict[str, Any]:
     asked = {"name": "<b>two</b> noises", "base": spec(), "grid": {NU: [1, 3]}, **changes}
     return dict(body_of(api.post("/v1/sweeps", json=asked), 202))
-
-
-def shown(browser: Browser, path: str) -> str:
-    """The text of a page, as people read it."""
-    answer = browser.get(path)
-    assert answer.status_code == 200, answer.text
-    return text_of(answer)
 
 
 def test_a_sweep_from_its_first_cell_to_its_table(api: Api) -> None:
@@ -40,12 +33,13 @@ def test_a_sweep_from_its_first_cell_to_its_table(api: Api) -> None:
     ended = browser.get(path).text
     assert "http-equiv" not in ended
     assert all(f'href="/experiments/{cell["experiment_id"]}"' in ended for cell in sweep["cells"])
-    text = shown(browser, path)
-    assert "4 of 4 cells ended" in text
-    assert "Leakage at most" in text
-    assert "see log_ratio_max" in text
-    assert "Cells draw simulated noise" in text
-    assert "the figures of a row that was chosen for them look better than they are" in text
+    text = text_of(browser.get(path))
+    for words in (
+        *("4 of 4 cells ended", "Leakage at most", "see log_ratio_max"),
+        "Cells draw simulated noise",
+        "the figures of a row that was chosen for them look better than they are",
+    ):
+        assert words in text
     cell_page = browser.get(f"/experiments/{sweep['cells'][0]['experiment_id']}").text
     assert f'<a href="{path}">' in cell_page
     drawn = browser.get(f"{path}?x={NU}&y=validation_loss&lines=&only={NU} = 3").text
@@ -83,13 +77,10 @@ def test_a_key_sees_what_its_scopes_allow(api: Api) -> None:
     sweep = submitted(api)
     finish(api, sweep["cells"][0]["experiment_id"])
     path = f"/sweeps/{sweep['id']}"
-    reader = signed_in(api, "experiments:read")
+    reader, officer = signed_in(api, "experiments:read"), signed_in(api, "reports:read")
     page = reader.get(path).text
-    assert "What it costs together" in page
-    assert "The table" not in page
-    assert "Cancel all" not in page
-    assert reader.get(f"{path}/table.csv").status_code == 403
-    assert reader.post(f"{path}/cancel").status_code == 403
-    officer = signed_in(api, "reports:read")
-    assert officer.get(path).status_code == 403
+    told = [words in page for words in ("What it costs together", "The table", "Cancel all")]
+    assert told == [True, False, False]
+    refused = (reader.get(f"{path}/table.csv"), reader.post(f"{path}/cancel"), officer.get(path))
+    assert [one.status_code for one in refused] == [403] * 3
     assert 'href="/sweeps"' not in officer.get("/reports").text

@@ -59,9 +59,12 @@ def test_an_overlap_has_a_bound_and_a_revoked_key_is_not_rotated(api: Api) -> No
     key_id, secret = made(api, "experiments:read")
     path = f"/v1/api-keys/{key_id}/rotation"
     assert api.post(path, params={"overlap_seconds": 10**6}).status_code == 422
-    assert api.request("DELETE", f"/v1/api-keys/{key_id}").status_code == 204
-    assert api.post(path).status_code == 404
+    assert opens(api, secret)
+    revoked = api.request("DELETE", f"/v1/api-keys/{key_id}")
+    assert (revoked.status_code, revoked.headers.get("content-type")) == (204, None)
     assert not opens(api, secret)
+    assert api.post(path).status_code == 404
+    assert api.request("DELETE", f"/v1/api-keys/{key_id}").status_code == 404
 
 
 def test_the_earlier_path_names_its_successor(api: Api) -> None:

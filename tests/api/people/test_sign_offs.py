@@ -38,10 +38,7 @@ def _sign_off(api: Api, experiment_id: str, key: str, **fields: Any) -> Any:
 
 
 def _listed(api: Api, experiment_id: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = api.get(f"/v1/experiments/{experiment_id}/sign-offs").json()[
-        "items"
-    ]
-    return items
+    return list(body_of(api.get(f"/v1/experiments/{experiment_id}/sign-offs"))["items"])
 
 
 def _sign(api: Api) -> int:
@@ -102,16 +99,6 @@ def test_a_second_pair_of_eyes_is_another_person(api: Api) -> None:
     assert _sign_off(api, finished(api, key=api.key), ada).json()["by_submitter"] is None
 
 
-def test_a_repeated_request_signs_off_once(api: Api) -> None:
-    ada, id_ = key_of(api, "Ada"), finished(api)
-    address, headers = f"/v1/experiments/{id_}/sign-offs", {"Idempotency-Key": "once"}
-    answers = [api.post(address, json=APPROVED, key=ada, headers=headers) for _ in range(2)]
-    assert [answer.json()["number"] for answer in answers] == [1, 1]
-    other = api.post(address, json={**APPROVED, "note": "x"}, key=ada, headers=headers)
-    assert other.status_code == 409
-    assert len(_listed(api, id_)) == 1
-
-
 def test_a_request_that_is_sent_twice_at_once_signs_off_once(
     api_on_both: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +116,8 @@ def test_a_request_that_is_sent_twice_at_once_signs_off_once(
         send = partial(pool.submit, api.post, address, json=APPROVED, key=ada, headers=headers)
         answers = [one.result().json() for one in [send(), send()]]
     assert [one["number"] for one in answers] == [1, 1]
+    other = api.post(address, json={**APPROVED, "note": "x"}, key=ada, headers=headers)
+    assert other.status_code == 409
     assert len(_listed(api, id_)) == 1
 
 
@@ -139,8 +128,12 @@ def bundle(api: Api, tmp_path: Path) -> Path:
     for decision in ("needs-changes", "rejected", "approved"):
         _sign_off(api, id_, ada, decision=decision)
     assert _sign(api) == 3
-    path = tmp_path / "bundle.zip"
-    path.write_bytes(api.get(f"/v1/experiments/{id_}/bundle").content)
+    return _downloaded(api, id_, tmp_path)
+
+
+def _downloaded(api: Api, experiment_id: str, folder: Path) -> Path:
+    path = folder / "bundle.zip"
+    path.write_bytes(api.get(f"/v1/experiments/{experiment_id}/bundle").content)
     return path
 
 
@@ -209,9 +202,7 @@ def test_what_was_changed_is_found(bundle, change, failed):
 
 
 def test_a_bundle_without_sign_offs_is_as_it_was(api: Api, tmp_path: Path) -> None:
-    id_ = finished(api)
-    path = tmp_path / "bundle.zip"
-    path.write_bytes(api.get(f"/v1/experiments/{id_}/bundle").content)
+    path = _downloaded(api, finished(api), tmp_path)
     with ZipFile(path) as bundle:
         assert not any("sign-offs" in name for name in bundle.namelist())
     found = _verified(path)
@@ -232,12 +223,9 @@ def test_the_database_is_checked_for_the_same(api_on_both: Api) -> None:
     assert _sign(api) == 3
     assert "fail" not in outcomes().values()
     with api.database.write() as session:
-        altered = {**_stored(session, id_, 3).statement, "decision": "rejected"}
-        session.execute(
-            update(SignOff)
-            .where(SignOff.number == 3)
-            .values(statement=altered, decision="rejected")
-        )
+        third = session.get_one(SignOff, (id_, 3))
+        third.statement = {**third.statement, "decision": "rejected"}
+        third.decision = "rejected"
     assert outcomes()["sign_offs.stored"] == "fail"
     with api.database.write() as session:
         session.execute(delete(SignOff).where(SignOff.number == 2))
@@ -271,6 +259,18 @@ def test_what_was_altered_before_it_was_signed_does_not_get_a_signature(api: Api
     assert (answer["items"], answer["unreadable"]) == ([], 1)
     assert signed_in(api).get(f"/experiments/{second}/report").status_code == 200
     assert api.get("/v1/reports").status_code == 200
+
+
+def test_no_sign_off_follows_one_that_was_signed_elsewhere(api: Api) -> None:
+    ada, first, other = key_of(api, "Ada"), finished(api), finished(api)
+    for id_ in (first, other):
+        _sign_off(api, id_, ada)
+    assert _sign(api) == 2
+    with api.database.write() as session:
+        elsewhere = session.get_one(SignOff, (other, 1)).envelope
+        session.get_one(SignOff, (first, 1)).envelope = elsewhere
+    body_of(_sign_off(api, first, ada), 201)
+    assert _sign(api) == 0
 
 
 def test_the_form_on_the_report(api: Api) -> None:
@@ -314,8 +314,3 @@ def test_readers_have_no_form(api: Api) -> None:
     nobody = signed_in(api, "reports:read", "reports:sign").get(f"/experiments/{id_}/report").text
     assert "<form" not in nobody
     assert "names no person" in nobody
-
-
-def _stored(session: Any, experiment_id: str, number: int) -> SignOff:
-    found: SignOff = session.get(SignOff, (experiment_id, number))
-    return found

@@ -22,10 +22,9 @@ def test_figures_specs_and_fronts_side_by_side(api: Api) -> None:
     [row] = [one for one in body["figures"] if one["figure"] == "leakage_max"]
     assert [cell["value"] for cell in row["cells"]] == [3.0, 1.0, 5.0]
     assert row["differs"]
-    assert [
-        (one["path"], [each["value"] for each in one["values"]])
-        for one in (body["spec_differences"])
-    ] == [("privacy.noise_multiplier", [3.0, 9.0, 3.0])]
+    [differs] = body["spec_differences"]
+    assert differs["path"] == "privacy.noise_multiplier"
+    assert [each["value"] for each in differs["values"]] == [3.0, 9.0, 3.0]
     assert body["warnings"] == []
     [front] = body["fronts"]
     assert front["front"] == [low]
@@ -48,17 +47,18 @@ def test_what_cannot_be_compared_is_refused(api: Api) -> None:
     reports = Reports(api)
     other, unknown = reports.add(), "01890000-0000-7000-8000-000000000000"
     for ids in ([], [other], [other, other], [other] * 51):
-        response = compared(api, *ids)
-        assert response.status_code == 422
-        assert response.json()["errors"][0]["pointer"].startswith("/query/experiment_id")
-    assert compared(api, other, reports.first, fairness="fame").status_code == 422
-    assert compared(api, other, reports.first, format="x").status_code == 422
-    assert f"{unknown}: there is no such" in compared(api, other, unknown).json()["detail"]
-    queued = api.submit()["id"]
-    assert "it is queued" in compared(api, other, queued).json()["detail"]
-    fail(api, queued)
-    response = compared(api, other, queued)
-    assert (response.status_code, "it is failed" in response.json()["detail"]) == (404, True)
+        [fault, *_] = body_of(compared(api, *ids), 422)["errors"]
+        assert fault["pointer"].startswith("/query/experiment_id")
+    for axis in ({"fairness": "fame"}, {"format": "x"}):
+        assert compared(api, other, reports.first, **axis).status_code == 422
+    queued, failed = api.submit()["id"], api.submit()["id"]
+    fail(api, failed)
+    for id_, said in (
+        (unknown, f"{unknown}: there is no such"),
+        (queued, "it is queued"),
+        (failed, "it is failed"),
+    ):
+        assert said in body_of(compared(api, other, id_), 404)["detail"]
 
 
 def test_a_report_that_was_altered_to_none(api: Api) -> None:
@@ -78,10 +78,7 @@ def test_a_report_that_was_altered_to_none(api: Api) -> None:
     assert evaluated["outcome"] == "insufficient_evidence"
     assert "another version of fedaudit" in evaluated["gates"][0]["reason"]
     listed, _ = api.get("/v1/reports").json()["items"]
-    assert (listed["experiment"]["id"], listed["verdict"], listed["guarantee"]) == (
-        other,
-        None,
-        None,
-    )
+    named = (listed["experiment"]["id"], listed["verdict"], listed["guarantee"])
+    assert named == (other, None, None)
     unknown = {"verdict", "guarantee", "gate_outcome", "largest_gap", "sign_off"}
     assert set(listed["reasons"]) == unknown

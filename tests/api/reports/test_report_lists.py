@@ -30,25 +30,20 @@ def ids(api: Api, query: str = "") -> list[str]:
 
 def test_a_report_is_listed_with_all_its_figures(api_on_both: Api) -> None:
     api = api_on_both
-    assert items(api) == []
-    submitted = api.submit()
+    api.submit()
     assert items(api) == []
     reports = Reports(api)
     [one] = items(api)
-    report = api.get(one["href"], headers={"Accept-Encoding": "identity"})
-    document = report.json()
+    document = api.get(one["href"]).json()
     experiment = api.get(f"/v1/experiments/{reports.first}").json()
-    same = ("id", "name", "status", "created_at", "finished_at", "created_by")
-    same += ("tags", "federation_id")
-    assert one["experiment"] == {name: experiment[name] for name in same}
-    assert one["verdict"] == document["verdict"]
-    assert one["answer"] == document["answer"]
+    same = ("id", "name", "status", "created_at", "finished_at", "created_by", "tags")
+    assert one["experiment"] == {name: experiment[name] for name in (*same, "federation_id")}
+    for name in ("verdict", "answer", "gate_outcome"):
+        assert one[name] == document[name]
     assert experiment["answer"] == answer_by_codes(document).model_dump()
     [listed] = api.get("/v1/experiments?status=succeeded").json()["items"]
     assert listed["answer"] == experiment["answer"]
-    assert one["gate_outcome"] == document["gate_outcome"]
-    guarantee = dict(document["guarantee"])
-    del guarantee["statement"]
+    guarantee = {name: part for name, part in document["guarantee"].items() if name != "statement"}
     assert one["guarantee"] == guarantee
     figures = {(each["figure"], each["attribute"]): each for each in one["figures"]}
     for name in ("leakage_max", "leakage_median", "participations_max", "refusals"):
@@ -56,29 +51,31 @@ def test_a_report_is_listed_with_all_its_figures(api_on_both: Api) -> None:
     assert figures["validation_loss", None]["value"] == document["utility"]["validation_loss"]
     assert figures["accuracy", None]["reason"] == document["utility"]["reasons"]["accuracy"]
     for name, metric in document["fairness"][0]["metrics"].items():
-        assert figures[name, "group"]["value"] == metric["value"]
-        assert figures[name, "group"]["reason"] == metric["reason"]
+        shown = figures[name, "group"]
+        assert (shown["value"], shown["reason"]) == (metric["value"], metric["reason"])
     assert all(each["reason"] for each in one["figures"] if each["value"] is None)
-    assert submitted["id"] not in ids(api)
 
 
 def test_any_figure_bounds_and_sorts(api_on_both: Api) -> None:
     reports = Reports(api_on_both)
-    low = reports.add(leaks(1.5), name="low")
+    low, middle = reports.add(leaks(1.5), name="low"), reports.first
     high = reports.add(leaks(40.0), name="high", tags=["kept"])
-    assert ids(api_on_both) == [high, low, reports.first]
-    assert ids(api_on_both, "sort=leakage_max") == [low, reports.first, high]
-    assert ids(api_on_both, "sort=-leakage_max&leakage_max[gte]=3") == [high, reports.first]
-    assert ids(api_on_both, "leakage_max[lte]=3&leakage_max[gte]=2") == [reports.first]
-    assert ids(api_on_both, "participations_max[lte]=2") == []
-    assert ids(api_on_both, "tag=kept") == [high]
-    assert ids(api_on_both, "name=low&guarantee=heuristic&mechanism=laplace-l2") == [low]
-    assert ids(api_on_both, "guarantee=formal") == []
-    assert ids(api_on_both, "gate_outcome=pass&sort=name")[0] == reports.first
-    assert ids(api_on_both, "unit=record") == []
-    assert ids(api_on_both, "created_after=2000-01-01&finished_before=2000-01-02") == []
     federation = api_on_both.get(f"/v1/experiments/{low}").json()["federation_id"]
-    assert len(ids(api_on_both, f"federation_id={federation}&sort=finished_at")) == 3
+    expected = {
+        "": [high, low, middle],
+        "sort=leakage_max": [low, middle, high],
+        "sort=-leakage_max&leakage_max[gte]=3": [high, middle],
+        "leakage_max[lte]=3&leakage_max[gte]=2": [middle],
+        "participations_max[lte]=2": [],
+        "tag=kept": [high],
+        "name=low&guarantee=heuristic&mechanism=laplace-l2": [low],
+        "guarantee=formal": [],
+        "gate_outcome=pass&sort=name": [middle, high, low],
+        "unit=record": [],
+        "created_after=2000-01-01&finished_before=2000-01-02": [],
+        f"federation_id={federation}&sort=finished_at": [middle, low, high],
+    }
+    assert {query: ids(api_on_both, query) for query in expected} == expected
 
 
 def test_a_gap_is_bounded_for_every_attribute_or_the_one_named(api_on_both: Api) -> None:

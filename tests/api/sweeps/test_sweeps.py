@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
@@ -27,31 +28,31 @@ def sweep(base: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
 
 def submit(api: Api, value: dict[str, Any], **options: Any) -> dict[str, Any]:
     response = api.post("/v1/sweeps", json=value, **options)
-    assert response.status_code == 202, response.text
-    assert response.headers["Location"] == f"/v1/sweeps/{response.json()['id']}"
-    return dict(response.json())
+    made = body_of(response, 202)
+    assert response.headers["Location"] == f"/v1/sweeps/{made['id']}"
+    return dict(made)
+
+
+def cells_of(made: dict[str, Any]) -> list[str]:
+    return [cell["experiment_id"] for cell in made["cells"]]
+
+
+def costs_of(api: Api, made: dict[str, Any]) -> Any:
+    return api.get(f"/v1/sweeps/{made['id']}").json()["costs"]
 
 
 def test_every_combination_is_an_experiment(api: Api) -> None:
     made = submit(api, sweep(repeats=2))
     values = [cell["values"] for cell in made["cells"]]
-    assert values[:3] == [
-        {NU: 1, K: 1, "seed": 7},
-        {NU: 1, K: 1, "seed": 8},
-        {NU: 1, K: 2, "seed": 7},
-    ]
-    assert len(values) == len({str(one) for one in values}) == 8
-    for cell in made["cells"]:
-        found = api.get(f"/v1/experiments/{cell['experiment_id']}").json()
-        assert found["spec"]["privacy"]["noise_multiplier"] == cell["values"][NU]
-        assert found["spec"]["training"]["hypotheses"] == cell["values"][K]
-        assert found["spec"]["seed"] == cell["values"]["seed"]
-        assert found["status"] == "queued"
-    assert made["status"] == "queued"
-    assert made["progress"]["statuses"] == {"queued": 8}
-    assert api.get(f"/v1/sweeps/{made['id']}").json() == {
-        name: value for name, value in made.items() if name != "warnings"
-    }
+    every = [{NU: nu, K: k, "seed": seed} for nu in (1, 3) for k in (1, 2) for seed in (7, 8)]
+    assert values == every
+    for id_, cell in zip(cells_of(made), values, strict=True):
+        found = api.stored(id_)
+        varied = [found.spec["privacy"]["noise_multiplier"], found.spec["training"]["hypotheses"]]
+        assert ([*varied, found.spec["seed"]], found.status) == ([*cell.values()], "queued")
+    assert (made["status"], made["progress"]["statuses"]) == ("queued", {"queued": 8})
+    assert made.pop("warnings") == []
+    assert api.get(f"/v1/sweeps/{made['id']}").json() == made
     [listed] = api.get("/v1/sweeps").json()["items"]
     assert listed == {name: made[name] for name in listed}
     log = api.get("/v1/audit-log").json()["items"]
@@ -59,21 +60,13 @@ def test_every_combination_is_an_experiment(api: Api) -> None:
 
 
 def test_values_side_by_side_and_ranges(api: Api) -> None:
-    made = submit(
-        api,
-        sweep(
-            grid={NU: {"start": 1, "stop": 4, "count": 3, "scale": "log"}},
-            zip={K: [1, 2], "training.rounds": [5, 6]},
-        ),
-    )
-    assert [tuple(cell["values"].values()) for cell in made["cells"]] == [
-        (1, 1, 5),
-        (1, 2, 6),
-        (2, 1, 5),
-        (2, 2, 6),
-        (4, 1, 5),
-        (4, 2, 6),
-    ]
+    grid = {NU: {"start": 1, "stop": 4, "count": 3, "scale": "log"}}
+    made = submit(api, sweep(grid=grid, zip={K: [1, 2], "training.rounds": [5, 6]}))
+    found = [tuple(cell["values"].values()) for cell in made["cells"]]
+    assert found == [(nu, *side) for nu in (1, 2, 4) for side in ((1, 5), (2, 6))]
+
+
+FROM_0 = {"start": 0, "stop": 1, "count": 2, "scale": "log"}
 
 
 @pytest.mark.parametrize(
@@ -85,11 +78,7 @@ def test_values_side_by_side_and_ranges(api: Api) -> None:
         ({"grid": {NU: []}}, f"/grid/{NU}", "at least 1 item"),
         ({"grid": {NU: [1, 3, 1.0]}}, f"/grid/{NU}", "has 1.0 twice"),
         ({"grid": {"": [1]}}, "/grid/", "is empty"),
-        (
-            {"grid": {NU: {"start": 0, "stop": 1, "count": 2, "scale": "log"}}},
-            f"/grid/{NU}",
-            "above 0",
-        ),
+        ({"grid": {NU: FROM_0}}, f"/grid/{NU}", "above 0"),
         ({"grid": {"repeats": [2, 3]}}, "/grid/repeats", "cannot vary"),
         ({"zip": {NU: [1]}}, f"/zip/{NU}", "varies in `grid` as well"),
         ({"zip": {"a": [1], "b": [1, 2]}}, "/zip/a", "has 1 values and another field 2"),
@@ -100,9 +89,8 @@ def test_values_side_by_side_and_ranges(api: Api) -> None:
 )
 def test_a_faulty_sweep_is_refused_where_it_is_faulty(api, changes, where, says):
     before = api.counts()
-    response = api.post("/v1/sweeps", json=sweep(**changes))
-    assert response.status_code == 422, response.text
-    found = {one["pointer"]: one["message"] for one in response.json()["errors"]}
+    faults = body_of(api.post("/v1/sweeps", json=sweep(**changes)), 422)["errors"]
+    found = {one["pointer"]: one["message"] for one in faults}
     assert says in found.get(where, ""), found
     assert api.counts() == before
 
@@ -146,31 +134,28 @@ def test_it_costs_what_all_cells_cost_together(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "grid", "name"),
+    ("base", "grid", "names"),
     [
-        (spec(), {"privacy.mechanism": ["none"]}, "epsilon"),
-        (central(), {"privacy.mechanism": ["gaussian-central", "gaussian-local"]}, "epsilon"),
-        (spec(), {"privacy.radius": ["adaptive", 0.5]}, "leakage"),
-        (spec(), {"privacy.radius": ["adaptive", 0.5]}, "log_ratio_max"),
+        ({**spec(gates=[]), "privacy": {"mechanism": "none"}}, {K: [1, 2]}, ["epsilon"]),
+        (central(), {"privacy.mechanism": ["gaussian-central", "gaussian-local"]}, ["epsilon"]),
+        (spec(), {"privacy.radius": ["adaptive", 0.5]}, ["leakage", "log_ratio_max"]),
     ],
+    ids=["no mechanism", "two mechanisms", "two radii"],
 )
-def test_what_nothing_composes_has_no_figure(api, base, grid, name):
-    if grid.get("privacy.mechanism") == ["none"]:
-        base = {**base, "privacy": {"mechanism": "none"}, "gates": []}
+def test_what_nothing_composes_has_no_figure(api, base, grid, names):
     costs = submit(api, sweep(base, grid=grid))["costs"]
-    assert not costs[name]
-    assert costs["reasons"][name]
+    for name in names:
+        assert not costs[name]
+        assert costs["reasons"][name]
 
 
 def test_leakage_of_equal_terms_adds_up(api: Api) -> None:
     base = spec(privacy={"radius": 0.5, "clip": 0.25}, gates=[])
     costs = submit(api, sweep(base, grid={NU: [1, 4]}))["costs"]
     each = [
-        api.post(
-            "/v1/experiments?validate_only=true",
-            json={**base, "privacy": {**base["privacy"], "noise_multiplier": nu}},
-        ).json()["projection"]
+        api.post("/v1/experiments?validate_only=true", json=asked).json()["projection"]
         for nu in (1, 4)
+        for asked in [{**base, "privacy": {**base["privacy"], "noise_multiplier": nu}}]
     ]
     assert costs["leakage"] == pytest.approx(sum(one["leakage_worst_case"] for one in each))
     assert costs["log_ratio_max"] == pytest.approx(sum(one["log_ratio_worst_case"] for one in each))
@@ -186,39 +171,34 @@ def test_a_repeated_request_makes_one_sweep(api: Api) -> None:
 
 def test_failed_and_cancelled_cells_are_tried_again_and_stay_paid_for(api: Api) -> None:
     made = submit(api, sweep(grid={"tags": [["a"], ["b"], ["c"]]}))
-    first, second, third = (cell["experiment_id"] for cell in made["cells"])
+    first, second, third = cells_of(made)
     finish(api, first)
     api.post(f"/v1/experiments/{second}/cancel")
     path = f"/v1/sweeps/{made['id']}"
     assert api.get(path).json()["status"] == "running"
-    before = api.get(path).json()["costs"]["leakage"]
+    before = costs_of(api, made)["leakage"]
     body = body_of(api.post(f"{path}/retry"), 202)
-    cells = {cell["position"]: cell["experiment_id"] for cell in body["cells"]}
-    assert (cells[0], cells[2]) == (first, third)
-    assert cells[1] not in (first, second, third)
-    assert api.get(f"/v1/experiments/{cells[1]}").json()["retry_of"] == second
+    again = cells_of(body)[1]
+    assert cells_of(body) == [first, again, third]
+    assert api.stored(again).retry_of == second != again
     # A cell by itself would leave the sweep, and its costs.
-    alone = api.post(f"/v1/experiments/{second}/retry")
-    assert (alone.status_code, alone.json()["sweep_id"]) == (409, made["id"])
+    alone = body_of(api.post(f"/v1/experiments/{second}/retry"), 409)
+    assert alone["sweep_id"] == made["id"]
     assert body["costs"]["leakage"] > before > 0
-    assert api.post(f"{path}/retry").status_code == 409
-    assert api.post(f"{path}/cancel").status_code == 200
-    assert api.post(f"{path}/cancel").status_code == 409
+    asked = ["retry", "cancel", "cancel"]
+    assert [api.post(f"{path}/{one}").status_code for one in asked] == [409, 200, 409]
 
 
 def test_a_run_that_losses_ended_counts_with_all_planned_rounds(api: Api) -> None:
     made = submit(api, sweep(central(), grid=ALIKE))
-    path = f"/v1/sweeps/{made['id']}"
-    early, cancelled = (cell["experiment_id"] for cell in made["cells"][:2])
-    before = api.get(path).json()["costs"]
+    before = costs_of(api, made)
     with api.database.write() as session:
         budgets = Budgets(session, api.project_id)
-        for id_ in (early, cancelled):
+        for id_, status in zip(cells_of(made), ("succeeded", "cancelled"), strict=False):
             held = {one.observer: 1 for one in budgets.held(id_, "epsilon")}
             budgets.settle_epsilon(id_, held)
-        for id_, status in ((early, "succeeded"), (cancelled, "cancelled")):
-            session.get(Experiment, id_).status = status
-    costs = api.get(path).json()["costs"]
+            session.get_one(Experiment, id_).status = status
+    costs = costs_of(api, made)
     plan = plan_of(central())
     [of_model] = [one for one in costs["epsilon"] if one["observer"] == "final_model"]
     planned, one = plan.curve("final_model", plan.steps), plan.curve("final_model", 1)
@@ -229,94 +209,92 @@ def test_a_run_that_losses_ended_counts_with_all_planned_rounds(api: Api) -> Non
 def test_a_sweep_whose_cell_passed_on_its_costs_is_not_tried_again(api: Api) -> None:
     gates = [{"figure": "sweep_log_ratio_max", "op": "le", "value": 1e9}]
     made = submit(api, sweep(spec(gates=gates), grid={"tags": [["a"], ["b"]]}))
-    first, second = (cell["experiment_id"] for cell in made["cells"])
+    first, second = cells_of(made)
     finish(api, first)
     api.post(f"/v1/experiments/{second}/cancel")
-    path = f"/v1/sweeps/{made['id']}/retry"
     with api.database.write() as session:
-        report = session.get(Report, first)
-        passed = [{**gate, "outcome": "pass"} for gate in report.document["gates"]]
-        assert passed
-        report.document = {**report.document, "gates": passed}
-    assert "the report of cell 1 passed a gate" in body_of(api.post(path), 409)["detail"]
+        report = session.get_one(Report, first)
+        [judged] = report.document["gates"]
+        report.document = {**report.document, "gates": [{**judged, "outcome": "pass"}]}
+    refused = body_of(api.post(f"/v1/sweeps/{made['id']}/retry"), 409)
+    assert "the report of cell 1 passed a gate" in refused["detail"]
 
 
 def test_a_policy_is_held_to_what_the_sweep_has_reserved_by_now(api: Api) -> None:
     """Cancel all cells but one, and its report states little; then try the others again."""
     fixed = {"radius": 1, "clip": 0.5, "noise": "release"}
     made = submit(api, sweep(spec(privacy=fixed, gates=[]), grid=ALIKE))
-    first, *others = (cell["experiment_id"] for cell in made["cells"])
+    first, *others = cells_of(made)
     for other in others:
         api.post(f"/v1/experiments/{other}/cancel")
     finish(api, first)
-    of_one = api.get(f"/v1/sweeps/{made['id']}").json()["costs"]["log_ratio_max"]
-    stated = dict.fromkeys(("sweep_epsilon_max", "sweep_leakage"))
+    of_one = costs_of(api, made)["log_ratio_max"]
+    section = {
+        **dict.fromkeys(("sweep_epsilon_max", "sweep_leakage")),
+        **{"epsilon": [], "noises": ["release"], "guarantees": ["formal"], "conditions": []},
+        **{"sweep_log_ratio_max": of_one, "reasons": {}, "id": made["id"], "name": "grid"},
+        **{"cells": 2, "position": 0, "values": {}},
+    }
     with api.database.write() as session:
-        report = session.get(Report, first)
-        known = {"epsilon": [], "noises": ["release"], "guarantees": ["formal"], "conditions": []}
-        section = {**stated, **known, "sweep_log_ratio_max": of_one, "reasons": {}}
-        section |= {"id": made["id"], "name": "grid", "cells": 2, "position": 0, "values": {}}
-        conditions = {**report.document["guarantee"], "kind": "formal", "conditions": {}}
-        report.document = {**report.document, "guarantee": conditions, "sweep": section}
+        report = session.get_one(Report, first)
+        guarantee = {**report.document["guarantee"], "kind": "formal", "conditions": {}}
+        report.document = {**report.document, "guarantee": guarantee, "sweep": section}
     gate = {"figure": "sweep_log_ratio_max", "op": "le", "value": of_one}
     asked = {"experiment_id": first, "gates": [gate]}
     assert api.post("/v1/gates/evaluations", json=asked).json()["outcome"] == "pass"
     assert api.post(f"/v1/sweeps/{made['id']}/retry").status_code == 202
-    found = api.post("/v1/gates/evaluations", json=asked).json()
-    assert found["outcome"] == "fail", found
-    of_all = api.get(f"/v1/sweeps/{made['id']}").json()["costs"]["log_ratio_max"]
-    assert found["gates"][0]["value"] == of_all > of_one
-    assert "as charged or reserved by now" in found["gates"][0]["reason"]
+    [found] = api.post("/v1/gates/evaluations", json=asked).json()["gates"]
+    assert (found["outcome"], found["value"]) == ("fail", costs_of(api, made)["log_ratio_max"])
+    assert found["value"] > of_one
+    assert "as charged or reserved by now" in found["reason"]
+
+
+def table_of(api: Api, made: dict[str, Any]) -> Any:
+    return body_of(api.get(f"/v1/sweeps/{made['id']}/table"))
 
 
 def test_the_table_over_seeds(api: Api) -> None:
+    """What its page shows is in tests/api/pages/test_sweep_pages.py."""
     made = submit(api, sweep(grid={NU: [1, 3]}, repeats=3))
-    losses = {1: (1.0, 1.1, 1.2), 3: (5.0, 5.1, 5.2)}
     for cell in made["cells"]:
-        loss = losses[cell["values"][NU]][cell["values"]["seed"] - 7]
+        loss = {1: 1.0, 3: 5.0}[cell["values"][NU]] + cell["values"]["seed"] / 10
         finish(api, cell["experiment_id"], validation_loss=loss)
-    path = f"/v1/sweeps/{made['id']}/table"
-    table = api.get(path).json()
-    assert [row["values"] for row in table["rows"]] == [{NU: 1}, {NU: 3}]
-    assert [row["succeeded"] for row in table["rows"]] == [3, 3]
+    table = table_of(api, made)
+    rows = [(row["values"], row["succeeded"]) for row in table["rows"]]
+    assert rows == [({NU: 1}, 3), ({NU: 3}, 3)]
     assert "equalized_odds_difference[group]" in table["figures"]
-    text = api.get(path, headers={"Accept": "text/csv"})
-    lines = list(csv.DictReader(io.StringIO(text.text)))
-    assert [line[NU] for line in lines] == ["1", "3"]
+    path = f"/v1/sweeps/{made['id']}/table"
+    text = api.get(path, headers={"Accept": "text/csv"}).text
+    assert [line[NU] for line in csv.DictReader(io.StringIO(text))] == ["1", "3"]
     markdown = api.get(path, headers={"Accept": "text/markdown"}).text
-    assert markdown.startswith(f"| {NU}") or NU in markdown.splitlines()[0]
+    assert NU in markdown.splitlines()[0]
     assert "look better than they are" in markdown
     assert api.get("/v1/sweeps/unknown/table").status_code == 404
 
 
 @pytest.mark.parametrize(
-    ("base", "path", "values", "cost"),
-    [
-        (spec(), "privacy.noise", ["simulation", "release"], "leakage_max"),
-        (spec(), "privacy.radius", ["adaptive", 0.5], "leakage_max"),
-    ],
+    ("path", "values"),
+    [("privacy.noise", ["simulation", "release"]), ("privacy.radius", ["adaptive", 0.5])],
 )
-def test_costs_that_mean_something_else_are_not_compared(api, base, path, values, cost):
+def test_costs_that_mean_something_else_are_not_compared(api, path, values):
     """A smaller figure under weaker terms is no better one."""
-    made = submit(api, sweep(base, grid={path: values}, repeats=2))
+    made = submit(api, sweep(grid={path: values}, repeats=2))
     for cell in made["cells"]:
         finish(api, cell["experiment_id"], validation_loss=1.0 + cell["position"] // 2)
-    table = api.get(f"/v1/sweeps/{made['id']}/table").json()
-    assert not any(row["figures"][cost]["best"] for row in table["rows"])
-    assert cost not in table["front_figures"]
+    table = table_of(api, made)
+    assert not any(row["figures"]["leakage_max"]["best"] for row in table["rows"])
+    assert "leakage_max" not in table["front_figures"]
     assert any("the costs of the cells do not mean the same" in note for note in table["notes"])
 
 
 def test_a_cost_that_an_attack_contradicts_is_not_compared(api: Api) -> None:
     made = submit(api, sweep(grid={NU: [1, 3]}, repeats=2))
-    for cell in made["cells"]:
-        finish(api, cell["experiment_id"], validation_loss=1.0)
-    path = f"/v1/sweeps/{made['id']}/table"
-    assert "leakage_max" in api.get(path).json()["front_figures"]
+    for id_ in cells_of(made):
+        finish(api, id_, validation_loss=1.0)
+    assert "leakage_max" in table_of(api, made)["front_figures"]
     with api.database.write() as session:
-        for cell in made["cells"]:
-            session.get_one(Experiment, cell["experiment_id"]).alarms = 1
-    table = api.get(path).json()
+        session.execute(update(Experiment).values(alarms=1))
+    table = table_of(api, made)
     assert "leakage_max" not in table["front_figures"]
     assert any("is contradicted by an attack" in note for note in table["notes"])
 
@@ -325,7 +303,7 @@ def test_cells_that_two_processes_try_again_at_once_are_tried_once(postgres_url,
     settings = settings_for(postgres_url, tmp_path)
     with running_api(settings) as one, running_api(settings) as other:
         made = submit(one, sweep(grid=ALIKE))
-        path = f"/v1/sweeps/{made['id']}"
+        path, former = f"/v1/sweeps/{made['id']}", cells_of(made)
         assert one.post(f"{path}/cancel").status_code == 200
         before = one.counts()["experiments"]
         together = threading.Barrier(2)
@@ -335,11 +313,7 @@ def test_cells_that_two_processes_try_again_at_once_are_tried_once(postgres_url,
             return int(api.post(f"{path}/retry").status_code)
 
         with ThreadPoolExecutor(2) as pool:
-            answers = sorted(pool.map(retry, (one, other)))
-        assert answers == [202, 409]
-        assert one.counts()["experiments"] == before + len(made["cells"])
-        former = {cell["experiment_id"] for cell in made["cells"]}
-        newest = one.get(path).json()["cells"]
-        tried = [one.stored(cell["experiment_id"]).retry_of for cell in newest]
-        assert sorted(map(str, tried)) == sorted(former)
-        assert len(newest) == len(made["cells"])
+            assert sorted(pool.map(retry, (one, other))) == [202, 409]
+        assert one.counts()["experiments"] == before + len(former)
+        newest = cells_of(one.get(path).json())
+        assert [one.stored(id_).retry_of for id_ in newest] == former

@@ -11,6 +11,7 @@ from models.repositories import LedgerRepository, SubjectSetRepository
 from models.repositories import ledger as stored_ledger
 from models.tables.experiments import Experiment
 from tests.api.service import Api, spec
+from tests.api.tables.test_experiment_tables import _pages
 from tests.ledger.single_entry import digest_of, link
 from tests.models.rows import LAPLACE
 
@@ -20,13 +21,15 @@ CLIENTS = 6
 _LAYERS = {**LAPLACE, "components": [{"name": "layer-1", "n": 24}, {"name": "layer-2", "n": 3}]}
 
 
-def _stored(api: Api, *, inputs: dict[str, Any], rounds: int = ROUNDS) -> str:
-    """An experiment whose ledger has rounds of three clients, some of them repeated."""
-    id_: str = api.submit(spec(training={"rounds": rounds}))["id"]
-    names = _names(api, id_)
+def _stored(api: Api, *, inputs: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The ledger of an experiment with rounds of three clients, some of them repeated, and the
+    names of the clients."""
+    id_: str = api.submit(spec(training={"rounds": ROUNDS}))["id"]
+    with api.database.read() as session:
+        names = SubjectSetRepository(session).names(api.stored(id_).subject_set_id)
     rng, encoder, head = np.random.default_rng(7), EntryEncoder(names), genesis(id_)
     releases, parts, rows = np.zeros(len(names), np.int32), len(inputs["components"] or [0]), []
-    places = [(number, again) for number in range(1, rounds + 1) for again in range(1 + number % 2)]
+    places = [(number, again) for number in range(1, ROUNDS + 1) for again in range(1 + number % 2)]
     for number, again in places:
         drawn = np.sort(rng.choice(CLIENTS, 3, replace=False)).astype(np.int32)
         outcomes = np.array([0, 0, number % 3])
@@ -51,36 +54,22 @@ def _stored(api: Api, *, inputs: dict[str, Any], rounds: int = ROUNDS) -> str:
         ledger = LedgerRepository(session, api.project_id)
         ledger.insert(id_, rows)
         ledger.put_totals(id_, releases=releases, refusals=0, withheld=0)
-        session.get(Experiment, id_).rounds_done = rounds
-    return id_
-
-
-def _names(api: Api, id_: str) -> tuple[str, ...]:
-    with api.database.read() as session:
-        row = session.get(Experiment, id_)
-        return SubjectSetRepository(session).names(row.subject_set_id)
-
-
-def _history(api: Api, id_: str, **parameters: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    while True:
-        page = api.get(f"/v1/experiments/{id_}/privacy-ledger", params=parameters).json()
-        found += page["items"]
-        if page["next_cursor"] is None:
-            return found
-        parameters["cursor"] = page["next_cursor"]
+        session.get_one(Experiment, id_).rounds_done = ROUNDS
+    return f"/v1/experiments/{id_}/privacy-ledger", names
 
 
 @pytest.mark.parametrize("inputs", [LAPLACE, _LAYERS], ids=["whole", "layers"])
 def test_histories_are_those_of_the_whole_ledger(api_on_both, inputs, monkeypatch):
     api = api_on_both
     monkeypatch.setattr(stored_ledger, "_ROWS_AT_ONCE", 4)
-    id_ = _stored(api, inputs=inputs)
-    everything = _history(api, id_)
-    for client in _names(api, id_)[:CLIENTS]:
+    path, names = _stored(api, inputs=inputs)
+    everything = _pages(api, path)
+    for client in names[:CLIENTS]:
         expected = [line for line in everything if line["subject"] == client]
-        assert _history(api, id_, client=client) == expected
-        assert _history(api, id_, client=client, limit=1) == expected
+        assert expected
+        assert _pages(api, path, client=client) == expected
+        assert _pages(api, path, client=client, limit=1) == expected
         between = [line for line in expected if 3 <= line["round"] <= 8]
-        assert _history(api, id_, client=client, round_from=3, round_to=8) == between
-    assert _history(api, id_, client="nobody") == []
+        assert _pages(api, path, client=client, round_from=3, round_to=8) == between
+    assert _pages(api, path, client="nobody") == []
+    assert _pages(api, path, round_from=ROUNDS + 1) == []

@@ -7,20 +7,17 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from fedaudit.cli.run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun
+from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.attacks.canaries.canary_cells import CENTRAL, COINS, LOCAL
-from tests.training.specs import groups_spec
+from tests.training.specs import groups_spec, ran
 
 ROUNDS = 12
 CANARIES = {"kind": "canaries", "unit": "client", "count": 40}
 FEW = {**LOCAL, "noise_multiplier": 3.0}
-NOISE = {
-    "gaussian-central": "fedaudit.training.mechanisms.gaussian.unit_gaussian",
-    "gaussian-local": "fedaudit.training.mechanisms.gaussian.unit_gaussian",
-}
 
 
 def played(
@@ -40,12 +37,9 @@ def played(
         "training__cohort": cohort if privacy.get("mechanism") is None else {"clients": 50},
         "privacy": {**CENTRAL, "noise_multiplier": 2.0, "accountant": "pld", **privacy},
     }
-    spec = parse_spec({**groups_spec(**given), "attacks": list(attacks)})
-    target = NOISE[spec.privacy.mechanism]
-    module, _, name = target.rpartition(".")
-    whole = getattr(__import__(module, fromlist=[name]), name)
-    with patch(target, lambda *some, **named: share * whole(*some, **named)):
-        return run_locally(spec, sources_dir=None, device="cpu", progress=lambda _: None)
+    noise = "fedaudit.training.mechanisms.gaussian.unit_gaussian"
+    with patch(noise, lambda *some, **named: share * unit_gaussian(*some, **named)):
+        return ran({**groups_spec(**given), "attacks": list(attacks)})
 
 
 @pytest.fixture
@@ -102,12 +96,8 @@ def test_who_is_honest_plays_on_with_the_same_ledger() -> None:
 
 def test_what_asks_for_no_end_keeps_its_hash_and_what_cannot_be_followed_is_refused() -> None:
     def parsed(*attacks: dict[str, Any], **privacy: Any) -> Any:
-        return parse_spec(
-            {
-                **groups_spec(training__hypotheses=1, privacy=privacy or CENTRAL),
-                "attacks": list(attacks),
-            }
-        )
+        changes = {"training__hypotheses": 1, "privacy": privacy or CENTRAL}
+        return parse_spec(groups_spec(**changes, attacks=list(attacks)))
 
     assert spec_hash(parsed(CANARIES)) == spec_hash(parsed({**CANARIES, "stop": False}))
     stop = {**CANARIES, "stop": True}

@@ -1,19 +1,19 @@
 """Runs over images of 8 by 8 that take a moment to attack."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fedaudit.attacks.attack import AttackedRun, AttackOutcome
+from fedaudit.attacks.attack import AttackOutcome
 from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gradient_leakage
-from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.federation import ClientRows
 from fedaudit.reports.sections.attacks import GradientLeakageSection
-from fedaudit.runs.run import new_run
 from fedaudit.spec.attacks import GradientLeakageSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.cell import Cell, first_hypotheses
-from fedaudit.training.base.rounds import FinalResult
+from fedaudit.training.base.cell import Cell
+from tests.attacks.attacked_runs import untrained
+from tests.training.federations import federation
 
 SIDE, CLASSES = 8, 5
 SMOOTH = {"kind": "layers", "layers": [{"kind": "dense", "units": 24}, {"kind": "sigmoid"}]}
@@ -43,24 +43,13 @@ def small_cell(
     count, width = clients * rows, SIDE * SIDE * channels
     lit = random.random((count, width)) < 1 / 3
     target = random.integers(0, classes, count)
-    data = Federation(
-        features=ClientRows(
-            values=(random.integers(0, 256, (count, width)) * lit).astype(np.uint8),
-            divisor=255.0,
-            image=(SIDE, SIDE, channels),
-        ),
-        target=target.astype(np.float32),
-        raw_target=target.astype(np.float64),
-        first=np.arange(clients + 1) * rows,
-        client_names=tuple(f"c{client}" for client in range(clients)),
-        feature_names=tuple(f"p{pixel:03d}" for pixel in range(width)),
-        target_name="y",
-        target_scale=1.0,
+    bare = federation(
+        [np.zeros((rows, 1))] * clients,
+        [own.tolist() for own in target.reshape(clients, rows)],
         classes=tuple(str(label) for label in range(classes)),
-        attributes=(),
-        fingerprint="0" * 64,
-        notes=(),
     )
+    values = (random.integers(0, 256, (count, width)) * lit).astype(np.uint8)
+    data = replace(bare, features=ClientRows(values, 255.0, (SIDE, SIDE, channels)))
     document = {
         "name": "small-images",
         "seed": 3,
@@ -76,24 +65,6 @@ def small_cell(
         **changes,
     }
     return Cell(parse_spec(document), data)
-
-
-def untrained(cell: Cell) -> AttackedRun:
-    """A run at the hypotheses that it starts from."""
-    result = FinalResult(
-        stopped_by="rounds",
-        rounds=0,
-        best_round=0,
-        hypotheses=first_hypotheses(cell),
-        selection_loss=0.0,
-        validation_loss=0.0,
-        accuracy=None,
-        fairness={},
-        single_row_clients=0,
-        collapsed_rounds=0,
-    )
-    run = new_run(cell, experiment_id="0" * 32, started_at=datetime.now(UTC))
-    return AttackedRun(run, result, "cpu")
 
 
 def attack(cell: Cell, **asked: Any) -> AttackOutcome:

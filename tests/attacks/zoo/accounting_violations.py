@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from tests.attacks.zoo.violations import violation
 def account_for_coins(patch: pytest.MonkeyPatch) -> None:
     """A cohort of fixed size is accounted for as if coins had drawn it."""
 
-    def event(self: Any, noise_multiplier: float, *, training_clients: int) -> Any:
+    def event(self, noise_multiplier, *, training_clients):
         rate = min(1.0, self.spec.training.cohort.clients / max(training_clients, 1))
         return PoissonSampled(rate, Gaussian(noise_multiplier))
 
@@ -30,7 +29,7 @@ def account_for_coins(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(coins, "accounting", "subjects charged in a round", at=(LedgerWriter, "record_rounds"))
-def charge_every_other_round(real: Any, self: Any, played: Any) -> Any:
+def charge_every_other_round(real, self, played):
     """Half of the rounds are charged."""
     # The replay plays one round at a time.
     assert len(played) == 1
@@ -42,14 +41,14 @@ def charge_every_other_round(real: Any, self: Any, played: Any) -> Any:
 
 
 @violation(coins, "accounting", "epsilon of the ledger", at=(LedgerContext, "epsilons"))
-def state_less_epsilon(real: Any, self: Any, *given: Any) -> Any:
+def state_less_epsilon(real, self, *given):
     """The ledger states nine tenths of what was spent."""
     found = real(self, *given)
     return None if found is None else 0.9 * found
 
 
 @violation(records, "accounting", "rounds of the busiest client", at=(RecordCharges, "count_in"))
-def charge_the_average_client(real: Any, self: Any, *given: Any) -> Any:
+def charge_the_average_client(real, self, *given):
     """Against the server the rounds of an average client count, not those of the busiest."""
     found = real(self, *given)
     mean = int(self._state.releases[0, self._engine.records.clients].mean())

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from torch import Tensor
 from fedaudit.privacy.noise.gaussian import LocalGaussian
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, EntropySource
-from fedaudit.training.mechanisms.base import UnitNoise, drawn
+from fedaudit.training.mechanisms.base import drawn
 from fedaudit.training.mechanisms.gaussian import GaussianUploads, TrustedServer
 from fedaudit.training.stacked.stack_state import StackState
 from tests.attacks.zoo.cells import central, fixed, layered, local, moving
@@ -29,7 +28,7 @@ Change = Callable[[Callable[[Rounds], Numbers], Rounds], Numbers]
 def _server_noise(patch: pytest.MonkeyPatch, change: Change) -> None:
     real = TrustedServer.draw
 
-    def draw(self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> UnitNoise:
+    def draw(self, draws, rounds, clients):
         found = real(self, draws, rounds, clients)
         changed = change(lambda which: drawn(real(self, draws, which, clients).vectors), rounds)
         return replace(found, vectors=changed)
@@ -37,9 +36,8 @@ def _server_noise(patch: pytest.MonkeyPatch, change: Change) -> None:
     patch.setattr(TrustedServer, "draw", draw)
 
 
-def _by_round(factor: Any) -> Numbers:
-    wide: Numbers = np.asarray(factor, dtype=np.float64)[..., None, None]
-    return wide
+def _by_round(factor):
+    return np.asarray(factor, dtype=np.float64)[..., None, None]
 
 
 @violation(central, "noise", "noise used once")
@@ -49,9 +47,7 @@ def reuse_every_third(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(local, "noise", "noise at any lag", at=(GaussianUploads, "draw"))
-def reuse_every_third_of_clients(
-    real: Any, self: Any, draws: Any, rounds: Rounds, clients: Rounds
-) -> Any:
+def reuse_every_third_of_clients(real, self, draws, rounds, clients):
     """Every third round of a client takes its noise of the round before."""
     return real(self, draws, rounds - (rounds % 3 == 0), clients)
 
@@ -60,10 +56,9 @@ def reuse_every_third_of_clients(
 def take_minus_the_round_before(patch: pytest.MonkeyPatch) -> None:
     """Even rounds take minus the noise of the round before."""
 
-    def change(of: Any, rounds: Rounds) -> Numbers:
+    def change(of, rounds):
         even = rounds % 2 == 0
-        found: Numbers = of(rounds - even) * _by_round(1 - 2 * even)
-        return found
+        return of(rounds - even) * _by_round(1 - 2 * even)
 
     _server_noise(patch, change)
 
@@ -72,8 +67,8 @@ def take_minus_the_round_before(patch: pytest.MonkeyPatch) -> None:
 def leave_a_parameter_bare(patch: pytest.MonkeyPatch) -> None:
     """One parameter has no noise."""
 
-    def change(of: Any, rounds: Rounds) -> Numbers:
-        found: Numbers = of(rounds)
+    def change(of, rounds):
+        found = of(rounds)
         found[..., 1] = 0
         return found
 
@@ -93,7 +88,7 @@ def halve_it_later(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(local, "noise", "normal numbers", at=(GaussianUploads, "draw"))
-def spare_a_client(real: Any, self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> Any:
+def spare_a_client(real, self, draws, rounds, clients):
     """One client has a tenth of the noise."""
     found = real(self, draws, rounds, clients)
     vectors = found.vectors * np.where(clients == 7, 0.1, 1.0)[..., None]
@@ -101,7 +96,7 @@ def spare_a_client(real: Any, self: Any, draws: Any, rounds: Rounds, clients: Ro
 
 
 @violation(local, "noise", "noise added", at=(LocalGaussian, "__call__"))
-def spare_the_short(real: Any, self: Any, start: Tensor, updated: Tensor, unit: Tensor) -> Any:
+def spare_the_short(real, self, start, updated, unit):
     """Noise is halved for updates shorter than a tenth of the clip, where none is."""
     short = (updated - start).norm(dim=-1) < 0.1 * self.clip
     return real(self, start, updated, unit * torch.where(short, 0.5, 1.0)[..., None])
@@ -113,12 +108,11 @@ def lower_the_clip(patch: pytest.MonkeyPatch) -> None:
     largest: dict[int, Tensor] = {}
     real_clip, real_average = TrustedServer.clip, TrustedServer.average
 
-    def clip(self: Any, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
+    def clip(self, updates, clips):
         largest[0] = updates.double().norm(dim=-1).amax(-1, keepdim=True)
-        found: tuple[Tensor, Tensor] = real_clip(self, updates, clips)
-        return found
+        return real_clip(self, updates, clips)
 
-    def average(self: Any, *given: Any, clips: Tensor, **named: Any) -> Tensor:
+    def average(self, *given, clips, **named):
         return real_average(self, *given, clips=torch.minimum(clips, largest[0]), **named)
 
     patch.setattr(TrustedServer, "clip", clip)
@@ -131,12 +125,11 @@ def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
     bare: dict[int, Tensor] = {}
     real_average, real_keep = TrustedServer.average, StackState.keep_best
 
-    def average(self: Any, theta: Tensor, sums: Tensor, noise: Any, **given: Any) -> Tensor:
+    def average(self, theta, sums, noise, **given):
         bare[0] = real_average(self, theta, sums, np.zeros_like(noise), **given)
         return real_average(self, theta, sums, noise, **given)
 
-    def keep(self: Any, cells: Any, played: Any, improved: Any) -> None:
-        # The replay plays one round at a time.
+    def keep(self, cells, played, improved):
         real_keep(self, cells, [replace(one, hypotheses=bare[0]) for one in played], improved)
 
     patch.setattr(TrustedServer, "average", average)
@@ -144,7 +137,7 @@ def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(moving, "noise", "normal numbers, of the count", at=(TrustedServer, "draw"))
-def draw_no_noise_on_the_count(real: Any, self: Any, *given: Any) -> UnitNoise:
+def draw_no_noise_on_the_count(real, self, *given):
     """No noise is drawn for the count that the clip follows."""
     found = real(self, *given)
     assert found.counts is not None
@@ -166,7 +159,7 @@ def take_the_size_of_the_other_layer(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(central, "noise", "noise of other seeds", at=(CounterSource, "__init__"))
-def cut_seeds_short(real: Any, self: Any, seed: Any) -> None:
+def cut_seeds_short(real, self, seed):
     """Seeds are cut to 8 bits."""
     real(self, np.asarray(seed, dtype=np.uint64) & np.uint64(255))
 
@@ -177,7 +170,7 @@ def cut_seeds_short(real: Any, self: Any, seed: Any) -> None:
     "entropy of secret words",
     at=(EntropySource, "wide_words"),
 )
-def draw_little_entropy(real: Any, self: Any, **given: Any) -> NDArray[np.uint64]:
+def draw_little_entropy(real, self, **given):
     """Secret words have 16 bits of entropy a call."""
     shape = real(self, **given).shape
     seed = int.from_bytes(os.urandom(2), "little")
@@ -190,7 +183,7 @@ def draw_little_entropy(real: Any, self: Any, **given: Any) -> NDArray[np.uint64
     "bits of random words",
     at=(EntropySource, "wide_words"),
 )
-def repeat_half_a_word(real: Any, self: Any, **given: Any) -> NDArray[np.uint64]:
+def repeat_half_a_word(real, self, **given):
     """Secret words have 32 random bits twice."""
     half = real(self, **given) & np.uint64(2**32 - 1)
     return half | half << np.uint64(32)

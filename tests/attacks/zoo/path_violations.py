@@ -1,12 +1,10 @@
 """What goes wrong beside the noise: who is drawn, what is weighed, remembered and accounted for."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.ledger.rows import Outcome
@@ -19,7 +17,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training import engine, stack
 from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base import cohort, record_steps
-from fedaudit.training.base.record_steps import Adam, Memory
+from fedaudit.training.base.record_steps import Adam
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
 from tests.attacks.zoo.cells import blocks, central, coins, fixed, of_rows, records
@@ -27,9 +25,7 @@ from tests.attacks.zoo.violations import violation
 
 
 @violation(central, "sampling", "every client as often", at=(cohort, "_sample"))
-def draw_one_always(
-    real: Any, source: Any, purpose: Purpose, rounds: Any, clients: Any, size: int
-) -> Any:
+def draw_one_always(real, source, purpose, rounds, clients, size):
     """One client is in every cohort."""
     found = real(source, purpose, rounds, clients, size)
     if purpose is Purpose.COHORT:
@@ -38,7 +34,7 @@ def draw_one_always(
 
 
 @violation(blocks, "sampling", "rounds of a client in a block", at=(cohort, "_allocated"))
-def enter_twice(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
+def enter_twice(real, source, rounds, clients, every):
     """A client that entered the first round of a block enters the last one too."""
     entered = real(source, rounds, clients, every)
     last = (rounds - 1) % every == every - 1
@@ -47,7 +43,7 @@ def enter_twice(real: Any, source: Any, rounds: Any, clients: Any, every: int) -
 
 
 @violation(blocks, "sampling", "every round of a block as often", at=(cohort, "_allocated"))
-def enter_early(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
+def enter_early(real, source, rounds, clients, every):
     """No client enters the last round of a block."""
     entered = real(source, rounds, clients, every)
     last = ((rounds - 1) % every == every - 1)[..., None]
@@ -56,7 +52,7 @@ def enter_early(real: Any, source: Any, rounds: Any, clients: Any, every: int) -
 
 
 @violation(blocks, "sampling", "a client's rounds in turn", at=(cohort, "_allocated"))
-def allocate_once(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
+def allocate_once(real, source, rounds, clients, every):
     """A client enters the same round of every block."""
     return real(source, (rounds - 1) % every + 1, clients, every)
 
@@ -72,9 +68,7 @@ def account_for_coins_of_blocks(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(coins, "sampling", "sizes of cohorts", at=(cohort, "client_coins"))
-def draw_as_many_as_expected(
-    _: Any, source: Any, *, round_: Any, clients: Any, rate: float
-) -> NDArray[np.bool_]:
+def draw_as_many_as_expected(_, source, *, round_, clients, rate):
     """As many are drawn as coins would on average, and coins are accounted for."""
     words = source.words(purpose=Purpose.CLIENT_COINS, round_=round_, counters=clients, count=1)[
         ..., 0
@@ -92,7 +86,7 @@ def clip_a_little_late(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(central, "sum", "distance of neighbouring sums", at=(stack_round, "block_sums"))
-def weigh_clients(real: Any, updates: Tensor, *given: Any, **named: Any) -> Tensor:
+def weigh_clients(real, updates, *given, **named):
     """Updates have weights of 1.5 and 0.5 once they are clipped."""
     weights = 1.5 - torch.arange(updates.shape[1]) % 2
     return real(updates * weights[:, None], *given, **named)
@@ -104,7 +98,7 @@ def weigh_clients(real: Any, updates: Tensor, *given: Any, **named: Any) -> Tens
     "uploads of clients that are not charged",
     at=(stack_round, "_allowed"),
 )
-def let_one_refused_send(real: Any, present: Tensor, room: NDArray[np.bool_]) -> Tensor:
+def let_one_refused_send(real, present, room):
     """One client of a cohort sends though it is refused."""
     room = room.copy()
     refused = np.argwhere(~room)
@@ -116,7 +110,7 @@ def let_one_refused_send(real: Any, present: Tensor, room: NDArray[np.bool_]) ->
 @violation(
     fixed, "release", "uploads of clients that are not charged", at=(stack, "gather_to_host")
 )
-def call_a_sender_refused(real: Any, *given: Any, **named: Any) -> Any:
+def call_a_sender_refused(real, *given, **named):
     """The ledger calls a client refused that has sent."""
     found = real(*given, **named)
     outcomes = found.outcomes.copy()
@@ -129,7 +123,7 @@ def remember_bare_sums(patch: pytest.MonkeyPatch) -> None:
     """The server has a momentum of sums without noise."""
     real, before = stack_round._add_up, {0: torch.zeros(())}
 
-    def add_up(server: Any, theta: Tensor, drawn: Any, learned: Any, **given: Any) -> Any:
+    def add_up(server, theta, drawn, learned, **given):
         [part] = learned
         found = real(server, theta, drawn, [part], **given)
         moved = found.hypotheses + 0.1 * before[0]
@@ -145,7 +139,7 @@ def remember_bare_sums(patch: pytest.MonkeyPatch) -> None:
     "selection_loss",
     at=(Stack, "_validate"),
 )
-def end_by_training_loss(real: Any, self: Any, *given: Any) -> Any:
+def end_by_training_loss(real, self, *given):
     """Runs end by the loss of those who train."""
     splits, figures = self._splits, real(self, *given)
     self._splits = replace(splits, validation=splits.training)
@@ -162,7 +156,7 @@ def release_the_best_round(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(of_rows(fixed), "release", "training without those held out", at=(engine, "cells_apart"))
-def train_on_held_out_rows(_: Any, cells: Any) -> Any:
+def train_on_held_out_rows(_, cells):
     """Clients train on the rows that are held out."""
     return list(cells), cell_module.cells_apart(cells)[1]
 
@@ -170,7 +164,7 @@ def train_on_held_out_rows(_: Any, cells: Any) -> Any:
 @violation(
     lambda: records(rounds=20), "sampling", "batches in turn", at=(record_steps, "tossed_coins")
 )
-def shuffle_batches(_: Any, source: Any, *, steps: Any, silos: Any, inclusion: Any) -> Any:
+def shuffle_batches(_, source, *, steps, silos, inclusion):
     """Records take turns, as in shuffled batches, at the rate of their coins."""
     first = np.broadcast_to(steps[:1], steps.shape)
     words = source.words(
@@ -186,11 +180,11 @@ def adapt_to_bare_gradients(patch: pytest.MonkeyPatch) -> None:
     bare: dict[int, Tensor] = {}
     real_sum, real_step = SmallDenseClippedGradients.__call__, Adam.step
 
-    def call(self: Any, *given: Any, **named: Any) -> Tensor:
+    def call(self, *given, **named):
         bare[0] = real_sum(self, *given, **named)
         return bare[0]
 
-    def step(self: Any, theta: Tensor, gradient: Tensor, memory: Memory) -> Any:
+    def step(self, theta, gradient, memory):
         moved, after = real_step(self, theta, gradient, memory)
         square = real_step(self, theta, bare[0].float() / 4, memory)[1][1]
         return moved + 0.01 * square, after

@@ -1,19 +1,15 @@
 """What goes wrong where clients protect their own uploads."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedaudit.privacy.noise import laplace
 from fedaudit.privacy.noise.gaussian import LocalGaussian
 from fedaudit.privacy.noise.laplace import Sanitiser, norms
-from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.laplace_l2 import LaplaceUploads
 from tests.attacks.zoo.cells import adaptive, fixed, in_turn, layered, local
 from tests.attacks.zoo.violations import violation
@@ -22,17 +18,13 @@ Numbers = NDArray[np.float64]
 
 
 @violation(fixed, "noise", "noise added", at=(Sanitiser, "release"))
-def halve_the_scale(
-    real: Any, self: Any, start: Tensor, update: Tensor, unit: Tensor, **given: Any
-) -> Tensor:
+def halve_the_scale(real, self, start, update, unit, **given):
     """The scale of Laplace noise is halved."""
     return real(self, start, update, unit / 2, **given)
 
 
 @violation(fixed, "noise", "noise used once", at=(LaplaceUploads, "draw"))
-def reuse_over_clients(
-    real: Any, self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]
-) -> Any:
+def reuse_over_clients(real, self, draws, rounds, clients):
     """Noise is drawn once for all clients of a round."""
     return real(self, draws, rounds, np.zeros_like(clients))
 
@@ -44,16 +36,14 @@ def take_the_noise_of_another_round(patch: pytest.MonkeyPatch) -> None:
 
     real = Stack._cohorts
 
-    def cohorts(self: Any, block: Any, steps: Sequence[int]) -> Any:
+    def cohorts(self, block, steps):
         return [replace(cohort, noise=block.noise[0]) for cohort in real(self, block, steps)]
 
     patch.setattr(Stack, "_cohorts", cohorts)
 
 
 @violation(layered, "noise", "norms of layers 1 and 2", at=(laplace, "layer_gamma"))
-def share_a_norm_between_layers(
-    _: Any, source: Any, *, sizes: Sequence[int], layer: int, **given: Any
-) -> Numbers:
+def share_a_norm_between_layers(_, source, *, sizes, layer, **given):
     """The norm of the noise is drawn once for all layers."""
     return laplace.unit_gamma(source, shape=sizes[layer], **given)
 
@@ -65,9 +55,7 @@ def clip_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(layered, "clip", "norm of an update", at=(Sanitiser, "__call__"))
-def clip_every_layer(
-    _: Any, self: Sanitiser, start: Tensor, updated: Tensor, unit: Tensor
-) -> tuple[Tensor, Tensor]:
+def clip_every_layer(_, self, start, updated, unit):
     """Every layer is clipped by itself, and the whole is what is accounted for."""
     lengths = torch.stack([norms((updated - start)[..., own]) for own in self.slices], dim=-1)
     radii, released = self.radii(lengths), []
@@ -79,31 +67,25 @@ def clip_every_layer(
 
 
 @violation(fixed, "noise", "norms of layer 1", at=(laplace, "unit_gamma"))
-def take_a_gaussian_magnitude(
-    _: Any, source: Any, *, shape: int, round_: Any, counters: Any, **more: Any
-) -> Numbers:
+def take_a_gaussian_magnitude(_, source, *, shape, round_, counters, **more):
     """Laplace noise has the norm of Gaussian noise."""
     normal = laplace.unit_gaussian(
         source, purpose=laplace.Purpose.MAGNITUDE, n=shape, round_=round_, counters=counters
     )
     # As long on average as a Gamma number is.
-    lengths: Numbers = np.sqrt(np.square(normal).sum(-1)) * np.sqrt(shape)
-    return lengths
+    return np.sqrt(np.square(normal).sum(-1)) * np.sqrt(shape)
 
 
 @violation(fixed, "noise", "directions of layer 1", at=(laplace, "unit_gaussian"))
-def point_one_way(real: Any, *given: Any, **named: Any) -> Numbers:
+def point_one_way(real, *given, **named):
     """The direction of the noise is not uniform: uniform numbers in place of normal ones."""
     from scipy import stats
 
-    found: Numbers = 2 * stats.norm.cdf(real(*given, **named)) - 1
-    return found
+    return 2 * stats.norm.cdf(real(*given, **named)) - 1
 
 
 @violation(adaptive, "noise", "radius", at=(Sanitiser, "__call__"))
-def measure_the_wrong_vector(
-    _: Any, self: Any, start: Tensor, updated: Tensor, unit: Tensor
-) -> tuple[Tensor, Tensor]:
+def measure_the_wrong_vector(_, self, start, updated, unit):
     """The adaptive radius is the norm of the parameters, not of the update."""
     radius = self.radii(norms(updated)[..., None])[..., 0]
     return self.release(start, updated, unit, part=0, radius=radius, kept=None), radius
@@ -124,15 +106,14 @@ def cut_the_tails(patch: pytest.MonkeyPatch) -> None:
 
     real = training_gaussian.unit_gaussian
 
-    def unit(*given: Any, **named: Any) -> Numbers:
-        found: Numbers = real(*given, **named).clip(-2.0, 2.0)
-        return found
+    def unit(*given, **named):
+        return real(*given, **named).clip(-2.0, 2.0)
 
     patch.setattr(training_gaussian, "unit_gaussian", unit)
 
 
 @violation(lambda: fixed(noise="release"), "noise", "secret noise", at=(LaplaceUploads, "draw"))
-def take_secret_noise_from_the_seed(real: Any, self: Any, draws: Draws, *given: Any) -> Any:
+def take_secret_noise_from_the_seed(real, self, draws, *given):
     """Noise for a release follows from the seed."""
     return real(self, replace(draws, secret=False), *given)
 
@@ -143,9 +124,7 @@ def take_secret_noise_from_the_seed(real: Any, self: Any, draws: Draws, *given: 
     "noise added",
     at=(Sanitiser, "release"),
 )
-def skip_the_end_of_a_vector(
-    real: Any, self: Any, start: Any, updated: Any, noise: Any, **more: Any
-) -> Any:
+def skip_the_end_of_a_vector(real, self, start, updated, noise, **more):
     """The last parameter of a client's upload gets no noise."""
     noise = noise.clone()
     noise[..., -1] = 0.0

@@ -22,9 +22,3 @@ def client(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         monkeypatch.setenv("FEDAUDIT_URL", url)
         monkeypatch.setenv("FEDAUDIT_API_KEY", api.key)
         yield client
-
-
-@pytest.fixture(scope="module")
-def there(service: tuple[Api, str]) -> tuple[Api, str]:
-    """One for all trainings of a file, and its address."""
-    return service

@@ -41,6 +41,12 @@ def trained(ledger: Ledger, share: float, rounds: int, *, canaries: PlantedCanar
     return total
 
 
+def told(count: int = 350, score: float = 0.0, **changes: Any) -> dict[str, Any]:
+    """What a round says of its canaries, all of which it took."""
+    figures = {"product": count, "weight": count, "squares": count, "numbers": N, "releases": 1}
+    return {"present": "1" * count, "scores": [score] * count, **figures, **changes}
+
+
 def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(api, client):
     hook = register(api, "https://example.org/hook", events=["alarm.raised"])
     honest, halved = (Ledger.open(client, CENTRAL) for _ in range(2))
@@ -52,12 +58,7 @@ def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(ap
         trained(halved, 0.5, 3, canaries=halved.canaries(Canaries(700, stop=True), clip=2.0))
     reports = [client.ledger_report(one.id) for one in (honest, halved)]
     good, bad = (one["tests"] for one in reports)
-    assert (good["status"], good["rounds"], good["releases"], good["alarm"]) == (
-        "tested",
-        3,
-        3,
-        None,
-    )
+    assert good.items() >= {"status": "tested", "rounds": 3, "releases": 3, "alarm": None}.items()
     assert good["power"] > 0.99
     assert {one["name"] for one in good["bounds"]} == {"known-noise", "f-dp", "one-run"}
     assert all(one["epsilon_lower_bound"] < good["claim"] for one in good["bounds"])
@@ -94,11 +95,7 @@ def test_gates_can_demand_that_the_noise_was_tested(api: Api, client: Client) ->
 
 
 def test_canaries_of_one_round_say_nothing_of_the_noise_of_others(api: Api, client: Client) -> None:
-    sums = {"releases": 1, "numbers": N, "squares": N * NOISE**2}
-    many, few = (
-        {"present": "1" * one, "scores": [1.0] * one, "product": one, "weight": one, **sums}
-        for one in (350, 2)
-    )
+    many, few = (told(count, 1.0, squares=N * NOISE**2) for count in (350, 2))
     statuses = []
     for each in ([many], [many, few], [many, many]):
         ledger = Ledger.open(client, CENTRAL)
@@ -142,10 +139,8 @@ def test_a_second_pass_through_copies_measures_the_noise_again_and_no_coin(api, 
 def test_one_round_without_noise_among_many_raises_an_alarm(api: Api, client: Client) -> None:
     """All releases together show a hundredth less noise, which is none that they could tell."""
     ledger = Ledger.open(client, CENTRAL)
-    sums = {"present": "1" * 350, "scores": [0.0] * 350, "numbers": N, "releases": 1}
-    sums |= {"product": 350.0, "weight": 350.0}
     rounds = [
-        declared(at, ["a"], EVENT, canaries={**sums, "squares": 350 + share * N * NOISE**2})
+        declared(at, ["a"], EVENT, canaries=told(squares=350 + share * N * NOISE**2))
         for at, share in enumerate([*np.linspace(0.9, 1.1, 99), 0.01], 1)
     ]
     assert post(api, ledger.id, *rounds[:99]).json()["rounds"][-1]["alarm_round"] is None
@@ -154,10 +149,9 @@ def test_one_round_without_noise_among_many_raises_an_alarm(api: Api, client: Cl
 
 def test_an_alarm_before_a_round_without_canaries_is_heard(api: Api, client: Client) -> None:
     ledger = Ledger.open(client, CENTRAL)
-    none = {"product": 350.0, "weight": 350.0, "squares": 350.0, "numbers": N, "releases": 1}
-    shown = {"present": "1" * 350, "scores": [1.0] * 350, **none}
+    shown = declared(1, ["a"], EVENT, canaries=told(score=1.0))
     with pytest.warns(UserWarning, match="round 1 of ledger"):
-        ledger.declare([declared(1, ["a"], EVENT, canaries=shown), declared(2, ["a"], EVENT)])
+        ledger.declare([shown, declared(2, ["a"], EVENT)])
     assert ledger.alarm_round == 1
 
 

@@ -28,20 +28,20 @@ Training = Callable[..., tuple[dict[str, Any], dict[int, list[str]]]]
 
 
 @pytest.fixture
-def training(there: tuple[Api, str], tmp_path: Path) -> Training:
+def training(service: tuple[Api, str], tmp_path: Path) -> Training:
     """Runs Flower; gives what came of it, and who trained in which round."""
 
     def run(terms: Any = CENTRAL, **asked: Any) -> tuple[dict[str, Any], dict[int, list[str]]]:
         folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         whole = {"terms": terms, "event": None, "asks": True, **asked}
-        return run_training("flower", there, folder, whole, FLWR_TELEMETRY_ENABLED="0")
+        return run_training("flower", service, folder, whole, FLWR_TELEMETRY_ENABLED="0")
 
     return run
 
 
-def test_three_rounds_are_declared_with_the_wrappers_noise(there, training):
-    api, _ = there
+def test_three_rounds_are_declared_with_the_wrappers_noise(service, training):
+    api, _ = service
     told, trained = training()
     assert told["error"] is None
     assert trained == {1: SILOS, 2: SILOS, 3: SILOS}
@@ -58,8 +58,8 @@ def test_three_rounds_are_declared_with_the_wrappers_noise(there, training):
     assert epsilon(api, told["ledger"]) == pytest.approx(library([NOISE] * 6), rel=1e-12)
 
 
-def test_the_round_that_would_pass_the_budget_trains_no_one(there, training):
-    api, _ = there
+def test_the_round_that_would_pass_the_budget_trains_no_one(service, training):
+    api, _ = service
     budget = library([NOISE] * 2) * (1 + 1e-9)
     snippet = manual_snippet("flower").replace("budget=8.0", f"budget={budget!r}")
     told, trained = training(snippet=snippet)
@@ -70,8 +70,8 @@ def test_the_round_that_would_pass_the_budget_trains_no_one(there, training):
     assert (shown["rounds"], shown["over_budget"]) == (2, 0)
 
 
-def test_only_clients_with_room_are_asked_and_failures_are_charged(there, training):
-    api, _ = there
+def test_only_clients_with_room_are_asked_and_failures_are_charged(service, training):
+    api, _ = service
     ledger = opened(api, {**LOCAL, "budget": {"epsilon": library([3.0] * 3) * (1 + 1e-9)}})
     post(api, ledger, *(declared(one, ["silo-1"], EVENT) for one in (1, 2)))
     told, trained = training(ledger=ledger, event=EVENT, failing=[2])
@@ -84,8 +84,8 @@ def test_only_clients_with_room_are_asked_and_failures_are_charged(there, traini
     assert epsilon(api, ledger) == pytest.approx(library([3.0] * 3), rel=1e-12)
 
 
-def test_only_the_noise_of_means_as_they_were_released_counts(there, training):
-    api, _ = there
+def test_only_the_noise_of_means_as_they_were_released_counts(service, training):
+    api, _ = service
     # The wrapper was told of eight clients, and the mean of four has half of its noise.
     told, _ = training(calibrated=8, asks=False)
     assert told["error"] is None

@@ -27,7 +27,7 @@ Training = Callable[..., tuple[dict[str, Any], dict[int, list[str]]]]
 
 
 @pytest.fixture
-def training(there: tuple[Api, str], tmp_path: Path) -> Training:
+def training(service: tuple[Api, str], tmp_path: Path) -> Training:
     """Runs NVFlare; gives what came of it, and who trained in which round."""
 
     def run(terms: Any = CENTRAL, **asked: Any) -> tuple[dict[str, Any], dict[int, list[str]]]:
@@ -35,13 +35,13 @@ def training(there: tuple[Api, str], tmp_path: Path) -> Training:
         folder = work / "trained"
         folder.mkdir(parents=True)
         whole = {"work": str(work), "terms": terms, "event": EVENT, **asked}
-        return run_training("nvflare", there, folder, whole)
+        return run_training("nvflare", service, folder, whole)
 
     return run
 
 
-def test_the_round_that_would_pass_the_budget_trains_no_one(there, training):
-    api, _ = there
+def test_the_round_that_would_pass_the_budget_trains_no_one(service, training):
+    api, _ = service
     budget = {"epsilon": library([3.0] * 2) * (1 + 1e-9)}
     snippet = manual_snippet("nvflare").replace("=event)", "=event, group_counts=True)")
     ended, trained = training({**CENTRAL, "budget": budget}, snippet=snippet)
@@ -57,8 +57,8 @@ def test_the_round_that_would_pass_the_budget_trains_no_one(there, training):
     assert api.key not in ended["configuration"]
 
 
-def test_only_sites_with_room_are_asked_and_failures_are_charged(there, training):
-    api, _ = there
+def test_only_sites_with_room_are_asked_and_failures_are_charged(service, training):
+    api, _ = service
     ledger = opened(api, {**LOCAL, "budget": {"epsilon": library([3.0] * 3) * (1 + 1e-9)}})
     post(api, ledger, *(declared(one, ["silo-1"], EVENT) for one in (1, 2)))
     more = {"group_counts": True}

@@ -1,7 +1,5 @@
 """A training by Opacus that declares its steps to a real service."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from fedaudit_client.adapters.opacus import attach
 from fedaudit_client.adapters.plain import Ledger, RoundRefused
 from tests.api.ledgers.trainings import CENTRAL, epsilon
 from tests.api.service import Api
-from tests.house import ROOT
+from tests.client.adapters.simulations import manual_snippet
 
 RECORDS = {
     **CENTRAL,
@@ -70,30 +68,11 @@ def test_epsilon_is_that_of_opacus(api: Api, client: Client) -> None:
     assert found[1] == pytest.approx(by_prv.engine.get_epsilon(1e-5) - 0.01, abs=0.01)
 
 
-def test_without_poissons_coins_nothing_is_amplified(api: Api, client: Client) -> None:
-    silo = Silo("rdp", poisson=False)
-    ledger = Ledger.open(client, RECORDS)
-    with attach(silo.optimizer, silo.loader, ledger, subject="silo"):
-        silo.epoch()
-    whole = Ledger.open(client, RECORDS)
-    with whole.round(
-        event={"kind": "gaussian", "noise_multiplier": 1.1, "steps": 8}, participants=["silo"]
-    ):
-        pass
-    assert epsilon(api, ledger.id) == epsilon(api, whole.id)
-    assert epsilon(api, ledger.id) > 2 * silo.engine.get_epsilon(1e-5)
-
-
 def test_the_step_without_room_changes_nothing(api: Api, client: Client) -> None:
-    [snippet] = re.findall(
-        r"```python\n(from fedaudit_client import Client\nfrom \S+opacus .*?)```",
-        Path(ROOT / "docs" / "elsewhere.md").read_text(),
-        re.DOTALL,
-    )
     probe, silo = Silo("rdp"), Silo("rdp")
     probe.epoch()
     budget = probe.engine.accountant.get_epsilon(1e-5, alphas=list(RDP_ORDERS)) + 1e-9
-    snippet = snippet.replace("budget=8.0", f"budget={budget!r}")
+    snippet = manual_snippet("opacus").replace("budget=8.0", f"budget={budget!r}")
     models: list[Any] = []
 
     def train() -> None:

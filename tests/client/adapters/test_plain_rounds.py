@@ -12,20 +12,15 @@ from fedaudit_client.adapters.plain import Ledger, RoundRefused, terms_for
 from fedaudit_client.errors import ValidationError
 from tests.api.ledgers.trainings import GAUSSIAN, LOCAL, POISSON, declared, epsilon, opened, reserve
 from tests.api.service import Api
-from tests.house import ROOT
+from tests.client.adapters.simulations import manual_snippet
 
 FIXED = {"kind": "fixed-gaussian", "clients": 2, "population": 4, "noise_multiplier": 4.0}
 LAPLACE = {"kind": "laplace-l2", "n": 3, "noise_multiplier": 3.0, "radius": 1.0, "clip": 1.0}
 
 
 def test_the_lines_of_the_manual_run(api: Api, client: Client) -> None:
-    [snippet] = re.findall(
-        r"```python\n(from fedaudit_client import Client\nfrom \S+plain .*?)```",
-        (ROOT / "docs" / "elsewhere.md").read_text(),
-        re.DOTALL,
-    )
     trained: list[Any] = []
-    exec(snippet, {"participants": ["a", "b"], "train": trained.append})
+    exec(manual_snippet("plain"), {"participants": ["a", "b"], "train": trained.append})
     assert trained == [("a", "b")]
     [ledger] = api.get("/v1/ledgers").json()["items"]
     assert (ledger["rounds"], ledger["mechanism"]) == (1, "gaussian-local")

@@ -54,24 +54,16 @@ def test_a_file_is_read_to_the_arrays_it_was_made_from(tmp_path: Path) -> None:
     assert federation.counts.tolist() == [5, 3, 7]
 
 
-def test_bytes_over_255_are_kept_as_bytes_and_read_to_the_same_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "kind"), [([[0, 1, 0.2, 1]], np.uint8), ([[0, 0.1, 0, 1]], np.float32)]
+)
+def test_bytes_over_255_are_kept_as_bytes_unless_there_is_another_number(tmp_path, other, kind):
     every = np.arange(256).reshape(64, 4)
-    users = {"a": ((every / 255).tolist(), [0] * 64), "b": ((every[:1] / 255).tolist(), [1])}
+    users = {"a": ((every / 255).tolist(), [0] * 64), "b": (other, [1])}
     federation = load_leaf(tmp_path, leaf(users))
-    rows = rows_of(federation)
-    assert rows.values.dtype == np.uint8
-    assert np.array_equal(rows.values[:64], every)
+    assert rows_of(federation).values.dtype == kind
     assert np.array_equal(pixels_of(federation, 0), (every / 255).astype(np.float32)), "exactly"
-
-
-def test_one_other_number_makes_all_of_them_floats(tmp_path: Path) -> None:
-    every = np.arange(256).reshape(64, 4) / 255
-    other = np.array([[0.5, 0.1, 0, 1]])
-    users = {"a": (every.tolist(), [0] * 64), "b": (other.tolist(), [1])}
-    federation = load_leaf(tmp_path, leaf(users))
-    assert rows_of(federation).values.dtype == np.float32
-    assert np.array_equal(pixels_of(federation, 0), every.astype(np.float32))
-    assert np.array_equal(pixels_of(federation, 1), other.astype(np.float32))
+    assert np.array_equal(pixels_of(federation, 1), np.array(other, dtype=np.float32))
 
 
 @settings(max_examples=50, deadline=None)

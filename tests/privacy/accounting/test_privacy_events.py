@@ -59,51 +59,36 @@ def test_compositions_of_compositions_multiply():
     assert Composed(Composed(Composed(Gaussian(1.0), 2), 3), 5).flattened() == (Gaussian(1.0), 30)
 
 
-@pytest.mark.parametrize("noise", [0.0, -1.0, math.inf, math.nan])
-def test_noise_is_positive_and_finite(noise):
-    for build in (
-        lambda: Gaussian(noise),
-        lambda: TwoStage(0.5, 0.1, noise, 5),
-        lambda: LaplaceL2(2, noise, None),
-    ):
-        with pytest.raises(ValueError, match=r"greater than 0|finite number"):
-            build()
+def two_stage(**changes):
+    return TwoStage(**{"client_rate": 0.5, "record_rate": 0.1, "noise_multiplier": 1.0} | changes)
 
 
-@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan, math.inf])
-def test_rates_lie_above_0_and_not_above_1(rate):
-    with pytest.raises(ValueError, match="rate"):
-        PoissonSampled(rate=rate, event=Gaussian(1.0))
-    with pytest.raises(ValueError, match="client_rate"):
-        TwoStage(client_rate=rate, record_rate=0.1, noise_multiplier=1.0, steps=5)
-    with pytest.raises(ValueError, match="record_rate"):
-        TwoStage(client_rate=0.1, record_rate=rate, noise_multiplier=1.0, steps=5)
+BAD_NOISE = (0.0, -1.0, math.inf, math.nan)
+BAD_RATES = (0.0, -0.1, 1.1, math.nan, math.inf)
+BAD_COUNTS = (0, -1, 1.5, True)
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, True])
-def test_counts_are_whole_and_positive(count):
-    with pytest.raises(ValueError, match="steps"):
-        TwoStage(client_rate=0.5, record_rate=0.1, noise_multiplier=1.0, steps=count)
-    with pytest.raises(ValueError, match="count"):
-        Composed(event=Gaussian(1.0), count=count)
-    with pytest.raises(ValueError, match="sample"):
-        FixedSizeSampled(population=10, sample=count, event=Gaussian(1.0))
-
-
-def test_a_sample_is_no_larger_than_its_population():
-    with pytest.raises(ValueError, match="exceeds population"):
-        FixedSizeSampled(10, 11, Gaussian(1.0))
-
-
-@pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, math.nan])
-def test_a_radius_is_positive_or_none(radius):
-    with pytest.raises(ValueError, match="radius"):
-        LaplaceL2(n=2, noise_multiplier=5.0, radius=radius)
-
-
-def test_what_is_sampled_is_an_event():
-    with pytest.raises(ValueError, match="instance of Event"):
-        PoissonSampled(0.1, 1.0)
+@pytest.mark.parametrize(
+    ("build", "values", "said"),
+    [
+        (Gaussian, BAD_NOISE, "greater than 0|finite number"),
+        (lambda x: two_stage(noise_multiplier=x, steps=5), BAD_NOISE, "greater than 0|finite"),
+        (lambda x: LaplaceL2(2, x, None), BAD_NOISE, "greater than 0|finite number"),
+        (lambda x: LaplaceL2(2, 5.0, radius=x), BAD_NOISE, "radius"),
+        (lambda x: PoissonSampled(rate=x, event=Gaussian(1.0)), BAD_RATES, "rate"),
+        (lambda x: two_stage(client_rate=x, steps=5), BAD_RATES, "client_rate"),
+        (lambda x: two_stage(record_rate=x, steps=5), BAD_RATES, "record_rate"),
+        (lambda x: two_stage(steps=x), BAD_COUNTS, "steps"),
+        (lambda x: Composed(Gaussian(1.0), count=x), BAD_COUNTS, "count"),
+        (lambda x: FixedSizeSampled(10, sample=x, event=Gaussian(1.0)), BAD_COUNTS, "sample"),
+        (lambda x: FixedSizeSampled(10, x, Gaussian(1.0)), (11,), "exceeds population"),
+        (lambda x: PoissonSampled(0.1, x), (1.0,), "instance of Event"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(build, values, said):
+    for value in values:
+        with pytest.raises(ValueError, match=said):
+            build(value)
 
 
 @pytest.mark.parametrize(

@@ -114,11 +114,7 @@ def test_spending_grows_with_the_rate_and_the_rounds(run):
 @settings(max_examples=20, deadline=None)
 def test_the_final_model_shows_no_more_than_the_server_sees(run):
     rates = np.linspace(0, 1, 7)
-    numbers = {name: getattr(run, name) for name in ("client_rate", "noise_multiplier", "steps")}
-    shown, seen = (
-        TwoStageRun(**numbers, rounds=run.rounds, delta=run.delta, observer=observer)
-        for observer in ("final_model", "server")
-    )
+    shown, seen = (replace(run, observer=observer) for observer in ("final_model", "server"))
     assert (shown.epsilons(rates) <= seen.epsilons(rates) * (1 + 1e-12)).all()
 
 
@@ -160,43 +156,30 @@ def test_a_round_between_nothing_and_no_overflow(client_rate):
 
 
 def test_the_orders_put_a_floor_under_epsilon():
-    run = TwoStageRun(
-        client_rate=1, noise_multiplier=1e9, steps=1, rounds=1, delta=1e-5, observer="server"
-    )
+    alone = {"client_rate": 1, "noise_multiplier": 1e9, "steps": 1, "rounds": 1}
+    run = replace(MNIST, **alone, delta=1e-5, observer="server")
     assert run.floor == pytest.approx(0.0036, abs=5e-5)
     assert run.epsilons(1.0) == pytest.approx(run.floor, rel=1e-9)
     assert run.floor == added_epsilon(TWO_STAGE_ORDERS, 1e-5).min()
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "values"),
     [
-        ("client_rate", 0.0),
-        ("noise_multiplier", 0.0),
-        ("steps", 0),
-        ("rounds", 0),
-        ("delta", -1e-5),
-        ("delta", 0.0),
-        ("delta", 1.0),
+        ("client_rate", [0.0]),
+        ("noise_multiplier", [0.0]),
+        ("steps", [0]),
+        ("rounds", [0]),
+        ("delta", [-1e-5, 0.0, 1.0]),
     ],
 )
-def test_a_run_names_the_number_out_of_range(field, value):
-    numbers = {
-        "client_rate": 0.5,
-        "noise_multiplier": 1.0,
-        "steps": 5,
-        "rounds": 5,
-        "delta": 1e-5,
-        "observer": "server",
-    }
-    with pytest.raises(ValueError, match=field):
-        TwoStageRun(**numbers | {field: value})
-
-
-@pytest.mark.parametrize("rates", [[-0.1], [1.1], [math.nan]])
-def test_rates_lie_between_0_and_1(rates):
-    with pytest.raises(ValueError, match="rates"):
-        MNIST.epsilons(rates)
+def test_a_run_names_the_number_out_of_range(field, values):
+    for value in values:
+        with pytest.raises(ValueError, match=field):
+            replace(MNIST, **{field: value})
+    for rate in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="rates"):
+            MNIST.epsilons([rate])
 
 
 @pytest.mark.parametrize(
@@ -210,22 +193,16 @@ def test_the_published_noise(client_rate, delta, noise):
 
 
 @given(epsilon=st.floats(0.05, 50), rate=st.floats(1e-3, 1), client_rate=st.floats(0.05, 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_budget_is_met_and_never_passed(epsilon, rate, client_rate):
     run = calibrated_run(epsilon, replace(MNIST, client_rate=client_rate), record_rate=rate)
     assert epsilon * (1 - 1e-6) <= run.epsilons(rate) <= epsilon
     assert (run.epsilons([rate / 2, rate / 10]) <= epsilon).all()
 
 
-def test_against_the_server_the_same_noise_costs_more():
-    run = calibrated_run(10.0, MNIST)
-    assert replace(run, observer="server").epsilons(1.0) > run.epsilons(1.0)
-
-
 def test_a_budget_below_the_floor_needs_more_than_noise():
-    (error,) = refused_by(
-        calibrated_run, 0.001, replace(MNIST, delta=1e-5), pointer="/privacy/uniform_epsilon"
-    )
-    assert error.pointer == "/privacy/uniform_epsilon"
+    pointer = "/privacy/uniform_epsilon"
+    (error,) = refused_by(calibrated_run, 0.001, replace(MNIST, delta=1e-5), pointer=pointer)
+    assert error.pointer == pointer
     assert "0.003637" in error.message
     assert "raise the budget or delta" in error.message

@@ -1,40 +1,12 @@
 """A spec of each mechanism, by a name of its own."""
 
-from typing import Any
-
 import numpy as np
 
 from fedaudit.privacy.records.record_use import RecordPlan, record_use
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
-from tests.privacy.specs_of_privacy import a_spec
+from tests.privacy.specs_of_privacy import a_spec, central, laplace, local, records_spec
 
 CLIENTS = ("ada", "ben", "cy")
-GAUSSIAN = {"noise_multiplier": 4, "clip": 1.0, "delta": 1e-4}
-
-
-def records_spec(**privacy: Any) -> ExperimentSpec:
-    """A spec of `record-personalised`."""
-    return parse_spec(
-        {
-            "name": "records",
-            "federation": {"source": "synthetic-linear", "clients": 3},
-            "model": {"kind": "linear", "intercept": False},
-            "training": {
-                "loss": "mse",
-                "hypotheses": 1,
-                "rounds": 6,
-                "cohort": {"sampling": "poisson", "rate": 0.5},
-                "local": {"steps": 4, "batch_size": 2, "step_size": 0.1},
-            },
-            "privacy": {
-                "mechanism": "record-personalised",
-                "budgets": {"distribution": "three-levels"},
-                "delta": 1e-3,
-                **privacy,
-            },
-        }
-    )
 
 
 def records_of(spec: ExperimentSpec) -> RecordPlan | None:
@@ -46,23 +18,17 @@ def records_of(spec: ExperimentSpec) -> RecordPlan | None:
 
 SPECS: dict[str, ExperimentSpec] = {
     "none": a_spec({"mechanism": "none"}),
-    "laplace-adaptive": a_spec(),
-    "laplace-fixed": a_spec(
-        {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 1.0, "clip": 0.4}
-    ),
-    "laplace-budget": a_spec(
-        {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 1.0, "client_budget": 4.0}
-    ),
-    "central": a_spec({"mechanism": "gaussian-central", **GAUSSIAN}, clustering="reported"),
+    "laplace-adaptive": laplace(),
+    "laplace-fixed": laplace(radius=1.0, clip=0.4),
+    "laplace-budget": laplace(radius=1.0, client_budget=4.0),
+    "central": central(cohort={"clients": 7}, hypotheses=2),
     "distance": a_spec(
         {"mechanism": "gaussian-distance", "noise_multiplier": 4, "clip": 1.0}, hypotheses=1
     ),
-    "local": a_spec({"mechanism": "gaussian-local", **GAUSSIAN}, hypotheses=1),
-    "local-budget": a_spec(
-        {"mechanism": "gaussian-local", **GAUSSIAN, "epsilon_budget": 4.0}, hypotheses=1
-    ),
+    "local": local(),
+    "local-budget": local(epsilon_budget=4.0),
     "records": records_spec(),
-    "records-filter": records_spec(baseline="filter"),
-    "records-free": records_spec(baseline="privacy-free"),
-    "records-uniform": records_spec(baseline="uniform"),
+    "records-filter": records_spec("filter"),
+    "records-free": records_spec("privacy-free"),
+    "records-uniform": records_spec("uniform"),
 }

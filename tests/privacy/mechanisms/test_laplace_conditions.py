@@ -13,30 +13,18 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.sections.guarantee import floating_point_limits
 from tests.house import ROOT
 from tests.privacy.mechanisms.specs import SPECS
-from tests.privacy.specs_of_privacy import a_spec
+from tests.privacy.specs_of_privacy import laplace
 
 COVERED = {"radius": 1.0, "clip": 0.5}
 LEAKAGE = {"leakage_max", "leakage_median"}
 
 
-def guarantee(*, hypotheses: int, clustering: str = "k-means", **privacy: Any) -> Guarantee:
-    spec = a_spec(
-        {"mechanism": "laplace-l2", "noise_multiplier": 3, **privacy},
-        clustering=clustering,
-        hypotheses=hypotheses,
-    )
-    return mechanism_of(spec).guarantee(n=3, layers=(2, 1))
+def guarantee(**settings: Any) -> Guarantee:
+    return mechanism_of(laplace(**settings)).guarantee(n=3, layers=(2, 1))
 
 
-def limits(*, hypotheses: int, clustering: str = "k-means", **privacy: Any) -> str:
-    privacy = {"mechanism": "laplace-l2", "noise_multiplier": 3, **privacy}
-    return " ".join(
-        mechanism_of(a_spec(privacy, clustering=clustering, hypotheses=hypotheses)).limits()
-    )
-
-
-def test_one_hypothesis_and_a_clip_within_the_radius_need_no_condition() -> None:
-    assert guarantee(hypotheses=1, **COVERED).conditions == {}
+def limits(**settings: Any) -> str:
+    return " ".join(mechanism_of(laplace(**settings)).limits())
 
 
 def test_several_hypotheses_make_every_figure_conditional() -> None:
@@ -56,6 +44,7 @@ def test_a_clip_beyond_the_radius_leaves_the_theorems_sum_alone() -> None:
 @pytest.mark.parametrize("hypotheses", [1, 2])
 def test_what_is_no_theorem_has_no_conditions_of_one(hypotheses: int) -> None:
     assert guarantee(hypotheses=hypotheses).conditions == {}
+    assert guarantee(hypotheses=1, **COVERED).conditions == {}
     found = guarantee(hypotheses=2, clustering="reported", **COVERED)
     assert (found.kind, found.label, found.conditions) == ("heuristic", "heuristic", {})
     assert found.statement.startswith("Heuristic as a whole. ")
@@ -71,20 +60,18 @@ def test_without_a_clip_the_label_and_the_statement_say_within_the_radius(privac
     assert clipped.statement.startswith("Formal. ")
 
 
-def test_limits_name_the_theorem_only_where_there_is_one() -> None:
-    assert "The theorem bounds a release by epsilon" in limits(hypotheses=1, **COVERED)
+def test_limits_name_the_theorem_and_the_hypotheses_where_there_are_any() -> None:
+    one, several = (limits(hypotheses=number, **COVERED) for number in (1, 2))
+    assert "The theorem bounds a release by epsilon" in one
     assert "the sum over layers" in limits(hypotheses=1, per_layer=True, **COVERED)
     assert "theorem bounds" not in limits(hypotheses=1)
     assert "theorem bounds" not in limits(hypotheses=2, clustering="reported", **COVERED)
-
-
-def test_limits_of_several_hypotheses() -> None:
-    assert limits(hypotheses=1).count("hypothes") == 0
-    whole = limits(hypotheses=2, **COVERED)
-    assert "about epsilon * ||theta_i - theta_j||, which can be large" in whole
+    assert "hypothes" not in limits(hypotheses=1)
+    distance = "||theta_i - theta_j||"
+    assert f"about epsilon * {distance}, which can be large" in several
     layered = limits(hypotheses=2, per_layer=True, **COVERED)
-    assert "||theta_i - theta_j||, added up over the layers, which can be large" in layered
-    assert "smallest update of a round" not in whole
+    assert f"{distance}, added up over the layers, which can be large" in layered
+    assert "smallest update of a round" not in several
     assert "smallest update of a round" in limits(hypotheses=2)
 
 

@@ -24,7 +24,7 @@ from fedaudit.privacy.noise.gaussian import (
     noised_average,
     unit_gaussian,
 )
-from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, norms
+from fedaudit.privacy.noise.laplace import kept_share, norms
 from fedaudit.randomness import EntropySource
 from fedaudit.training.base.record_steps import RecordSteps, Sgd, SiloRecords
 from tests.privacy.layered_noise import column, layer_sanitiser, unit_laplace
@@ -123,13 +123,7 @@ def refute_nothing(upload: Callable[..., Tensor], n: int, draw: Callable[..., Fl
 @pytest.mark.parametrize("clip", [None, 0.125])
 @pytest.mark.parametrize(("n", "nu"), [(2, 5.0), (11, 3.0), (11, 30.0), (61, 5.0), (1000, 100.0)])
 def test_laplace_uploads_refute_no_guess(n: int, nu: float, clip: float | None) -> None:
-    sanitise = Sanitiser(
-        sizes=(n,),
-        noise_multiplier=column(nu),
-        fixed_radius=column(0.5),
-        radius_floor=column(1e-6),
-        clip=None if clip is None else column(clip),
-    )
+    sanitise = layer_sanitiser((n,), nu=nu, radius=0.5, clip=clip, per_layer=False)
     refute_nothing(lambda *given: sanitise(*given)[0], n, unit_laplace)
 
 
@@ -139,13 +133,13 @@ def test_laplace_uploads_layer_by_layer_refute_no_guess() -> None:
     refute_nothing(lambda *given: sanitise(*given)[0], n, unit_laplace)
 
 
-@pytest.mark.parametrize("n", [2, 11, 61, 1000])
+@pytest.mark.parametrize("n", [2, 61, 1000])
 def test_gaussian_uploads_refute_no_guess(n: int) -> None:
     gaussian = LocalGaussian(clip=column(0.25), noise_multiplier=column(8.0))
     refute_nothing(lambda *given: gaussian(*given)[0], n, unit_gaussian)
 
 
-@pytest.mark.parametrize("n", [2, 11, 61, 1000])
+@pytest.mark.parametrize("n", [2, 61, 1000])
 def test_noised_sums_refute_no_guess(n: int) -> None:
     """All updates but one are known, as the definition of the guarantee allows."""
     average = partial(
@@ -251,14 +245,13 @@ def test_large_parameters_do_not_let_an_update_pass_its_clip(mechanism: str, n: 
     They are measured by the noise that it takes from either to the same upload. With sums of
     parameter and update in float32, one was 1.997 times as far from the other as it may be.
     """
-    one, apply = column(1.0), None
-    match mechanism:
-        case "gaussian-local":
-            gaussian, scale = LocalGaussian(column(CLIP), column(8.0)), 8 * CLIP
-            apply = gaussian
-        case "laplace-l2":
-            scale = 0.125
-            apply = Sanitiser((n,), one * 0.5 * n, one * 0.25, one * 1e-6, clip=column(CLIP))
+    apply: Callable[..., tuple[Tensor, Tensor]] = LocalGaussian(column(CLIP), column(8.0))
+    scale = 8 * CLIP
+    if mechanism == "laplace-l2":
+        apply, scale = (
+            layer_sanitiser((n,), nu=0.5 * n, radius=0.25, clip=CLIP, per_layer=False),
+            0.125,
+        )
     start, up = centres(n, negative=False)
     _, down = centres(n, negative=True)
     uploads, _ = apply(start, up, torch.full_like(start, 0.3, dtype=torch.float64))

@@ -5,7 +5,6 @@ a new seed, once in a million draws of that seed.
 """
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -25,6 +24,8 @@ from fedaudit.privacy.noise.gaussian import (
 )
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
 from fedaudit.spec.privacy import LEAST_CLIP
+from tests.privacy.gaussian_exact import exact_delta
+from tests.privacy.layered_noise import column
 
 FALSE_ALARM = 1e-6
 LONG = 40_001  # odd, and beyond the numbers that are drawn at a time
@@ -176,10 +177,6 @@ def test_vectors_that_are_not_finite_become_zero(broken: float) -> None:
 # -- mechanisms ----------------------------------------------------------------------------------
 
 
-def column(*values: float) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)[:, None]
-
-
 def test_a_client_releases_its_clipped_update_and_noise() -> None:
     release = LocalGaussian(clip=column(1.0, 10.0), noise_multiplier=column(2.0, 0.5))
     start = torch.ones(2, 1, 2)
@@ -202,27 +199,18 @@ def test_an_update_that_is_not_finite_is_withheld() -> None:
 
 
 def test_the_server_noises_every_block_and_divides_by_public_numbers() -> None:
-    average = partial(
-        noised_average, clip=column(2.0), noise_multiplier=column(3.0), denominators=column(10.0)
-    )
+    public = {"clip": column(2.0), "noise_multiplier": column(3.0), "denominators": column(10.0)}
     theta = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
     sums = torch.tensor([[[5.0, -5.0], [0.0, 0.0]]])  # nobody chose the second
     noise = torch.tensor([[[1.0, 0.0], [-1.0, 2.0]]])
-    found = average(theta, sums, noise)
+    found = noised_average(theta, sums, noise, **public)
     assert found.dtype == torch.float32
     expected = torch.tensor([[[1 + 1.1, 2 - 0.5], [3 - 0.6, 4 + 1.2]]])
     torch.testing.assert_close(found, expected)
-
-
-def test_each_hypothesis_may_have_a_denominator_of_its_own() -> None:
-    average = partial(
-        noised_average,
-        clip=column(1.0),
-        noise_multiplier=column(1.0),
-        denominators=torch.tensor([[2.0, 4.0]], dtype=torch.float64),
-    )
-    found = average(torch.zeros(1, 2, 1), torch.ones(1, 2, 1), torch.zeros(1, 2, 1))
-    assert found.flatten().tolist() == [0.5, 0.25]
+    # Each hypothesis may have a denominator of its own.
+    public["denominators"] = torch.tensor([[2.0, 4.0]], dtype=torch.float64)
+    own = noised_average(torch.zeros(1, 2, 1), torch.ones(1, 2, 1), torch.zeros(1, 2, 1), **public)
+    assert own.flatten().tolist() == [0.5, 0.25]
 
 
 # -- noise that is too small is caught by attack --------------------------------------------------
@@ -230,10 +218,7 @@ def test_each_hypothesis_may_have_a_denominator_of_its_own() -> None:
 # Bounds have a confidence of 1 - 1e-6 and a power of at least POWER, by the exact binomials.
 
 
-POWER = 0.999
-
-
-DRAWS = 200_000
+POWER, DRAWS = 0.999, 200_000
 
 
 def largest_loss(first: int, second: int, *, delta: float = 0.0) -> float:
@@ -255,12 +240,6 @@ def surely_exceeds(claim: float, *, first: float, second: float, delta: float = 
     return largest_loss(fewest, most, delta=delta) > claim
 
 
-def gaussian_delta(epsilon: float, sigma: float) -> float:
-    """The smallest delta of one release of sensitivity 1 (Balle and Wang, 2018)."""
-    shift, tail = 1 / (2 * sigma), epsilon * sigma
-    return float(stats.norm.cdf(shift - tail) - math.exp(epsilon) * stats.norm.cdf(-shift - tail))
-
-
 def gaussian_releases(update: float, *, shrink: float, seed: int) -> NDArray[np.float64]:
     """Releases of a client whose update is clipped to 1, with a noise multiplier of 1."""
     noise = unit_gaussian(CounterSource(seed), n=1, round_=1, counters=np.arange(DRAWS))
@@ -277,7 +256,7 @@ def test_the_scalar_gaussian_keeps_its_delta_and_noise_that_is_too_small_does_no
 
     The event is the best one for this epsilon and the noise that there is.
     """
-    delta = gaussian_delta(epsilon, 1.0)
+    delta = exact_delta(epsilon, 1.0)
     thresholds = {shrink: 0.5 + epsilon * shrink**2 for shrink in (1.0, 0.8)}
     found = {}
     for shrink, threshold in thresholds.items():

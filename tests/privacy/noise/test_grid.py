@@ -13,9 +13,8 @@ from scipy.stats import chisquare
 from fedaudit.privacy.count_release import IntegerDraws, drawn_integers
 from fedaudit.privacy.noise.adaptive_clipping import FINEST, rounded, spacing_of
 from fedaudit.privacy.noise.gaussian import LocalGaussian, grid_spacing, round_to_grid
-from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
-from tests.privacy.layered_noise import column
+from tests.privacy.layered_noise import column, layer_sanitiser
 
 
 def test_the_finest_grid_is_what_a_float32_can_just_be() -> None:
@@ -54,9 +53,7 @@ def test_what_is_not_finite_stays_so(broken: float) -> None:
 
 def test_an_adaptive_radius_does_not_move_the_grid() -> None:
     """Which would disclose the norm of the update to within a factor of two."""
-    sanitise = Sanitiser(
-        (3,), noise_multiplier=column(1.5), fixed_radius=None, radius_floor=column(0.25), clip=None
-    )
+    sanitise = layer_sanitiser((3,), nu=1.5, floor=0.25, per_layer=False)
     assert sanitise.spacings[0].item() == spacing_of(0.25 * 0.5 * 2)
     noise = torch.from_numpy(np.random.default_rng(1).normal(size=(1, 50, 3)))
     start = torch.zeros(1, 50, 3)

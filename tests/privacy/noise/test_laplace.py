@@ -15,7 +15,6 @@ from scipy import stats
 
 from fedaudit.privacy.noise.gaussian import unit_gaussian, wide_normals
 from fedaudit.privacy.noise.laplace import (
-    Sanitiser,
     _marsaglia_tsang,
     _squared_length,
     squared_distances,
@@ -23,7 +22,7 @@ from fedaudit.privacy.noise.laplace import (
 )
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
 from tests.native_fallback import fallback_only
-from tests.privacy.layered_noise import unit_laplace
+from tests.privacy.layered_noise import layer_sanitiser, unit_laplace
 
 FALSE_ALARM = 1e-6
 CNN_PARAMETERS = 1_206_590
@@ -193,10 +192,7 @@ def outputs(updated: NDArray[np.float32], *, shrink: float, seed: int) -> Draws:
     """Releases of one update [n] at a fixed radius of 1 and nu = n, so epsilon = 1."""
     n, draws = len(updated), 400_000
     noise = unit_laplace(CounterSource(seed), n=n, round_=1, counters=np.arange(draws))
-    one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser(
-        (n,), noise_multiplier=one * n, fixed_radius=one, radius_floor=one, clip=None
-    )
+    sanitise = layer_sanitiser((n,), nu=n, radius=1.0, floor=1.0, per_layer=False)
     uploads, _ = sanitise(
         torch.zeros(1, draws, n),
         torch.from_numpy(updated).expand(1, draws, n),

@@ -6,23 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import Sanitiser, norms
-from tests.privacy.layered_noise import column
+from tests.privacy.layered_noise import column, layer_sanitiser
 
 
-def sanitiser(
-    *, n: int, nu: float = 1.0, radius: float | None = None, floor: float = 1e-6,
-    clip: float | None = None,
-) -> Sanitiser:  # fmt: skip
-    return Sanitiser(
-        sizes=(n,),
-        noise_multiplier=column(nu),
-        fixed_radius=None if radius is None else column(radius),
-        radius_floor=column(floor),
-        clip=None if clip is None else column(clip),
-    )
+def sanitiser(*, n: int = 2, nu: float = 1.0, **settings: float | None) -> Sanitiser:
+    return layer_sanitiser((n,), nu=nu, per_layer=False, **settings)  # type: ignore[arg-type]
 
 
 START = torch.tensor([[[1.0, -2.0]]])
@@ -31,7 +21,7 @@ NOISE = torch.tensor([[[0.5, -0.25]]]).double()
 
 
 def test_an_adaptive_radius_is_the_norm_of_the_update() -> None:
-    uploads, radii = sanitiser(n=2, nu=3.0)(START, START + UPDATE, NOISE)
+    uploads, radii = sanitiser(nu=3.0)(START, START + UPDATE, NOISE)
     assert radii.item() == 5.0
     # 1/epsilon = nu * radius / n.
     assert torch.equal(uploads, START + UPDATE + NOISE * 3 * 5 / 2)
@@ -40,43 +30,40 @@ def test_an_adaptive_radius_is_the_norm_of_the_update() -> None:
 
 
 def test_a_fixed_radius_knows_nothing_of_the_update() -> None:
-    uploads, radii = sanitiser(n=2, radius=0.25)(START, START + UPDATE, NOISE)
+    uploads, radii = sanitiser(radius=0.25)(START, START + UPDATE, NOISE)
     assert radii.item() == 0.25
     assert torch.equal(uploads, START + UPDATE + NOISE * 0.125)
-    far, _ = sanitiser(n=2, radius=0.25)(START, START + 100 * UPDATE, NOISE)
+    far, _ = sanitiser(radius=0.25)(START, START + 100 * UPDATE, NOISE)
     assert torch.equal(far - START - 100 * UPDATE, uploads - START - UPDATE)
 
 
 def test_an_update_of_nothing_gets_the_floor() -> None:
-    uploads, radii = sanitiser(n=2, floor=0.125)(START, START, NOISE)
+    uploads, radii = sanitiser(floor=0.125)(START, START, NOISE)
     assert radii.item() == 0.125
     assert not torch.equal(uploads, START)
     # Without a floor it would leave as it is: what the floor is there for.
-    bare, zero = sanitiser(n=2, floor=0.0)(START, START, NOISE)
+    bare, zero = sanitiser(floor=0.0)(START, START, NOISE)
     assert zero.item() == 0.0
     assert torch.equal(bare, START)
 
 
 def test_a_clip_shortens_the_update_and_the_radius() -> None:
-    uploads, radii = sanitiser(n=2, clip=0.5)(START, START + UPDATE, 0 * NOISE)
+    uploads, radii = sanitiser(clip=0.5)(START, START + UPDATE, 0 * NOISE)
     assert radii.item() == 0.5
     torch.testing.assert_close(uploads - START, UPDATE / 10)
-    kept, own = sanitiser(n=2, clip=6.0)(START, START + UPDATE, 0 * NOISE)
+    kept, own = sanitiser(clip=6.0)(START, START + UPDATE, 0 * NOISE)
     assert torch.equal(kept, START + UPDATE)
     assert own.item() == 5.0
 
 
 def test_a_clip_also_holds_under_a_fixed_radius() -> None:
-    uploads, radii = sanitiser(n=2, clip=0.5, radius=2.0)(START, START + UPDATE, 0 * NOISE)
+    uploads, radii = sanitiser(clip=0.5, radius=2.0)(START, START + UPDATE, 0 * NOISE)
     assert radii.item() == 2.0
     # A standard deviation is 3^(1/2): half a cell of its grid is 2^-12.
     assert norms(uploads - START).item() == pytest.approx(0.5, abs=2.0**-11)
 
 
 def test_settings_may_differ_from_cell_to_cell() -> None:
-    def column(*values: float) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64)[:, None]
-
     stacked = Sanitiser(
         sizes=(2,),
         noise_multiplier=column(1.0, 2.0, 4.0),
@@ -112,14 +99,15 @@ def test_before_noise_no_upload_is_farther_than_the_clip(update, clip, radius):
         assert 1e-6 <= radii.item() <= max(clip, 1e-6)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("radius", [None, 0.5])
-def test_an_update_that_is_not_finite_has_no_finite_upload(bad, clip, radius):
+@pytest.mark.parametrize("sizes", [(2,), (1, 1)], ids=["whole", "layers"])
+def test_an_update_that_is_not_finite_has_no_finite_upload(sizes, clip, radius):
     """Training withholds what is not finite; no setting may turn such an update into numbers."""
-    updated = torch.tensor([[[1.0, bad]]])
-    uploads, _ = sanitiser(n=2, clip=clip, radius=radius)(START, updated, NOISE)
-    assert not torch.isfinite(uploads).all()
+    sanitise = layer_sanitiser(sizes, clip=clip, radius=radius, per_layer=len(sizes) > 1)
+    for bad in (math.nan, math.inf, -math.inf):
+        uploads, _ = sanitise(START, torch.tensor([[[1.0, bad]]]), NOISE)
+        assert not torch.isfinite(uploads).all()
 
 
 def test_norms_are_taken_in_float64() -> None:

@@ -11,23 +11,23 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import with_intersections
-from fedaudit.federations.split import split_clients
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.base.cell import Cell, stack_key
 from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from tests.training.federations import (
+    COUNTS,
+    RECORD_SPLIT,
     TABLE,
     federation,
     image_cell,
     image_federation,
     one_by_one,
-    padded,
     table_cell,
+    uneven,
 )
 from tests.training.personalised import records_spec
-from tests.training.specs import cell
-from tests.training.test_uneven_clients import COUNTS, uneven
+from tests.training.specs import cell, kinds_of, train
 
 BOTH: dict[str, Any] = {"sensitive": ["group", "site"], "intersections": [["group", "site"]]}
 RULE: dict[str, Any] = {**BOTH, "favourable": {"op": "ge", "value": 0.2}}
@@ -66,56 +66,29 @@ def people(*, classes: int = 0, seed: int = 3, least: int = 2) -> Federation:
 
 
 def end_of(one: Cell) -> tuple[FinalResult, NDArray[np.int64]]:
-    """The result, and the validation clients."""
-    stack = Stack([one])
-    while stack.active:
-        stack.advance(20)
-    split = split_clients(
-        one.federation.clients,
-        validation_fraction=one.spec.federation.validation_fraction,
-        seed=one.spec.seed,
-    )
-    return stack.result(0), split.validation
-
-
-def tallied(
-    codes: NDArray[np.int16], groups: int, weights: NDArray[np.generic]
-) -> NDArray[np.float64]:
-    """Sums by client and group, one row after the other."""
-    sums = np.zeros((len(codes), groups))
-    for client, row in zip(*np.nonzero(codes >= 0), strict=True):
-        sums[client, codes[client, row]] += weights[client, row]
-    return sums
+    """The result, and where the held-out rows are."""
+    return train(one)[1], one.validation_rows.place
 
 
 def check_consistent(result: FinalResult, *, declared: bool = True) -> None:
+    """The rows one by one add up to the counts, of which they know nothing."""
     for name, scores in result.scores.items():
-        counts = result.fairness[name]
-        if declared:
-            assert (scores.rows == counts.sum(-1)).all()
+        rows, counts = result.predicted[name], result.fairness[name]
+        groups = counts.shape[1]
         assert scores.rows.dtype == np.int64
         assert (scores.loss[scores.rows == 0] == 0).all()
+        assert (np.bincount(rows.groups, minlength=groups) == scores.rows.sum(0)).all()
+        assert (rows.truth is None) == (rows.predicted is None) == (not declared)
+        if rows.truth is not None and rows.predicted is not None:
+            assert (scores.rows == counts.sum(-1)).all()
+            kinds = rows.groups * 4 + kinds_of(rows.predicted, rows.truth)
+            found = np.bincount(kinds, minlength=groups * 4)
+            assert (found.reshape(groups, 4) == counts.sum(0)).all()
+        assert (rows.true_classes is None) == (scores.correct is None)
         if scores.correct is not None:
             assert (scores.correct <= scores.rows).all()
-        check_rows(result, name, declared=declared)
-
-
-def check_rows(result: FinalResult, name: str, *, declared: bool) -> None:
-    """The rows one by one add up to the counts, of which they know nothing."""
-    rows, scores, counts = result.predicted[name], result.scores[name], result.fairness[name]
-    groups = counts.shape[1]
-    assert (np.bincount(rows.groups, minlength=groups) == scores.rows.sum(0)).all()
-    assert (rows.truth is None) == (rows.predicted is None) == (not declared)
-    if rows.truth is not None and rows.predicted is not None:
-        kinds = np.select(
-            [rows.truth & rows.predicted, ~rows.truth & rows.predicted, ~rows.truth], [0, 1, 2], 3
-        )
-        found = np.bincount(rows.groups * 4 + kinds, minlength=groups * 4)
-        assert (found.reshape(groups, 4) == counts.sum(0)).all()
-    assert (rows.true_classes is None) == (scores.correct is None)
-    if scores.correct is not None:
-        right = rows.groups[rows.true_classes == rows.predicted_classes]
-        assert (np.bincount(right, minlength=groups) == scores.correct.sum(0)).all()
+            right = rows.groups[rows.true_classes == rows.predicted_classes]
+            assert (np.bincount(right, minlength=groups) == scores.correct.sum(0)).all()
 
 
 @pytest.mark.parametrize("loss", ["rmse", "mse"])
@@ -124,41 +97,28 @@ def test_a_regression_row_by_row(loss: str) -> None:
     one = table_cell(
         data, fairness=RULE, training__loss=loss, training__hypotheses=2, training__rounds=4
     )
-    result, clients = end_of(one)
+    result, place = end_of(one)
     check_consistent(result)
-    features, target, mask = (
-        padded(data, values)[clients]
-        for values in (data.side_by_side, data.target, np.ones(data.rows, np.bool_))
-    )
-    predictions = np.stack([features @ theta[:3] + theta[3] for theta in result.hypotheses])
-    values = ((predictions - target) ** 2).astype(np.float64) * mask
-    chosen = (values.sum(2, keepdims=True) - values).argmin(0)
-    assert len(np.unique(chosen[mask])) == 2
-    own = np.take_along_axis(values, chosen[None], 0)[0]
-    guessed = np.take_along_axis(predictions, chosen[None], 0)[0] >= 0.2
+    _, client_of = np.unique(data.client_of[place], return_inverse=True)
+    predictions = data.side_by_side[place] @ result.hypotheses[:, :3].T + result.hypotheses[:, 3]
+    errors = (predictions - data.target[place, None]).astype(np.float64) ** 2
+    sums = np.zeros((client_of.max() + 1, 2))
+    np.add.at(sums, client_of, errors)
+    # Each row by the hypothesis that fits its client's other rows.
+    chosen = (sums[client_of] - errors).argmin(1)
+    assert len(np.unique(chosen)) == 2
+    rows = np.arange(len(place))
     for attribute in data.attributes:
-        codes, scores = (
-            padded(data, attribute.codes, fill=-1)[clients],
-            result.scores[attribute.name],
-        )
-        groups = len(attribute.values)
+        codes, scores = attribute.codes[place], result.scores[attribute.name]
+        known = codes >= 0
+        found = np.zeros((*scores.rows.shape, 3))
+        selected = predictions[rows, chosen] >= 0.2
+        figures = np.column_stack([np.ones(len(place)), errors[rows, chosen], selected])
+        np.add.at(found, (client_of[known], codes[known]), figures[known])
         assert scores.correct is None
-        assert (scores.rows == tallied(codes, groups, np.ones(codes.shape))).all()
-        np.testing.assert_allclose(scores.loss, tallied(codes, groups, own), rtol=1e-4)
-        selected = tallied(codes, groups, guessed).sum(0)
-        assert (result.fairness[attribute.name][..., :2].sum((0, 2)) == selected).all()
-
-
-def test_losses_of_one_hypothesis_add_up_to_the_validation_loss() -> None:
-    data = people()
-    data = replace(data, attributes=(Attribute("group", ("g",), np.zeros(data.rows, np.int16)),))
-    fairness = {"sensitive": ["group"]}
-    result, _ = end_of(
-        table_cell(data, fairness=fairness, training__loss="mse", training__hypotheses=1)
-    )
-    scores = result.scores["group"]
-    of_clients = scores.loss[:, 0] / scores.rows[:, 0]
-    assert of_clients.mean() == pytest.approx(result.validation_loss, rel=1e-6)
+        assert (scores.rows == found[..., 0]).all()
+        np.testing.assert_allclose(scores.loss, found[..., 1], rtol=1e-4)
+        assert (result.fairness[attribute.name][..., :2].sum(-1) == found[..., 2]).all()
 
 
 @pytest.mark.parametrize("changes", [{}, {"federation": SPLIT}], ids=["all rows", "split"])
@@ -180,28 +140,6 @@ def test_of_several_classes_more_is_wrong_than_the_outcome() -> None:
     assert scores.correct.sum() < counts[0] + counts[2]
 
 
-def test_accuracy_by_group_adds_up_to_the_accuracy() -> None:
-    data = image_federation()  # every row is in a group
-    result, _ = end_of(image_cell(data, training__hypotheses=2, training__rounds=1))
-    check_consistent(result)
-    scores = result.scores["group"]
-    assert scores.correct is not None
-    assert scores.correct.sum() / scores.rows.sum() == pytest.approx(result.accuracy)
-
-
-@pytest.mark.parametrize("unit", ["client", "record"])
-def test_records_with_budgets_are_scored_alike(unit: str) -> None:
-    spec = records_spec()
-    spec["federation"]["validation_unit"] = unit
-    result, _ = end_of(cell(spec))
-    check_consistent(result)
-    scores = result.scores["group"]
-    assert scores.correct is None
-    if unit == "record":
-        pooled = scores.loss.sum() / scores.rows.sum()
-        assert pooled == pytest.approx(result.validation_loss, rel=1e-9)
-
-
 def test_without_a_favourable_outcome_losses_are_all_there_is() -> None:
     data = people()
     with_rule, _ = end_of(table_cell(data, fairness=RULE))
@@ -216,11 +154,11 @@ def test_without_a_favourable_outcome_losses_are_all_there_is() -> None:
 def test_rows_of_which_no_rule_speaks_are_in_no_figure() -> None:
     rules = [{"group": {"group": "g1"}, "op": "ge", "value": 0.0}]
     data = people()
-    result, clients = end_of(table_cell(data, fairness={**BOTH, "favourable": rules}))
+    result, place = end_of(table_cell(data, fairness={**BOTH, "favourable": rules}))
     check_consistent(result)
     assert not result.scores["group"].rows[:, 1].any()
     spoken_of = (data.attribute("group").codes == 0) & (data.attribute("site").codes >= 0)
-    assert result.scores["site"].rows.sum() == spoken_of[data.rows_of(clients)].sum()
+    assert result.scores["site"].rows.sum() == spoken_of[place].sum()
 
 
 def test_without_sensitive_attributes_there_is_nothing_by_group() -> None:
@@ -232,13 +170,11 @@ def test_a_stack_gives_what_its_cells_give_alone() -> None:
     data = people()
     chosen = [table_cell(data, fairness=RULE, seed=seed, training__rounds=3) for seed in (1, 2)]
     stack = Stack(chosen)
-    while stack.active:
-        stack.advance(5)
+    stack.advance(3)
     for position, one in enumerate(chosen):
-        alone, _ = end_of(one)
         stacked = stack.result(position)
         check_consistent(stacked)
-        for name, scores in alone.scores.items():
+        for name, scores in end_of(one)[0].scores.items():
             assert (stacked.scores[name].loss == scores.loss).all()
 
 
@@ -258,6 +194,7 @@ RECORDS: dict[str, Any] = {
     "training__cohort": {"sampling": "poisson", "rate": 0.6},
     "training__local": {"steps": 5, "batch_size": 4, "step_size": 0.05, "optimiser": "adam"},
     "training__clustering": {"method": "k-means"},
+    "federation": RECORD_SPLIT,
 }
 TWO_CLASSES: dict[str, Any] = {
     "side by side": lambda: (people(classes=2), TWO),
@@ -271,8 +208,8 @@ TWO_CLASSES: dict[str, Any] = {
 @pytest.mark.parametrize("name", TWO_CLASSES)
 def test_two_classes_are_scored_and_decided_as_the_model_says(name: str, threshold: float) -> None:
     data, spec = TWO_CLASSES[name]()
-    result, clients = end_of(table_cell(data, **spec, decision={"threshold": threshold}))
-    place = data.rows_of(clients)
+    one = table_cell(data, **spec, decision={"threshold": threshold})
+    result, place = end_of(one)
     features = data.features
     inputs = (features.values if isinstance(features, ClientRows) else features)[place]
     [theta] = result.hypotheses
@@ -292,7 +229,10 @@ def test_two_classes_are_scored_and_decided_as_the_model_says(name: str, thresho
     assert (predicted != (shares > 0.5)).any() == (threshold != 0.5)
     assert result.threshold == threshold
     assert result.accuracy == pytest.approx((predicted == truth).mean())
-    kinds = np.select([predicted & truth, predicted, ~truth], [0, 1, 2], 3)
+    losses = np.logaddexp(0, np.where(truth, -logits, logits))
+    clients = np.ones(len(place)) if name == "records" else data.counts[data.client_of[place]]
+    assert result.validation_loss == pytest.approx(np.average(losses, weights=1 / clients))
+    kinds = kinds_of(predicted, truth)
     assert found.counts is not None
     assert found.counts.tolist() == np.bincount(kinds, minlength=4).tolist()
     for group, counts in enumerate(result.fairness["group"].sum(0)):
@@ -304,8 +244,7 @@ def test_rows_without_a_rule_are_in_no_figure_of_scores() -> None:
     first, _ = data.attribute("group").values
     rule = {"group": {"group": first}, "op": "in", "value": ["class-1"]}
     fairness = {"sensitive": ["group"], "favourable": [rule]}
-    result, clients = end_of(table_cell(data, **{**TWO, "fairness": fairness}))
-    place = data.rows_of(clients)
+    result, place = end_of(table_cell(data, **{**TWO, "fairness": fairness}))
     truth = (data.target[place] == 1)[data.attribute("group").codes[place] == 0]
     found = result.against_constant
     assert found is not None
@@ -321,9 +260,9 @@ def test_rows_without_a_rule_are_in_no_figure_of_scores() -> None:
 def test_the_base_rate_is_that_of_the_rows_that_train() -> None:
     data = people(classes=2)
     one = table_cell(data, **TWO, decision={"threshold": "base-rate"})
-    result, clients = end_of(one)
+    result, place = end_of(one)
     trains = np.ones(data.rows, np.bool_)
-    trains[data.rows_of(clients)] = False
+    trains[place] = False
     assert result.threshold == (data.target[trains] == 1).mean()
     alike = table_cell(data, **TWO, decision={"threshold": result.threshold})
     assert end_of(alike)[0].accuracy == result.accuracy
@@ -356,6 +295,7 @@ def cells() -> dict[str, Cell]:
 def test_the_model_beside_the_constant_is_the_model_of_the_report(name):
     one = cells()[name]
     result, _ = end_of(one)
+    check_consistent(result, declared=one.spec.fairness.favourable is not None)
     found = result.against_constant
     assert found is not None
     loss = np.average(found.loss, weights=found.weights)

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.rounds import EarlyStopping, Followed, Progress
-from tests.training.specs import groups_spec
 
 
 def at_the_start(runs: int) -> Progress:
@@ -37,15 +35,6 @@ def follow(stopping: EarlyStopping, progress: Progress, losses: Sequence[object]
 def best(progress: Progress) -> list[tuple[float, int, int]]:
     columns = progress.best_loss, progress.best_round, progress.without_improvement
     return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def test_the_rule_is_that_of_the_specs() -> None:
-    specs = [
-        groups_spec(training__stopping={"patience": patience, "validate_every": 4})
-        for patience in (3, None)
-    ]
-    found = EarlyStopping.of_specs([parse_spec(spec) for spec in specs])
-    assert (found.rounds.tolist(), found.patience, found.validate_every) == ([30, 30], [3, None], 4)
 
 
 def test_only_a_lower_loss_is_an_improvement() -> None:
@@ -102,17 +91,3 @@ def test_why_a_run_ends(number: int, waited: int, last_round: int, why: str | No
     progress = at_the_start(1)
     progress.round[0], progress.without_improvement[0] = number, waited
     assert rule(2).stop_reason(progress, 0, last_round=last_round) == why
-
-
-def test_the_last_round_is_validated_too() -> None:
-    stopping = rule(None, rounds=10, every=4)
-    numbers = np.arange(1, 11)[:, np.newaxis]
-    validated = stopping.validates(numbers, last_round=np.array([10]))
-    assert numbers[validated].tolist() == [4, 8, 10]
-    assert stopping.validates(np.array([7]), last_round=np.array([7])).all()
-
-
-def test_rounds_that_repeat_interrupted_ones_carry_their_release() -> None:
-    progress = at_the_start(1)
-    progress.release[0], progress.release_until[0] = 2, 6
-    assert progress.release_numbers(np.array([[5], [6], [7]])).ravel().tolist() == [2, 2, 0]

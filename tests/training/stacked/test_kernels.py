@@ -23,6 +23,7 @@ from tests.training.specs import cell, groups_spec, linear_spec
 from tests.training.test_stack import NETWORKS, run_stacked
 
 compiled = pytest.mark.skipif(kernels() is None, reason="built without a C compiler")
+examples = settings(max_examples=30, deadline=None, derandomize=True)
 
 
 def both(compute: Callable[[], Any]) -> tuple[Any, Any]:
@@ -58,7 +59,7 @@ def rounds(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, t
 
 
 @compiled
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples
 @given(rounds(), st.booleans(), st.booleans())
 def test_clusters_and_their_separation(problem, reported, relocate):
     theta, uploads, present, chosen = problem
@@ -73,7 +74,7 @@ def test_clusters_and_their_separation(problem, reported, relocate):
 
 
 @compiled
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples
 @given(
     st.integers(0, 2**31),
     st.integers(1, 40),
@@ -111,29 +112,20 @@ def test_sanitised_updates(seed: int, n: int, clip: float | None, radius: float 
 
 
 @compiled
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples
 @given(st.integers(0, 2**64 - 1), st.integers(1, 3000), st.integers(0, 2**32 - 1), st.data())
 def test_words_and_samples(seed: int, population: int, round_: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, population))
     source = CounterSource(np.array([[seed], [seed ^ 1]], dtype=np.uint64))
-    here, there = both(
-        lambda: source.words(
-            purpose=Purpose.COHORT, round_=round_, counters=np.arange(5), count=count % 50
-        )
-    )
-    assert np.array_equal(here, there)
-    here, there = both(
-        lambda: source.wide_words(
-            purpose=Purpose.GAUSSIAN, round_=round_, counters=np.arange(5), count=count % 50
-        )
-    )
-    assert np.array_equal(here, there)
-    here, there = both(
-        lambda: sample_without_replacement(
-            source, purpose=Purpose.COHORT, round_=round_, population=population, count=count
-        )
-    )
-    assert np.array_equal(here, there)
+    place: dict[str, Any] = {"purpose": Purpose.COHORT, "round_": round_}
+    words: dict[str, Any] = {**place, "counters": np.arange(5), "count": count % 50}
+    for compute in (
+        lambda: source.words(**words),
+        lambda: source.wide_words(**words),
+        lambda: sample_without_replacement(source, **place, population=population, count=count),
+    ):
+        here, there = both(compute)
+        assert np.array_equal(here, there)
 
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -154,23 +146,17 @@ def test_whole_runs(name: str) -> None:
 
 
 @compiled
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples
 @given(st.integers(0, 2**31), st.integers(1, 300), st.sampled_from([1, 2, 15, 16, 129, 9000]))
 def test_normal_numbers(seed: int, rows: int, half: int) -> None:
     random = np.random.default_rng(seed)
     rows = min(rows, 20_000 // half)
     words = random.integers(2**64, size=(rows, 2 * half), dtype=np.uint64)
     # Ends of the radius, and where an angle turns from one quarter to the next.
-    ends = [
-        0,
-        1,
-        2**63 - 1,
-        2**63,
-        2**64 - 1,
-        *(n * 2**61 + d for n in (1, 3, 5, 7) for d in (-1, 0)),
-    ]
+    turns = [n * 2**61 + d for n in (1, 3, 5, 7) for d in (-1, 0)]
+    ends = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1, *turns], dtype=np.uint64)
     replaced = random.random(words.shape) < 0.2
-    words[replaced] = random.choice(np.array(ends, dtype=np.uint64), np.count_nonzero(replaced))
+    words[replaced] = random.choice(ends, np.count_nonzero(replaced))
     here, there = both(lambda: wide_normals(words))
     assert here.tobytes() == there.tobytes()
     assert np.isfinite(here).all()
@@ -210,39 +196,33 @@ def visits(local: Local, *, seed: int = 1, round_: int = 1) -> list[list[float]]
     return [row[: int(count)] for row, count in zip(counted.tolist(), COUNTS[0], strict=True)]
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
-def test_an_epoch_visits_every_row_once(epochs: int) -> None:
-    local = Local(epochs=epochs, batch_size=1)
-    assert visits(local) == [[epochs] * int(count) for count in COUNTS[0]]
-
-
-def test_steps_are_as_many_for_clients_with_few_rows() -> None:
-    local = Local(steps=12, epochs=None, batch_size=1)
-    assert visits(local) == [[2.0] * 6, [4.0] * 3, [12.0], [6.0] * 2]
-
-
-def test_the_rest_of_the_steps_goes_to_some_rows() -> None:
-    found = visits(Local(steps=8, epochs=None, batch_size=1))
-    assert [sum(row) for row in found] == [8, 8, 8, 8]
-    assert sorted(found[0]) == [1, 1, 1, 1, 2, 2]
-    assert sorted(found[1]) == [2, 3, 3]
+@pytest.mark.parametrize(
+    ("local", "expected"),
+    [
+        ({"epochs": 1}, [[1] * 6, [1] * 3, [1], [1] * 2]),
+        ({"epochs": 3}, [[3] * 6, [3] * 3, [3], [3] * 2]),
+        # Steps are as many for clients with few rows, and the rest of them goes to some rows.
+        ({"steps": 12}, [[2] * 6, [4] * 3, [12], [6] * 2]),
+        ({"steps": 8}, [[1, 1, 1, 1, 2, 2], [2, 3, 3], [8], [4] * 2]),
+        # A batch of all rows is the whole data.
+        ({"epochs": 2, "batch_size": None}, [[2 / 6] * 6, [2 / 3] * 3, [2], [1] * 2]),
+        ({"epochs": 2, "batch_size": ROWS}, [[2 / 6] * 6, [2 / 3] * 3, [2], [1] * 2]),
+        # Each row counts as a share of the batch that it is in: the last averages over fewer.
+        (
+            {"epochs": 1, "batch_size": 4},
+            [[1 / 4] * 4 + [1 / 2] * 2, [1 / 3] * 3, [1], [1 / 2] * 2],
+        ),
+    ],
+    ids=str,
+)
+def test_every_row_has_its_turns(local: dict[str, Any], expected: list[list[float]]) -> None:
+    found = visits(Local(**{"epochs": None, "batch_size": 1, **local}))
+    for row, turns in zip(found, expected, strict=True):
+        assert sorted(row) == pytest.approx(turns)
 
 
 def test_the_order_depends_on_seed_and_round() -> None:
     local = Local(steps=3, epochs=None, batch_size=1)
-    first = visits(local)
-    assert visits(local) == first
+    assert visits(local) == visits(local)
     orders = {str(visits(local, seed=seed, round_=round_)) for seed in (1, 2) for round_ in (1, 2)}
     assert len(orders) > 1
-
-
-def test_a_batch_of_all_rows_is_the_whole_data() -> None:
-    whole, batch = (visits(Local(epochs=2, batch_size=size)) for size in (None, ROWS))
-    assert whole == batch
-
-
-def test_the_last_batch_averages_over_what_is_left() -> None:
-    """Batches of 4 of 6 rows: each row counts as a share of the batch that it is in."""
-    found = visits(Local(epochs=1, batch_size=4))
-    assert sorted(found[0]) == [1 / 4] * 4 + [1 / 2] * 2
-    assert found[1] == pytest.approx([1 / 3] * 3)

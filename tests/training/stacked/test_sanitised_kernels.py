@@ -23,8 +23,7 @@ COPIED = (*ROOMS, "tests", "benchmarks", "examples", "clients", "pyproject.toml"
 # By themselves rather than by names: a test that is renamed is noticed when tests are collected.
 LAYOUT = (
     stacks.test_alone_and_stacked_agree_bit_for_bit,
-    stacks.test_cells_of_one_stack_may_differ_in_noise_rounds_and_patience,
-    stacks.test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget,
+    stacks.test_cells_of_one_stack_may_differ_in_noise_clip_rounds_and_budget,
     stacks.test_threads_cuts_and_interruptions_do_not_matter,
 )
 TESTS = (

@@ -55,7 +55,10 @@ def problems(draw: st.DrawFn, *, spread: float) -> tuple[Points, Points]:
     return theta.astype(np.float32), random.normal(size=(clients, n)).astype(np.float32)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+examples = settings(max_examples=30, deadline=None, derandomize=True)
+
+
+@examples
 @given(problems(spread=1.0), st.booleans())
 def test_lloyds_iterations_are_scikit_learns(problem, relocate):
     theta, uploads = problem
@@ -68,7 +71,7 @@ def test_lloyds_iterations_are_scikit_learns(problem, relocate):
     assert np.array_equal(found.sizes[0], np.bincount(expected.labels_, minlength=len(theta)))
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples
 @given(problems(spread=6.0))
 def test_relocation_is_scikit_learns(problem: tuple[Points, Points]) -> None:
     """Several relocated at once may swap their names, which scikit-learn leaves to a partition.
@@ -104,7 +107,7 @@ def lloyd(theta: Points, uploads: Points) -> NDArray[np.float64]:
     return centroids
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples
 @given(problems(spread=4.0))
 def test_keep_keeps_the_hypothesis_of_an_empty_cluster(problem: tuple[Points, Points]) -> None:
     theta, uploads = problem
@@ -112,17 +115,6 @@ def test_keep_keeps_the_hypothesis_of_an_empty_cluster(problem: tuple[Points, Po
     np.testing.assert_allclose(found.hypotheses[0], lloyd(theta, uploads), atol=1e-5)
     for j in np.flatnonzero(found.sizes[0] == 0):
         assert np.array_equal(found.hypotheses[0, j], theta[j])
-
-
-def test_relocation_goes_to_the_farthest_upload() -> None:
-    theta = np.array([[0.0, 0.0], [50.0, 50.0]], dtype=np.float32)
-    uploads = np.array([[0.0, 0.1], [0.1, 0.0], [0.0, -5.0], [-0.1, 0.0]], dtype=np.float32)
-    kept = cluster(theta, uploads, relocate=False)
-    assert kept.assigned.tolist() == [[0, 0, 0, 0]]
-    assert kept.hypotheses[0, 1].tolist() == [50.0, 50.0]
-    moved = cluster(theta, uploads, relocate=True)
-    assert moved.assigned.tolist() == [[0, 0, 1, 0]]
-    assert moved.hypotheses[0, 1].tolist() == [0.0, -5.0]
 
 
 def test_relocation_goes_on_where_it_emptied_another_cluster() -> None:
@@ -154,7 +146,7 @@ def cells_of(seeds: list[int], *, k: int, clients: int, n: int) -> list[torch.Te
     return [theta, uploads, stacked(seeds, lambda random: random.random(clients) < 0.8)]
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples
 @given(
     st.lists(st.integers(0, 2**31), min_size=2, max_size=6),
     st.integers(2, 5),
@@ -174,38 +166,25 @@ def test_cells_do_not_touch_each_other(seeds: list[int], k: int, more: int, relo
         assert torch.equal(alone.sizes[0], together.sizes[row])
 
 
-def test_what_was_not_released_moves_nothing() -> None:
+@pytest.mark.parametrize(
+    ("present", "hypotheses", "sizes"),
+    [([True, False, True, False], [[1.0], [9.0]], [1, 1]), ([False] * 4, [[0.0], [10.0]], [0, 0])],
+    ids=["some", "nobody"],
+)
+def test_what_was_not_released_moves_nothing(present, hypotheses, sizes):
     theta = torch.tensor([[[0.0], [10.0]]])
     uploads = torch.tensor([[[1.0], [torch.nan], [9.0], [1e30]]])
-    present = torch.tensor([[True, False, True, False]])
+    released = torch.tensor([present])
     for found in (
-        k_means(theta, uploads, present, relocate=True),
-        k_means(theta, uploads, present, relocate=False),
-        averages(theta, uploads, present, torch.tensor([[0, 0, 1, 1]])),
+        k_means(theta, uploads, released, relocate=True),
+        k_means(theta, uploads, released, relocate=False),
+        averages(theta, uploads, released, torch.tensor([[0, 0, 1, 1]])),
     ):
-        assert found.hypotheses.tolist() == [[[1.0], [9.0]]]
-        assert found.sizes.tolist() == [[1, 1]]
+        assert found.hypotheses.tolist() == [hypotheses]
+        assert found.sizes.tolist() == [sizes]
 
 
-def test_without_any_release_the_hypotheses_stay() -> None:
-    theta = torch.tensor([[[0.0], [10.0]]])
-    nobody = torch.zeros(1, 3, dtype=torch.bool)
-    for relocate in (True, False):
-        found = k_means(theta, torch.full((1, 3, 1), torch.nan), nobody, relocate=relocate)
-        assert torch.equal(found.hypotheses, theta)
-        assert found.sizes.tolist() == [[0, 0]]
-
-
-def test_large_problems_take_another_way_to_the_same_place() -> None:
-    random = np.random.default_rng(5)
-    theta = random.normal(size=(3, 5000)).astype(np.float32)
-    uploads = (theta[np.arange(90) % 3] + 0.1 * random.normal(size=(90, 5000))).astype(np.float32)
-    found = cluster(theta, uploads, relocate=True)
-    np.testing.assert_allclose(found.hypotheses[0], lloyd(theta, uploads), atol=1e-5)
-    assert found.assigned[0].tolist() == [index % 3 for index in range(90)]
-
-
-@settings(max_examples=20, deadline=None, derandomize=True)
+@examples
 @given(
     st.lists(st.integers(0, 2**31), min_size=1, max_size=3),
     st.integers(1, 4),

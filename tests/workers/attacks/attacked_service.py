@@ -9,6 +9,7 @@ from models.repositories import (
     LaterAttacksRepository,
     UnitRepository,
 )
+from models.tables.experiments import LaterAttacks
 from tests.api.answers import body_of
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ATTACK
@@ -26,18 +27,24 @@ ATTACKED = spec(attacks=[ATTACK], training={"rounds": 3})
 
 def work_later(api: Api, later_id: str) -> dict[str, Any]:
     """One attempt of a worker at attacks on an ended experiment; the request as it then is."""
-    with api.database.read() as session:
-        row = LaterAttacksRepository(session, api.project_id).get(later_id)
+    row = stored_later(api, later_id)
     run_unit(worker_of(api), row.unit_id)
     return later_of(api, row.experiment_id, later_id)
 
 
-def give_back(api: Api, later_id: str) -> None:
+def stored_later(api: Api, later_id: str) -> LaterAttacks:
+    """The request as it is stored."""
+    with api.database.read() as session:
+        row = LaterAttacksRepository(session, api.project_id).get(later_id)
+    assert row is not None
+    return row
+
+
+def give_back(api: Api, unit_id: str) -> None:
     """What the sweeper does once the lease of a lost worker has run out."""
     with api.database.write() as session:
-        row = LaterAttacksRepository(session, api.project_id).get(later_id)
         units = UnitRepository(session)
-        unit = units.get(row.unit_id)
+        unit = units.get(unit_id)
         units.release(unit.id, unit.fence, count_attempt=True)
 
 

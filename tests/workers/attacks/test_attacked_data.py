@@ -65,13 +65,19 @@ def test_data_under_an_attack_are_neither_erased_nor_deleted(api, looks, monkeyp
     assert set(kept) == {None}, "an error text survives the erasure"
 
 
-def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(api, looks):
-    federation = upload(api, slope=1)
+def started_from(api: Api, federation: dict[str, Any]) -> tuple[str, str]:
+    """An artifact whose parameters were trained on the federation, and the id of a run on other
+    data that starts from it."""
     model = trained(api, federation, privacy={**CENTRAL, "noise": "release"})
     content = api.get(f"/v1/experiments/{model}/model").content
     headers = {"Content-Type": "application/octet-stream"}
-    artifact = api.post("/v1/artifacts", content=content, headers=headers).json()["id"]
-    started = trained(api, upload(api, slope=2), model={"start": {"artifact": artifact}})
+    artifact = str(api.post("/v1/artifacts", content=content, headers=headers).json()["id"])
+    return artifact, trained(api, upload(api, slope=2), model={"start": {"artifact": artifact}})
+
+
+def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(api, looks):
+    federation = upload(api, slope=1)
+    _, started = started_from(api, federation)
     asked = ask(api, started, ATTACK).json()["id"]
     assert erase(api, federation).json()["needed_by"] == [asked]
     path, visitor = f"/experiments/{started}", signed_in(api)
@@ -89,11 +95,7 @@ def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(a
 
 
 def test_an_artifact_that_somebody_deletes_ends_the_attack_with_its_reason(api, looks):
-    model = trained(api, upload(api, slope=1), privacy={**CENTRAL, "noise": "release"})
-    content = api.get(f"/v1/experiments/{model}/model").content
-    headers = {"Content-Type": "application/octet-stream"}
-    artifact = api.post("/v1/artifacts", content=content, headers=headers).json()["id"]
-    started = trained(api, upload(api, slope=2), model={"start": {"artifact": artifact}})
+    artifact, started = started_from(api, upload(api, slope=1))
     asked = ask(api, started, ATTACK).json()["id"]
     assert api.request("DELETE", f"/v1/artifacts/{artifact}").status_code == 204
     found = work_later(api, asked)

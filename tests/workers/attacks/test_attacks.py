@@ -8,11 +8,10 @@ import workers.attacks.attacked_experiment
 from fedaudit.cli.run import run_locally
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
-from models.repositories import UnitRepository
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
-from tests.workers.attacks.attacked_service import ATTACKED, events_of, report_of
-from tests.workers.serving import work
+from tests.workers.attacks.attacked_service import ATTACKED, events_of, give_back, report_of
+from tests.workers.serving import failed_checks, work
 
 
 def test_the_service_finds_what_is_found_here(api: Api, looks: Looks) -> None:
@@ -88,8 +87,7 @@ def test_an_alarm_is_announced_and_shown_on_every_page(api: Api, looks: Looks) -
         "/v1/gates/evaluations", json={"experiment_id": loud, "gates": [gate, {**bound, **allowed}]}
     ).json()
     assert [one["outcome"] for one in judged["gates"]] == ["pass", "insufficient_evidence"]
-    checks = api.get(f"/v1/experiments/{loud}/report/verification").json()["checks"]
-    assert [one for one in checks if one["outcome"] == "failed"] == []
+    assert failed_checks(api, loud) == []
 
 
 def test_cancelling_is_seen_while_an_attack_goes_on(api, looks, monkeypatch):
@@ -131,10 +129,7 @@ def test_an_attack_under_which_workers_are_lost_is_not_tried_for_ever(api, looks
     for _ in range(2):
         with pytest.raises(SystemExit):
             work(api, id_)
-        with api.database.write() as session:
-            units = UnitRepository(session)
-            unit = units.get(api.stored(id_).unit_id)
-            units.release(unit.id, unit.fence, count_attempt=True)
+        give_back(api, api.stored(id_).unit_id)
     looks.between = lambda: None
     work(api, id_)
     assert api.stored(id_).status == "succeeded"

@@ -10,7 +10,7 @@ from fedaudit.ledger.statements import Envelope, link_of, previous_of
 from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
-from models.repositories import ExpiredFileRepository, LaterAttacksRepository
+from models.repositories import ExpiredFileRepository
 from models.tables.experiments import Unit
 from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
@@ -24,9 +24,10 @@ from tests.workers.attacks.attacked_service import (
     give_back,
     later_of,
     report_of,
+    stored_later,
     work_later,
 )
-from tests.workers.serving import work
+from tests.workers.serving import failed_checks, work
 from workers.finish import fail_unit
 from workers.sweeper import Expiry
 
@@ -94,8 +95,7 @@ def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(api, looks, en
     noted = {"decision": "approved", "note": "The alarm is being looked into."}
     signed = api.post(path, json=noted, key=signer).json()
     assert "attack-raised-alarm" in signed["concerns"]
-    checks = api.get(f"/v1/experiments/{ended}/report/verification").json()["checks"]
-    assert [one for one in checks if one["outcome"] == "fail"] == []
+    assert failed_checks(api, ended) == []
 
 
 def test_what_the_owner_forbids_is_not_found_out_later(api: Api, looks: Looks, ended: str) -> None:
@@ -178,14 +178,13 @@ def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(api, lo
     looks.between = die
     with pytest.raises(SystemExit):
         work_later(api, asked)
-    give_back(api, asked)
+    give_back(api, stored_later(api, asked).unit_id)
     looks.between = lambda: None
     assert work_later(api, asked)["items"][0]["section"]["status"] == "done"
     # In every attempt: it has failed, and stays on the list.
     lost = ask(api, ended, ATTACK).json()["id"]
+    taken = Unit(id=stored_later(api, lost).unit_id, project_id=api.project_id)
     with api.database.write() as session:
-        [row] = LaterAttacksRepository(session, api.project_id).list(ended)[1:]
-        taken = Unit(id=row.unit_id, project_id=row.project_id)
         why = {"reason": "worker-lost", "detail": "worker lost", "shown": "worker lost"}
         fail_unit(session, taken, **why, key=KEY)
     found = later_of(api, ended, lost)
@@ -253,8 +252,7 @@ def test_a_run_that_its_canaries_end_is_charged_and_announced(api, monkeypatch, 
     assert report["utility"]["stopped_by"] == "audit"
     assert played == report["attacks"][0]["stopped_in"] < 300
     assert experiment["progress"]["round"] == report["integrity"]["entries"] == played
-    checks = api.get(f"/v1/experiments/{id_}/report/verification").json()["checks"]
-    assert [one for one in checks if one["outcome"] == "fail"] == []
+    assert failed_checks(api, id_) == []
     page = text_of(signed_in(api).get(f"/experiments/{id_}"))
     assert "canaries beside it proved its noise too small" in page
     # It is repeated as far as it went, and its evidence is where the next attack begins.

@@ -1,0 +1,150 @@
+"""Noise that nobody can draw again: its rounds are planned and charged first, and a crash costs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.ledger.rows import Outcome
+from fedaudit.training.stack import Stack
+from tests.training.gaussian import BLOCKS, CENTRAL, LOCAL, SERVER, state, with_room_for
+from tests.training.personalised import records_spec
+from tests.training.round_records import RoundRecord, records_of
+from tests.training.specs import cell, groups_spec
+
+SECRET_SERVER = {"privacy": {**CENTRAL, "noise": "release"}}
+ALL_OF_50: dict[str, Any] = {"training__cohort": {"clients": 50}}
+EVERYBODY = {"training__cohort": {"sampling": "poisson", "rate": 1}}
+SPECS: dict[str, dict[str, Any]] = {
+    "laplace": groups_spec(privacy__noise="release"),
+    "laplace, budgets": groups_spec(privacy__noise="release", privacy__client_budget=6.0),
+    "noise of clients, budgets": with_room_for(
+        2, server=False, privacy={**LOCAL, "noise": "release"}, **ALL_OF_50
+    ),
+    "noise of a server, budget": with_room_for(5, **SECRET_SERVER),
+    "records": records_spec(privacy__noise="release", **EVERYBODY),
+    "records without noise": records_spec(
+        privacy__noise="release", privacy__baseline="privacy-free"
+    ),
+}
+LAST_ROUND = {"noise of a server, budget": 5, "records": 6, "records without noise": 6}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_only_planned_rounds_are_played_and_plans_name_who_is_charged(name: str) -> None:
+    stack, numbers, charged = Stack([cell(SPECS[name])]), list[int](), list[int]()
+    while stack.active:
+        with pytest.raises(RuntimeError, match="planned first"):
+            stack.advance(1)
+        stack.plan(4)
+        planned = stack.plan(4)[0]  # again, which changes nothing
+        records = records_of(stack.advance(100)[0])
+        for plan, record in zip(planned, records, strict=True):
+            assert (plan.round, plan.release) == (record.round, record.release)
+            taking_part = record.subjects[record.outcomes != Outcome.REFUSED]
+            assert np.array_equal(plan.subjects, taking_part)
+            assert plan.subjects.dtype == np.int32
+        numbers += [plan.round for plan in planned]
+        charged += [len(plan.subjects) for plan in planned]
+    assert numbers == list(range(1, LAST_ROUND.get(name, 30) + 1))
+    if "budgets" in name:
+        assert stack.releases(0).max() == 2
+    if name == "noise of clients, budgets":
+        assert charged == [50, 50, *[0] * 28]
+
+
+@pytest.mark.parametrize("name", ["laplace", "records"])
+def test_only_the_noise_of_a_run_does_not_follow_from_its_seed(name: str) -> None:
+    """Who validates and who can be drawn does: it protects nobody and is the experiment's."""
+    thetas, drawn = [], []
+    for _ in range(2):
+        stack = Stack([cell(SPECS[name])])
+        records = planned_and_played(stack, 30)
+        thetas.append(state(stack).hypotheses)
+        drawn.append({client for record in records for client in record.subjects.tolist()})
+    assert not np.array_equal(*thetas)
+    assert drawn[0] == drawn[1]
+
+
+def planned_and_played(stack: Stack, rounds: int) -> list[RoundRecord]:
+    stack.plan(rounds)
+    return records_of(stack.advance(rounds)[0])
+
+
+# -- after a crash --------------------------------------------------------------------------------
+
+
+def test_lost_rounds_stay_charged_and_are_repeated_under_a_new_release() -> None:
+    one = cell({**groups_spec(privacy__noise="release", privacy__client_budget=6.0, **ALL_OF_50)})
+    lost = Stack([one])
+    planned_and_played(lost, 1)
+    checkpoint = lost.checkpoint(0)
+    (plan,) = lost.plan(1)[0]  # its worker dies before the round is stored
+    stack = Stack([one], checkpoints=[checkpoint])
+    stack.charge(0, plan.subjects)
+    stack.set_release(0, 1, until=plan.round)
+    assert stack.releases(0).max() == 2
+    (repeated,) = stack.plan(1)[0]
+    assert (repeated.round, repeated.release) == (2, 1)
+    # One release, one lost: a budget of two has no room for the repetition.
+    assert len(repeated.subjects) == 0
+    records = records_of(stack.advance(1)[0]) + planned_and_played(stack, 1)
+    assert [(record.round, record.release) for record in records] == [(2, 1), (3, 0)]
+    assert set(records[0].outcomes.tolist()) == {Outcome.REFUSED}
+
+
+def test_release_numbers_survive_an_interruption() -> None:
+    one = cell(SPECS["laplace"])
+    stack = Stack([one])
+    stack.set_release(0, 2, until=3)
+    first = planned_and_played(stack, 2)
+    rest = planned_and_played(Stack([one], checkpoints=[stack.checkpoint(0)]), 2)
+    assert [record.release for record in first + rest] == [2, 2, 2, 0]
+    assert [record.round for record in first + rest] == [1, 2, 3, 4]
+
+
+def test_lost_rounds_of_a_server_are_charged_to_everyone() -> None:
+    one = cell(SPECS["noise of a server, budget"])
+    lost = Stack([one])
+    assert [plan.subjects.tolist() for plan in lost.plan(30)[0]] == [[0]] * 5
+    lost.advance(1)
+    # Its worker dies before round 2 is stored.
+    stack = Stack([one], checkpoints=[lost.checkpoint(0)])
+    stack.charge(0, np.zeros(1, dtype=np.int32))
+    stack.set_release(0, 1, until=2)
+    assert stack.releases(0).tolist() == [2]
+    planned = stack.plan(30)[0]
+    assert [(plan.round, plan.release) for plan in planned] == [(2, 1), (3, 0), (4, 0)]
+    records = records_of(stack.advance(30)[0])
+    assert [record.releases.tolist() for record in records] == [[3], [4], [5]]
+    assert (stack.active, stack.result(0).stopped_by, stack.result(0).rounds) == ([], "budget", 4)
+
+
+def test_charges_may_use_the_budget_up() -> None:
+    stack = Stack([cell(with_room_for(2, **SECRET_SERVER))])
+    planned_and_played(stack, 1)
+    before = state(stack)
+    stack.charge(0, np.zeros(1, dtype=np.int32))
+    assert (stack.active, stack.plan(1)) == ([], {})
+    assert state(stack).hypotheses.tobytes() == before.hypotheses.tobytes()
+    assert stack.result(0).stopped_by == "budget"
+
+
+def test_a_lost_block_of_rounds_is_charged_whole_and_drawn_anew() -> None:
+    """Nothing keeps a secret allocation: what is left of a block that a crash ends would else be
+    entered a second time by some, at the price of one."""
+    one = cell(groups_spec(**{**SERVER, **SECRET_SERVER, "training__cohort": BLOCKS}))
+    lost = Stack([one])
+    assert [plan.round for plan in lost.plan(7)[0]] == list(range(1, 11))
+    lost.advance(10)
+    checkpoint, charged = lost.checkpoint(0), lost.plan(1)[0]
+    assert [plan.round for plan in charged] == list(range(11, 16))
+    lost.advance(2)  # and then its worker dies
+    stack = Stack([one], checkpoints=[checkpoint])
+    for plan in charged:
+        stack.charge(0, plan.subjects)
+    assert [plan.round for plan in stack.plan(3)[0]] == list(range(11, 16))
+    assert records_of(stack.advance(5)[0])[-1].releases.tolist() == [20]
+    torn = Stack([one], checkpoints=[lost.checkpoint(0)])
+    with pytest.raises(ValueError, match="whole blocks of 5 rounds"):
+        torn.plan(3)
