@@ -16,11 +16,12 @@ import pytest
 
 from api.app import uploads_of
 from infrastructure.settings import Settings
+from tests.api.conftest import api
 from tests.api.http.test_connections import api_process, environment, sign_in
 from tests.api.service import SPEC
 from tests.packaging.compose import ROOT, resolved_services
 
-__all__ = ["environment"]
+__all__ = ["api", "environment"]
 CONFIGURATION = (ROOT / "deploy" / "nginx.conf").read_text()
 _UNITS = {"m": 2**20, "g": 2**30}
 
