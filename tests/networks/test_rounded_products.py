@@ -147,6 +147,16 @@ def test_a_row_follows_from_itself_and_the_weights() -> None:
         assert torch.equal(times(left[[row]][:, order].contiguous(), weights[:, order])[0], alone)
 
 
+@pytest.mark.parametrize("inner", [10, 784, 4000])
+@pytest.mark.parametrize("native", [pytest.param(True, marks=compiled), False])
+def test_it_is_as_near_as_products_of_19_bits_allow(inner: int, native: bool) -> None:
+    left, right = numbers("normal", 50, inner, seed=1), numbers("normal", 20, inner, seed=2)
+    exact = left.double() @ right.double().t()
+    lengths = left.double().norm(dim=1, keepdim=True) * right.double().norm(dim=1)
+    with nullcontext() if native else fallback_only():
+        assert ((times(left, right) - exact).abs() / lengths).max() < 2.0**-16
+
+
 # -- the clip --------------------------------------------------------------------------------------
 
 WIDE = DenseShape((300, 4, 3), intercept=True)

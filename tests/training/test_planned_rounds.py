@@ -71,6 +71,15 @@ def planned_and_played(stack: Stack, rounds: int) -> list[RoundRecord]:
     return records_of(stack.advance(rounds)[0])
 
 
+def test_secret_noise_is_not_drawn_beside_that_of_a_simulation() -> None:
+    """Cells of one stack draw from one source, which would be that of the first."""
+    kinds = ("release", "simulation")
+    secret, plain = (cell(groups_spec(privacy__noise=kind, fairness={})) for kind in kinds)
+    for pair in ([secret, plain], [plain, secret]):
+        with pytest.raises(ValueError, match="one shape"):
+            Stack(pair)
+
+
 # -- after a crash --------------------------------------------------------------------------------
 
 

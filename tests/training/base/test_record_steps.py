@@ -239,6 +239,8 @@ def test_cohorts_are_binomial_and_clients_independent(rate: float, secret: bool)
     kurtosis = 3 + (1 - 6 * rate * (1 - rate)) / variance
     bound = 5 * variance * np.sqrt((kurtosis - 1) / len(taken))
     assert abs(sizes.var() - variance) < bound
+    again = indicators(block(rate=rate, rounds=64, secret=secret))
+    assert np.array_equal(again, taken[:64]) == (not secret), "secret coins follow from no seed"
 
 
 def test_who_only_fills_up_stands_behind() -> None:

@@ -16,6 +16,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.networks.shape import DenseShape
 from fedaudit.networks.stacked_network import Loss, SmallDenseNetwork
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.clients import Lanes
 from fedaudit.training.stacked.validation import Evaluation, evaluate
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
@@ -126,6 +127,13 @@ def test_group_counts_of_numbers_are_those_of_a_plain_loop(favourable, holds, sc
     found = result.fairness["group"]
     assert np.array_equal(found, expected[one.validation_rows.clients])
     assert np.array_equal(records[result.best_round - 1].fairness["group"], found.sum(0))
+
+
+@pytest.mark.parametrize("units", [{"target_scale": 10.0}, {"target_mean": 3.0}], ids=str)
+def test_cells_with_other_units_are_not_stacked(units: dict[str, float]) -> None:
+    data = random_federation()
+    with pytest.raises(ValueError, match="one shape"):
+        Stack([table_cell(data), table_cell(replace(data, **units))])
 
 
 def test_single_row_clients_are_counted() -> None:
