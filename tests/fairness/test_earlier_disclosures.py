@@ -159,6 +159,13 @@ E400 = range(400)
             False,
             id="its parts and itself",
         ),
+        # All of them are the whole, and two of them leave five rows of it.
+        pytest.param(
+            [range(100), E400],
+            [range(60), range(40, 100), range(60, 95), E400],
+            True,
+            id="some of its parts",
+        ),
         # One group of an earlier report, less two that this one shows apart.
         pytest.param([range(50), range(50, 90), E400], [range(100)], True, id="parts of an old"),
         pytest.param([range(50), range(50, 100), E400], [range(100)], False, id="the whole of it"),

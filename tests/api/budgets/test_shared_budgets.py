@@ -191,6 +191,10 @@ def test_what_no_total_counts_is_listed_whoever_did_it(api: Api) -> None:
     assert (run["mechanism"], run["runs"]) == ("gaussian-local", 1)
     assert (profiles["mechanism"], profiles["runs"]) == ("profile", 3)
     assert "exact" in profiles["why"]
+    # Profiles are of neither book, so a total of the other one does not count them either.
+    assert owner.put(**LEAKAGE | {"book": "simulation"}, total=1e6).status_code == 200
+    [simulated] = [one for one in owner.budgets() if one["book"] == "simulation"]
+    assert simulated["uncounted"] == [profiles]
 
 
 def test_the_page_says_whose_total_and_whose_spending_it_shows(api: Api) -> None:

@@ -42,6 +42,13 @@ def api(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
 
 
 @pytest.fixture
+def api_on_both(database_url: str, tmp_path: Path) -> Iterator[Api]:
+    """The same; the test runs once on each kind of database."""
+    with running_api(settings_for(database_url, tmp_path, webhooks_allow_private=True)) as found:
+        yield found
+
+
+@pytest.fixture
 def dispatcher(api: Api) -> WebhookDispatcher:
     """Delivers when it is told to look."""
     return WebhookDispatcher(api.settings, api.database)
@@ -119,7 +126,9 @@ def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(api, di
     assert len(set(receiver.ids)) == 1
 
 
-def test_the_schedule_ends_and_days_of_failures_disable(api, dispatcher, receiver):
+def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
+    api = api_on_both
+    dispatcher = WebhookDispatcher(api.settings, api.database)
     webhook = register(api, receiver.url)
     receiver.answers = [500] * 3
     try_out(api, webhook)

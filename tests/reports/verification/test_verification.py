@@ -257,7 +257,9 @@ def test_parts_of_any_form_end_in_a_verdict(run, tmp_path, name, value):
 
 
 @pytest.mark.parametrize(
-    "stray", [{"noise_multiplier": 0.0}, {"delta": 0.5}, {"adjacency": "client"}], ids=str
+    "stray",
+    [{"noise_multiplier": 0.0}, {"delta": 0.5}, {"adjacency": "client"}, {"accountant": "rdp"}],
+    ids=str,
 )
 def test_an_altered_mechanism_of_a_row_is_named(run, judge, stray):
     """Without a report nothing else says what belongs where no digest covers it."""
