@@ -32,6 +32,9 @@ ONE = ReservedCost(
 def test_the_smallest_delta_makes_the_statement_for_other_people_too() -> None:
     """Else a cell with a large delta would hide beside one that costs more at its small one."""
     one = replace(ONE, unit_key=MADE_UP, delta=1e-9)
+    cheaper = replace(one, experiment_id="b", federation_id="g", amount=0.1)
+    [found] = sweep_costs([one, cheaper], runs=["a", "b"], facts=FACTS)["epsilon"]
+    assert found["value"] == 0.3, "of runs on other people, what the dearest costs"
     other = replace(one, experiment_id="b", federation_id="g", amount=0.1, delta=0.02)
     other = replace(other, curve=4 * CURVE)
     [found] = sweep_costs([one, other], runs=["a", "b"], facts=FACTS)["epsilon"]

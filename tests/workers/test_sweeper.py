@@ -1,11 +1,13 @@
 """One sweeper, tick by tick, on both databases."""
 
 import itertools
+import os
 import threading
 from typing import Any
 
 import pytest
 import structlog
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -15,6 +17,7 @@ import workers.sweeper
 from fedaudit.ledger.statements import Checkpoint, Envelope
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings
+from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,
@@ -23,6 +26,7 @@ from models.repositories import (
     SweeperLeaseRepository,
     UnitRepository,
 )
+from models.tables.experiments import Unit
 from tests.workers.admission import (
     Submitted,
     cancel,
@@ -90,6 +94,17 @@ def test_a_broker_that_fails_now_and_then_is_sent_every_message(
     for _ in submitted:
         assert sweeper.tick()
     assert queue.published == [(unit_id, "auto") for unit_id in submitted]
+
+
+def test_what_was_published_before_the_clock_was_set_back_is_published_again(
+    database: Database, sweeper: Sweeper, queue: RecordingQueue
+) -> None:
+    unit_id = submit(database).unit_id
+    ahead = dict.fromkeys(("available_at", "published_at"), seconds_from_now(3600))
+    with database.write() as session:
+        session.execute(update(Unit).where(Unit.id == unit_id).values(**ahead))
+    assert sweeper.tick()
+    assert queue.published == [(unit_id, "auto")]
 
 
 def test_a_unit_whose_message_was_lost_is_published_again_ever_more_rarely(
@@ -258,7 +273,7 @@ def test_others_may_write_while_lost_rounds_are_counted_for_the_first_time(
     assert interrupted_entries(database, submitted.id) == 3
 
 
-def test_only_the_holder_of_the_duty_sweeps(database, sweeper, queue):
+def test_only_the_holder_of_the_duty_sweeps(database, sweeper, queue, context, monkeypatch):
     submit(database)
     with database.write() as session:
         SweeperLeaseRepository(session).acquire("sweeper", holder="another", lease_seconds=60)
@@ -267,6 +282,12 @@ def test_only_the_holder_of_the_duty_sweeps(database, sweeper, queue):
     with database.write() as session:
         SweeperLeaseRepository(session).release("sweeper", holder="another")
     assert sweeper.tick()
+    # Another process of the same machine has it only once this one resigned.
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    other = Sweeper(context.settings, database, queue)
+    assert not other.tick()
+    sweeper.resign()
+    assert other.tick()
 
 
 def test_a_failed_tick_does_not_end_the_sweeper(database, queue, monkeypatch, sweeper):
