@@ -33,6 +33,7 @@ from tests.ledger.single_entry import (
     a_layered_entry,
     an_entry,
     an_epsilon_entry,
+    columns_of,
     digest_of,
     link,
 )
@@ -338,6 +339,12 @@ def test_what_cannot_be_encoded_is_refused():
     for wrong in (3, 9, -1):
         with pytest.raises(ValueError, match="outcomes must lie between 0 and 2"):
             encode(an_entry(outcomes=np.array([0, 1, wrong], dtype=np.int16)), NAMES)
+
+
+def test_a_round_in_which_nobody_released_is_an_entry():
+    nobody = an_entry(outcomes=np.array([2, 1, 2], np.uint8), radii=np.full(3, NAN))
+    assert columns_of(nobody.row()).outcomes.tolist() == [2, 1, 2]
+    assert encode(nobody, NAMES) != encode(an_entry(), NAMES)
 
 
 CLUSTERS = np.array([1, -1, 0], np.int16)
