@@ -57,7 +57,7 @@ def test_an_alarm_stands_against_a_release_whatever_gates_allow(looks: Looks) ->
     [judged] = report["gates"]
     assert judged["outcome"] == "insufficient_evidence"
     assert "contradicts the guarantee" in judged["reason"]
-    # Readers are told in every form.
+    # Every form states it to readers.
     page = render(report)
     assert "An attack raised an alarm." in page
     assert ALARM.evidence in page

@@ -331,7 +331,7 @@ def test_a_group_is_looked_for_where_elimination_does_not_come_upon_it():
     totals[0] -= hidden
     totals.append(totals[0] | hidden)
     found = exposed(totals, atoms_of([10] * 40), targets=[{0, 1}, hidden, {2}], rows=91)
-    # The same of large atoms, these nine of one client and every other of its own.
+    # The same of large atoms, these nine of one client and every other of a separate one.
     whose = [[99 if place in hidden else place] for place in range(40)]
     for one in (found, exposed(totals, atoms_of([80] * 40, clients=whose))):
         assert places(one.atoms) == hidden

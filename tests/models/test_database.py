@@ -120,7 +120,7 @@ def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> No
 
     with pytest.raises(OperationalError, match="timeout"):
         freeze_half_way_through_a_message()
-    # An outage like any other: whoever tries again is served.
+    # An outage like any other: the next attempt is served.
     with frozen.write() as session:
         assert session.scalar(text("SELECT 1")) == 1
     frozen.close()

@@ -109,7 +109,7 @@ def test_what_is_noised_moves_by_no_more_than_the_sensitivity_and_each_time_anew
         tuple(noised_counts(release, nobody, CounterSource(5), round_=one).counts["group"].flat)
         for one in range(4)
     }
-    assert len(drawn) == 4, "every release has noise of its own"
+    assert len(drawn) == 4, "every release has separate noise"
 
 
 def test_noise_of_two_runs_differs_where_it_is_secret() -> None:

@@ -1,4 +1,4 @@
-"""Noise that nobody can draw again: its rounds are planned and charged first, and a crash costs."""
+"""Noise that cannot be drawn again: its rounds are planned and charged first, and a crash costs."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_only_planned_rounds_are_played_and_plans_name_who_is_charged(name: str)
 
 @pytest.mark.parametrize("name", ["laplace", "records"])
 def test_only_the_noise_of_a_run_does_not_follow_from_its_seed(name: str) -> None:
-    """Who validates and who can be drawn does: it protects nobody and is the experiment's."""
+    """Who validates and who can be drawn does: it protects no client and is the experiment's."""
     thetas, drawn = [], []
     for _ in range(2):
         stack = Stack([cell(SPECS[name])])

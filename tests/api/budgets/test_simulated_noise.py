@@ -55,7 +55,7 @@ def test_an_owner_forbids_simulation(api: Api) -> None:
     ("changes", "named"),
     [
         ({"privacy": {"mechanism": "none", "noise": "release"}}, "privacy.mechanism"),
-        # It trains on the same people with noise of its own choice, and is charged nothing.
+        # It trains on the same people with noise that it chooses, and is charged nothing.
         ({"attacks": [{"kind": "membership", "method": "threshold"}]}, "the attack `membership`"),
     ],
     ids=["no noise", "an attack"],

@@ -207,7 +207,7 @@ def test_the_server_noises_every_block_and_divides_by_public_numbers() -> None:
     assert found.dtype == torch.float32
     expected = torch.tensor([[[1 + 1.1, 2 - 0.5], [3 - 0.6, 4 + 1.2]]])
     torch.testing.assert_close(found, expected)
-    # Each hypothesis may have a denominator of its own.
+    # Each hypothesis may have a separate denominator.
     public["denominators"] = torch.tensor([[2.0, 4.0]], dtype=torch.float64)
     own = noised_average(torch.zeros(1, 2, 1), torch.ones(1, 2, 1), torch.zeros(1, 2, 1), **public)
     assert own.flatten().tolist() == [0.5, 0.25]

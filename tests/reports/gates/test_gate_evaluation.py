@@ -275,7 +275,7 @@ def test_fairness_gates_look_at_their_attribute(material):
 
 
 def _of_attributes(report, **values):
-    """The report with this gap by each attribute, or None where it cannot be told."""
+    """The report with this gap by each attribute, or None where it is unknown."""
     [section] = report["fairness"]
 
     def of(value):

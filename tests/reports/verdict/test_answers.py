@@ -51,7 +51,7 @@ WORDS = {"release": "Yes, ", "do-not-release": "No: ", "not-decided": "Not decid
 
 @pytest.fixture
 def released(material) -> dict[str, Any]:
-    """A report that nothing stands against."""
+    """A report without an objection."""
     return copy.deepcopy(assemble(material({**ONE, **RELEASED, **PASSING})))
 
 

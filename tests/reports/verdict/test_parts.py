@@ -34,7 +34,7 @@ PASSING = {
 
 @pytest.fixture
 def good(material) -> dict[str, Any]:
-    """A report that nothing stands against."""
+    """A report without an objection."""
     return assemble(material({**RELEASED, **ONE, **PASSING}))
 
 
