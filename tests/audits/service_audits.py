@@ -4,8 +4,7 @@ from typing import Any
 
 from models.repositories import AuditRepository
 from models.tables.experiments import PredictionAudit
-from tests.api.answers import body_of
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 from tests.audits.tables import asking
 from tests.workers.serving import worker_of
 from workers.run_unit import run_unit

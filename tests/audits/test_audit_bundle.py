@@ -110,8 +110,7 @@ def test_a_stored_report_that_cannot_be_read_was_altered(api, sources, tmp_path)
         )
     checked = api.get(f"/v1/audits/{id_}/report/verification").json()
     assert (checked["verdict"], checked["valid"]) == (ALTERED, False)
-    with api.database.write() as session:
-        session.execute(delete(PredictionAudit).where(PredictionAudit.id == id_))
+    api.change(delete(PredictionAudit).where(PredictionAudit.id == id_))
 
 
 def _group(report: dict[str, Any], place: int = 0) -> dict[str, Any]:

@@ -9,9 +9,8 @@ import numpy as np
 from fedaudit.reports.sections.provenance import report_envelope
 from models.repositories import UnitRepository
 from models.tables.experiments import Unit
-from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
-from tests.api.service import KEY, Api
+from tests.api.service import KEY, Api, body_of
 from tests.audits.service_audits import made, report_of, row_of
 from tests.audits.tables import asking, audited, people, write
 from tests.workers.serving import worker_of

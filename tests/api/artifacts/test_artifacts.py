@@ -10,8 +10,7 @@ import safetensors.numpy
 from fedaudit.networks.parameter_files import encode_hypotheses
 from fedaudit.networks.shape import DenseShape
 from models.vocabulary import SCOPES
-from tests.api.answers import body_of
-from tests.api.service import SPEC, Api, running_api, settings_for, spec
+from tests.api.service import SPEC, Api, body_of, running_api, settings_for, spec
 
 SHAPE = DenseShape((2, 1), intercept=True)
 BINARY = {"Content-Type": "application/octet-stream"}

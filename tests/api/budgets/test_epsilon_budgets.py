@@ -8,8 +8,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.parse import parse_spec
-from tests.api.answers import body_of
-from tests.api.service import Api, spec
+from tests.api.service import Api, body_of, spec
 from tests.spec.documents import BY_RECORD, gaussian
 
 DELTA = 1e-5
@@ -67,7 +66,7 @@ def no_room(api: Api, value: dict[str, Any]) -> dict[str, Any]:
     before = api.counts()
     problem = dict(body_of(api.post("/v1/experiments", json=value), 409))
     assert problem["type"].endswith("/budget-exhausted")
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=value))
+    checked = body_of(api.check(value))
     assert checked["budget"] == {"has_room": False, "detail": problem["detail"]}
     assert api.counts() == before
     return problem
@@ -75,7 +74,7 @@ def no_room(api: Api, value: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("value", [central(), by_coins(), local(), by_record()])
 def test_what_every_mechanism_may_spend_is_projected_and_reserved(api, value):
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=value))
+    checked = body_of(api.check(value))
     projected = {
         one["observer"]: (one["delta"], one["adjacency"], one["value"])
         for one in checked["projection"]["epsilon"]
@@ -174,7 +173,7 @@ def test_a_figure_of_clients_does_not_count_records(api: Api) -> None:
 def test_the_projection_says_in_which_round_a_budget_ends_the_run(api: Api) -> None:
     epsilons = plan_of(central()).line("final_model").epsilons
     value = central(epsilon_budget=float(epsilons[2]))
-    body = api.post("/v1/experiments?validate_only=true", json=value).json()
+    body = api.check(value).json()
     assert body["projection"]["budget_ends_in_round"] == 3
     [entry] = body["projection"]["epsilon"]
     assert entry["value"] == epsilons[2]
@@ -200,7 +199,7 @@ def noised(**noise: Any) -> dict[str, Any]:
 
 
 def test_what_a_report_may_reveal_is_projected_reserved_and_refused(api: Api) -> None:
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=noised()))
+    checked = body_of(api.check(noised()))
     key = {"delta": 1e-6, "adjacency": "add-or-remove-one", "observer": "report"}
     assert checked["projection"]["fairness_epsilon"] == {
         **key,
@@ -215,7 +214,7 @@ def test_what_a_report_may_reveal_is_projected_reserved_and_refused(api: Api) ->
     exact = noised()
     exact["fairness"]["noise"] = None
     assert no_room(api, exact)["observer"] == "report"
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=exact))["projection"]
+    checked = body_of(api.check(exact))["projection"]
     assert checked["fairness_epsilon"] is None
     assert "fairness.noise" in checked["reasons"]["fairness_epsilon"]
 

@@ -173,7 +173,7 @@ def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
 
 def test_the_projection_has_the_theorems_sum_or_says_why_not(api: Api) -> None:
     def projected(value: dict[str, Any]) -> dict[str, Any]:
-        body = api.post("/v1/experiments?validate_only=true", json=value).json()
+        body = api.check(value).json()
         return dict(body["projection"])
 
     assert projected(run(**FIXED))["log_ratio_worst_case"] == pytest.approx(WORST)

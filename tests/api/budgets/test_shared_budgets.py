@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import DELTA, LOCAL
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 from tests.api.uploads import make_ready, registration, spec_of, upload
 from tests.models.rows import at_once
 
@@ -51,8 +50,7 @@ class Project:
     """One of several projects of a service, with the same file below the sources folder."""
 
     def __init__(self, api: Api, name: str) -> None:
-        assert api.settings.sources_dir is not None
-        (api.settings.sources_dir / "incomes.csv").write_bytes(CONTENT)
+        api.put_source("incomes.csv", CONTENT)
         self.api, self.key = api, api.key_with(*SCOPES, project=name)
         self.federation_id = ""
 
@@ -89,7 +87,7 @@ def test_a_second_project_does_not_get_a_fresh_budget(api_on_both: Api) -> None:
     assert other.submit(metric()).status_code == 202
     for project in (owner, other, Project(api, "third")):
         assert body_of(project.submit(metric()), 409)["type"].endswith("/budget-exhausted")
-        checked = api.post("/v1/experiments?validate_only=true", json=metric(), key=project.key)
+        checked = api.check(metric(), key=project.key)
         assert checked.json()["budget"]["has_room"] is False
     [mine], [theirs] = owner.budgets(), other.budgets()
     for found in (mine, theirs):

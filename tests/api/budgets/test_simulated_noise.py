@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import by_record
-from tests.api.service import Api, fail, spec
+from tests.api.service import Api, body_of, fail, spec
 
 
 def run(noise: str) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def test_an_owner_forbids_simulation(api: Api) -> None:
 )
 def test_what_publishes_more_does_not_pass_for_secret_noise(api, changes, named):
     id_, value = api.submit(run("release"))["federation_id"], {**run("release"), **changes}
-    body_of(api.post("/v1/experiments?validate_only=true", json=value))
+    body_of(api.check(value))
     put(api, id_, "forbidden")
     before = api.counts()
     for path in ("/v1/experiments", "/v1/experiments?validate_only=true"):
@@ -86,9 +85,9 @@ def test_a_release_budget_names_the_simulations_that_it_does_not_count(api: Api)
     assert "simulated from its seed" in warning
     repeated = api.submit(run("simulation"), headers={"Idempotency-Key": "once"})
     assert repeated == again
-    checked = api.post("/v1/experiments?validate_only=true", json=run("simulation")).json()
+    checked = api.check(run("simulation")).json()
     assert checked["warnings"] == [warning]
-    checked = api.post("/v1/experiments?validate_only=true", json=run("release")).json()
+    checked = api.check(run("release")).json()
     assert checked["warnings"] == []
     assert release_budget(api, id_, 1e-3)["uncounted"][0]["runs"] == 2
     assert release_budget(api, id_, None)["uncounted"] == []
@@ -131,7 +130,7 @@ def test_the_attack_no_mechanism_walks_around_no_total(api: Api, book: str, nois
             problem = api.post("/v1/experiments", json=value, headers=once)
             assert (problem.status_code, problem.json()["book"]) == (409, book), problem.text
             assert "in both books, whatever privacy.noise" in problem.json()["detail"]
-        checked = api.post("/v1/experiments?validate_only=true", json=value).json()["budget"]
+        checked = api.check(value).json()["budget"]
         assert checked["has_room"] is False
         assert "in both books, whatever privacy.noise" in checked["detail"]
     sweep = {"name": "both", "base": bare, "grid": {"training.rounds": [2, 3]}}

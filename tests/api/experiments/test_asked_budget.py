@@ -36,7 +36,7 @@ def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api
 
 
 def test_stored_spec_ledger_and_report_stay_within_it(api: Api) -> None:
-    dry = api.post("/v1/experiments?validate_only=true", json=asking()).json()
+    dry = api.check(asking()).json()
     [entry] = dry["projection"]["epsilon"]
     assert entry["value"] <= ASKED
     submitted = api.submit(asking())

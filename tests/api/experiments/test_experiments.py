@@ -9,8 +9,7 @@ import rfc8785
 from sqlalchemy import update
 
 from models.tables.experiments import Experiment
-from tests.api.answers import body_of
-from tests.api.service import Api, fail, finish, spec
+from tests.api.service import Api, body_of, fail, finish, spec
 
 
 def _ids(api: Api, query: str = "") -> list[str]:
@@ -160,8 +159,7 @@ def test_a_spec_is_checked_as_it_was_stored(api: Api) -> None:
         (hashlib.sha256(rfc8785.dumps(older)).hexdigest(), "pass"),
         (experiment["spec_hash"], "fail"),
     ):
-        with api.database.write() as session:
-            session.execute(update(Experiment).values(spec=older, spec_hash=spec_hash))
+        api.change(update(Experiment).values(spec=older, spec_hash=spec_hash))
         answer = api.get(f"/v1/experiments/{experiment['id']}/report/verification").json()
         outcomes = {check["name"]: check["outcome"] for check in answer["checks"]}
         assert outcomes["experiment.spec_hash"] == outcome

@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from api.shared.federation_data import FederationCache
-from tests.api.answers import body_of
-from tests.api.service import Api, running_api, served, settings_for, spec
+from tests.api.service import Api, body_of, running_api, served, settings_for, spec
 from tests.spec.documents import BY_RECORD
 from tests.waiting import wait_until
 
@@ -105,7 +104,7 @@ def test_what_is_too_much_is_refused_before_it_is_planned(
     asked["training"] = {"rounds": 2, **spec()["training"], **asked["training"]}
     for bound, status in ((value, 422), (20 * value, 200)):
         with running_api(settings_for(sqlite_url, tmp_path, **{setting: bound})) as api:
-            answer = body_of(api.post("/v1/experiments?validate_only=true", json=asked), status)
+            answer = body_of(api.check(asked), status)
         if status == 422:
             [fault] = answer["errors"]
             assert fault["pointer"] == where

@@ -9,9 +9,8 @@ import pytest
 
 from api.shared.data_faults import REDACTED
 from models.repositories import ExperimentRepository
-from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 from tests.api.uploads import make_ready, registration, reject, spec_of, upload
 
 EARNINGS = [f"{31 * row % 997}" for row in range(60)]

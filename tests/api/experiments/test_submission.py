@@ -10,10 +10,8 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from models.tables.experiments import Event, Experiment, Unit
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, set_total
-from tests.api.service import SPEC, Api, running_api, settings_for, spec
-from tests.api.statements import statements
+from tests.api.service import SPEC, Api, body_of, running_api, settings_for, spec, statements
 from tests.workers.serving import worker_of
 from workers.context import ProjectFiles
 from workers.flush import Loaded, load_cell
@@ -72,7 +70,7 @@ def test_the_queue_is_sent_the_unit_and_a_broker_that_is_away_loses_nothing(
 
 def test_validation_alone_stores_nothing(api: Api) -> None:
     before = api.counts()
-    body = body_of(api.post("/v1/experiments?validate_only=true", json=SPEC))
+    body = body_of(api.check(SPEC))
     projection = body["projection"]
     assert projection["leakage_worst_case"] == WORST_CASE
     assert projection["leakage_expected"] == pytest.approx(WORST_CASE * 5 / 20)
@@ -103,7 +101,7 @@ def test_bounds_that_protect_no_one_are_answered_with_a_warning(api: Api) -> Non
         (1e-5, []),
     ):
         asked = {**one_model, "privacy": {**privacy, "delta": delta}}
-        found = api.post("/v1/experiments?validate_only=true", json=asked).json()["warnings"]
+        found = api.check(asked).json()["warnings"]
         of_delta = " ".join(one for one in found if "delta" in one)
         assert bool(of_delta) == bool(said)
         assert all(words in of_delta for words in said)

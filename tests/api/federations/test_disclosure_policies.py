@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.answers import body_of
-from tests.api.service import SPEC, Api, fail, running_api, settings_for, spec
+from tests.api.service import SPEC, Api, body_of, fail, running_api, settings_for, spec
 from tests.api.uploads import CONTENT, make_ready, parts, registration, spec_of, upload
 
 RULE = {"op": "ge", "value": 50}
@@ -59,7 +58,7 @@ def refused(api: Api, value: dict[str, Any], **options: Any) -> dict[str, str]:
 def test_two_edges_whose_difference_is_one_age_are_refused(api, federation):
     """Groups below 20 and below 21: one less the other is the single client of age 20."""
     first, second = (asking(federation, {"edges": {"age": [edge]}}) for edge in (20, 21))
-    body_of(api.post("/v1/experiments?validate_only=true", json=second))
+    body_of(api.check(second))
     set_policy(api, federation["id"], edges={"age": [20]})
     api.submit(first)
     faults = refused(api, second)
@@ -78,7 +77,7 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
     second["federation"]["validation_fraction"] = 21 / 40
     fourth = asking(federation)
     fourth["federation"]["scoring"] = {"method": "split", "fraction": 0.5}
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=second))
+    checked = body_of(api.check(second))
     assert checked["training_clients"] == 19
     set_policy(api, federation["id"], split=split)
     api.submit(first)
@@ -136,8 +135,7 @@ def test_the_policy_stays_with_the_content(api_on_both: Api) -> None:
 
 
 def test_a_file_that_is_named_by_its_path_has_the_policy_of_its_content(api: Api) -> None:
-    assert api.settings.sources_dir is not None
-    (api.settings.sources_dir / "incomes.csv").write_bytes(CONTENT)
+    api.put_source("incomes.csv", CONTENT)
     value = asking({"id": ""})
     value["federation"] = {**value["federation"], "id": None, "path": "incomes.csv"}
     set_policy(api, api.submit(value)["federation_id"], minimum_group_size=31)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from api.http.problems import ProblemError
 from api.services.uploads import ContentHash
 from fedaudit.spec.registration import parse_uploaded
-from tests.api.answers import body_of
-from tests.api.service import Api, finished, spec
+from tests.api.service import Api, body_of, finished, spec
 from tests.api.uploads import (
     CONTENT,
     files_of,
@@ -116,7 +115,7 @@ def test_an_experiment_by_id_alone_takes_what_was_registered(api: Api) -> None:
     make_ready(api, id_)
     value = {name: given for name, given in spec_of({}).items() if name != "fairness"}
     value["federation"] = {"id": id_, "validation_fraction": 0.5}
-    checked = api.post("/v1/experiments?validate_only=true", json=value)
+    checked = api.check(value)
     assert checked.status_code == 200, checked.text
     found = api.submit(value)["spec"]
     assert found["federation"]["target"] == "income"
@@ -142,7 +141,7 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     found = api.post(at, json={"epsilon": 2.0}).json()
     assert found["expected_useful"], found["needs"]
     assert 1.9 < found["projection"]["epsilon"][0]["value"] <= 2.0
-    known = api.post("/v1/experiments?validate_only=true", json=found["spec"])
+    known = api.check(found["spec"])
     assert known.status_code == 200, known.text
     assert known.json()["projection"]["epsilon"] == found["projection"]["epsilon"]
     total = {"book": "simulation", "figure": "leakage", "total": 5.0}

@@ -48,7 +48,7 @@ def test_a_row_less_is_another_federation_and_a_warning(api_on_both: Api) -> Non
     assert upload(api, table(ROWS[1:]), REGISTERED)["warnings"] == [warning]
     source = {"id": copy["id"], "features": ["age"]}
     assert api.submit(spec_of(source, gates=[]))["warnings"] == [warning]
-    checked = api.post("/v1/experiments?validate_only=true", json=spec_of(source, gates=[]))
+    checked = api.check(spec_of(source, gates=[]))
     assert checked.json()["warnings"] == [warning]
 
 

@@ -13,8 +13,7 @@ from fedaudit.spec.parse import parse_admitted
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.tables.experiments import Experiment
-from tests.api.answers import body_of
-from tests.api.service import Api, fail, finished
+from tests.api.service import Api, body_of, fail, finished
 from tests.api.uploads import (
     CONTENT,
     PROFILE,
@@ -109,7 +108,7 @@ def test_experiments_name_an_upload_by_its_id(ready: tuple[Api, str]) -> None:
     found = api.get(f"/v1/experiments?federation_id={id_}").json()["items"]
     assert [item["id"] for item in found] == [made["id"]]
     [budget] = api.get(f"/v1/federations/{id_}/budget").json()["items"]
-    checked = api.post("/v1/experiments?validate_only=true", json=spec_of({"id": id_}))
+    checked = api.check(spec_of({"id": id_}))
     assert (checked.status_code, checked.json()["clients"]) == (200, 40)
     assert budget["reserved"] == checked.json()["projection"]["leakage_worst_case"] > 0
     fail(api, made["id"])
@@ -165,13 +164,11 @@ def test_a_federation_in_use_is_not_deleted(ready: tuple[Api, str]) -> None:
     api, id_ = ready
     experiment = api.submit(spec_of({"id": id_}))["id"]
     for status in ("queued", "running", "cancelling"):
-        with api.database.write() as session:
-            session.execute(update(Experiment).values(status=status))
+        api.change(update(Experiment).values(status=status))
         refusal = body_of(api.request("DELETE", f"/v1/federations/{id_}"), 409)
         assert refusal["type"].endswith("conflict")
     assert len(files_of(api)) == 1
-    with api.database.write() as session:
-        session.execute(update(Experiment).values(status="queued"))
+    api.change(update(Experiment).values(status="queued"))
     api.post(f"/v1/experiments/{experiment}/cancel")
     assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
 

@@ -46,7 +46,7 @@ def answers(api: Api, path: str, key: str) -> list[tuple[int, Any]]:
     found = [
         api.post("/v1/federations", json=described, key=key),
         api.post("/v1/experiments", json=asked, key=key),
-        api.post("/v1/experiments?validate_only=true", json=asked, key=key),
+        api.check(asked, key=key),
     ]
     return [(answer.status_code, answer.json()) for answer in found]
 
@@ -84,9 +84,9 @@ def test_data_that_one_project_has_loaded_are_not_found_by_another(api: Api) -> 
     """Loaded data are kept for the next spec, which must not be another project's."""
     asked = spec_of({"path": "hospital/incomes.csv"})
     for _ in range(2):
-        assert api.post("/v1/experiments?validate_only=true", json=asked).status_code == 200
+        assert api.check(asked).status_code == 200
     key = api.key_with(*SCOPES, project=BETA)
-    answer = api.post("/v1/experiments?validate_only=true", json=asked, key=key)
+    answer = api.check(asked, key=key)
     assert answer.json()["errors"][0]["pointer"] == "/federation/path"
 
 

@@ -17,8 +17,7 @@ from sqlalchemy.exc import OperationalError
 from benchmarks.served_api import http
 from infrastructure.storage import Storage, StorageFullError, StorageWriter
 from models.repositories import UnitRepository
-from tests.api.answers import body_of
-from tests.api.service import Api, running_api, served, settings_for
+from tests.api.service import Api, body_of, running_api, served, settings_for
 from tests.api.uploads import (
     CONTENT,
     REGISTRATION,

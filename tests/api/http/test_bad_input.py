@@ -8,8 +8,7 @@ import pytest
 
 from api.http.problems import MAX_FAULTS
 from tests.api.ledgers.trainings import LOCAL
-from tests.api.people.keys import key_of
-from tests.api.service import SPEC, Api, finished, spec
+from tests.api.service import SPEC, Api, finished, key_of, spec
 
 BEYOND_64_BITS = 2**64 + 1
 UNKNOWN = "01890000-0000-7000-8000-000000000000"

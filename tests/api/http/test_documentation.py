@@ -14,9 +14,8 @@ from pydantic import BaseModel
 
 from api import openapi
 from fedaudit.spec.registration import parse_uploaded
-from tests.api.answers import body_of
 from tests.api.http.promised import PROMISED, promises
-from tests.api.service import SPEC, Api, finish, finished
+from tests.api.service import SPEC, Api, body_of, finish, finished
 from tests.client.generated import PACKAGE, bodies, generate, lost
 
 

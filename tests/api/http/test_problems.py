@@ -101,8 +101,7 @@ def test_nothing_is_written_on_the_schema_of_another_version(sqlite_url, tmp_pat
     monkeypatch.setattr("api.shared.security.SCHEMA_SECONDS", 0.0)
     with running_api(settings_for(sqlite_url, tmp_path)) as api:
         assert api.post("/v1/experiments", json=SPEC).status_code == 202
-        with api.database.write() as session:
-            session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        api.change(text("UPDATE alembic_version SET version_num = '0001'"))
         for call in ("/v1/experiments", "/v1/ledgers"):
             problem = _is_problem(api.post(call, json=SPEC), 503, "unavailable")
             assert "fedaudit migrate" in problem["detail"]

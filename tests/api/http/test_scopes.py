@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from models.vocabulary import SCOPES
-from tests.api.answers import body_of
 from tests.api.artifacts.test_artifacts import send
 from tests.api.ledgers.trainings import declared, opened
-from tests.api.service import SPEC, Api, all_operations, finish
+from tests.api.service import SPEC, Api, all_operations, body_of, finish
 from tests.audits.tables import asking, people, write
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.answers import body_of
 from tests.api.ledgers import trainings
 from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, opened, post, report, reserve
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 
 GATE = {"figure": "epsilon_max", "op": "le", "value": 1e6, "allow_declared": True}
 LACKING = "insufficient_evidence"

@@ -6,7 +6,6 @@ import pytest
 
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.ledgers.trainings import (
     CENTRAL,
@@ -20,7 +19,7 @@ from tests.api.ledgers.trainings import (
     reserve,
 )
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 
 METRIC = {"radius": 2.0, "clip": 1.0}
 EVENT = {"kind": "laplace-l2", "n": 10, "noise_multiplier": 5.0, **METRIC}

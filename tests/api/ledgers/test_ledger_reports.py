@@ -13,10 +13,9 @@ from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
 from fedaudit.spec.disclosure import DisclosureFloor
 from models.tables.ledger import DeclaredLedger, Ledger
-from tests.api.answers import body_of
 from tests.api.ledgers import trainings
 from tests.api.ledgers.trainings import LOCAL, SEX, declared, group, opened, post, report, sign
-from tests.api.service import KEY, Api, running_api, settings_for, spec
+from tests.api.service import KEY, Api, body_of, running_api, settings_for, spec
 
 NOTHING = {"kind": "none"}
 
@@ -76,8 +75,7 @@ def test_an_altered_entry_is_found_and_never_signed(api: Api, change: str) -> No
 @pytest.mark.parametrize("how", [update(Ledger).values(delta=0.1), delete(Ledger)], ids=str)
 def test_nothing_is_said_of_a_ledger_whose_entries_were_altered(api: Api, how: Any) -> None:
     ledger = opened(api, rounds=[declared(1, ["a"])])
-    with api.database.write() as session:
-        session.execute(how)
+    api.change(how)
     api.client.app.state.resources.ledgers.forget(ledger)  # type: ignore[attr-defined]
     for path in ("", "/report"):
         answer = body_of(api.get(f"/v1/ledgers/{ledger}{path}"), 409)
@@ -91,8 +89,7 @@ def test_a_report_of_other_counts_than_its_entries_is_found(api: Api) -> None:
     assert sign(api) == 1
     altered = report(api, ledger)
     altered["privacy"]["epsilon_max"] /= 2
-    with api.database.write() as session:
-        session.execute(update(DeclaredLedger).values(report=altered))
+    api.change(update(DeclaredLedger).values(report=altered))
     checks = trainings.verified(api, ledger)["checks"]
     assert "report.epsilon_max" in {one["name"] for one in checks if one["outcome"] == "fail"}
 

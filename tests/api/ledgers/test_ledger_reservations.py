@@ -8,7 +8,6 @@ import pytest
 import api.routers.ledger_rounds as reservation
 import api.services.ledgers.round_posting as posting
 from fedaudit.privacy.declared import histories
-from tests.api.answers import body_of
 from tests.api.ledgers.trainings import (
     CENTRAL,
     GAUSSIAN,
@@ -24,7 +23,7 @@ from tests.api.ledgers.trainings import (
     reserve,
     verified,
 )
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 from tests.api.webhooks.webhooks import deliveries, register
 
 URL = "https://hooks.example.org/fedaudit"

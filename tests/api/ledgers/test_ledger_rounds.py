@@ -11,7 +11,6 @@ from sqlalchemy import update
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from models.tables.ledger import DeclaredLedger, Ledger
-from tests.api.answers import body_of
 from tests.api.ledgers import trainings
 from tests.api.ledgers.trainings import (
     CENTRAL,
@@ -26,7 +25,7 @@ from tests.api.ledgers.trainings import (
     report,
     verified,
 )
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 
 REPLACED = {**CENTRAL, "adjacency": "replace-one"}
 FIXED = {"kind": "fixed-gaussian", "clients": 10, "population": 100, "noise_multiplier": 4.0}

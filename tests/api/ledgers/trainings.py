@@ -5,8 +5,7 @@ import zipfile
 from collections.abc import Iterable
 from typing import Any
 
-from tests.api.answers import body_of
-from tests.api.service import KEY, Api
+from tests.api.service import KEY, Api, body_of
 from workers.proof.declared_signing import DeclaredLedgerSigner
 
 LOCAL: dict[str, Any] = {

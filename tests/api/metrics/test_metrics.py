@@ -131,8 +131,7 @@ def test_with_the_token_an_absent_database_is_a_figure(sqlite_url: str, tmp_path
     file.write_text(TOKEN)
     settings = settings_for(sqlite_url, tmp_path, metrics_token_file=file)
     with running_api(settings) as api:
-        with api.database.write() as session:
-            session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        api.change(text("UPDATE alembic_version SET version_num = '0001'"))
         found = scrape(api, key=TOKEN)
         assert value(found, "fedaudit_schema_matches") == 0
         assert not any(name == "fedaudit_units" for name, _ in found)

@@ -183,8 +183,7 @@ def _names(text: str) -> list[str]:
 def test_a_row_says_cost_guarantee_gap_utility_and_outcome(api: Api) -> None:
     ended = api.submit(spec(name="ended"))["id"]
     finish(api, ended)
-    with api.database.write() as session:
-        session.execute(update(Experiment).values(accuracy=0.875))
+    api.change(update(Experiment).values(accuracy=0.875))
     api.submit(spec(name="waiting", privacy={"radius": 1.0, "clip": 1.0}))
     text = signed_in(api).get("/").text
     assert _names(text) == ["waiting", "ended"]

@@ -192,8 +192,7 @@ def test_after_a_day_it_is_gone(api_on_both: Api) -> None:
     visitor = signed_in(api)
     address, _ = proposed(visitor)
     assert "people.csv" in visitor.get(NEW).text
-    with api.database.write() as session:
-        session.execute(update(PendingUpload).values(expires_at=seconds_from_now(-1.0)))
+    api.change(update(PendingUpload).values(expires_at=seconds_from_now(-1.0)))
     assert visitor.get(address).status_code == 404
     assert len(files_of(api)) == 1
     api.client.app.state.resources.tidy_storage()
@@ -213,8 +212,7 @@ def test_a_registered_file_outlives_what_is_left_of_its_upload(api: Api) -> None
         lambda: visitor.post(address, {"action": "discard"}),
         api.client.app.state.resources.remove_expired_uploads,
     ):
-        with api.database.write() as session:
-            session.execute(table_of(PendingUpload).insert().values(left))
+        api.change(table_of(PendingUpload).insert().values(left))
         remove()
         left["expires_at"] = seconds_from_now(-1.0)
         assert api.counts()["pending_uploads"] == 0

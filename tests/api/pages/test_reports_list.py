@@ -6,8 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.api.pages.browser import Browser, signed_in
-from tests.api.people.keys import key_of
-from tests.api.service import Api, finished, spec
+from tests.api.service import Api, finished, key_of, spec
 from tests.api.stored_reports import Reports, gaps
 from tests.html_forms import form_fields
 

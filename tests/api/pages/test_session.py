@@ -77,8 +77,7 @@ def test_an_expired_session_ends_and_is_removed_with_the_next_sign_in(api_on_bot
     api = api_on_both
     browser = signed_in(api)
     past = datetime.now(UTC) - timedelta(seconds=1)
-    with api.database.write() as session:
-        session.execute(update(WebSession).values(expires_at=past))
+    api.change(update(WebSession).values(expires_at=past))
     assert browser.get("/").status_code == 303
     assert api.counts()["web_sessions"] == 1
     signed_in(api)

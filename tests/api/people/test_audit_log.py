@@ -11,10 +11,8 @@ from fedaudit.cli.verify import checked
 from models.clock import utc_now
 from models.repositories import AuditLogRepository, SigningKeyRepository
 from models.tables.accounts import AuditEntry, AuditHead
-from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in
-from tests.api.people.keys import key_of
-from tests.api.service import KEY, SPEC, Api, finish
+from tests.api.service import KEY, SPEC, Api, body_of, finish, key_of
 from workers.proof.signing import AuditLogSigner
 
 BUDGET = {"book": "simulation", "figure": "leakage", "total": 100.0}
@@ -73,13 +71,11 @@ def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
 
 
 def _altered(api: Api) -> None:
-    with api.database.write() as session:
-        session.execute(update(AuditEntry).where(AuditEntry.number == 2).values(person="Eve"))
+    api.change(update(AuditEntry).where(AuditEntry.number == 2).values(person="Eve"))
 
 
 def _taken_out(api: Api) -> None:
-    with api.database.write() as session:
-        session.execute(delete(AuditEntry).where(AuditEntry.number == 2))
+    api.change(delete(AuditEntry).where(AuditEntry.number == 2))
 
 
 def _cut_off(api: Api) -> None:
@@ -106,8 +102,7 @@ def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
     tamper(api)
     assert not _verified(api)["valid"]
     # Whoever also forgets the signed head deceives the service, and nobody who kept it.
-    with api.database.write() as session:
-        session.execute(update(AuditHead).values(signed_entries=0, envelope=None))
+    api.change(update(AuditHead).values(signed_entries=0, envelope=None))
     told_now = _verified(api)
     assert told_now["valid"] == (tamper is _cut_off)
     check = checked(told_now, _log(api), public_key=public_key, earlier=told["signed_head"])
@@ -121,8 +116,7 @@ def test_a_sweeper_signs_no_log_that_is_set_back_to_an_earlier_head(api: Api) ->
         key_of(api, name)
         assert signer.sign_waiting(10) == 1
         heads.append(_verified(api)["signed_head"])
-    with api.database.write() as session:
-        session.execute(update(AuditHead).values(signed_entries=1, envelope=heads[0]))
+    api.change(update(AuditHead).values(signed_entries=1, envelope=heads[0]))
     assert signer.sign_waiting(10) == 0
     assert AuditLogSigner(api.database, KEY, signed={}).sign_waiting(10) == 1, (
         "another has no such memory"
@@ -141,8 +135,7 @@ def test_a_head_by_a_leaked_key_proves_nothing(api: Api) -> None:
 def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
     key_of(api, "Ada")
     key_of(api, "Bob")
-    with api.database.write() as session:
-        session.execute(update(AuditEntry).where(AuditEntry.number == 1).values(person="Eve"))
+    api.change(update(AuditEntry).where(AuditEntry.number == 1).values(person="Eve"))
     assert AuditLogSigner(api.database, KEY, signed={}).sign_waiting(10) == 0
     assert _verified(api)["signed_head"] is None
 

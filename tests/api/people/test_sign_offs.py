@@ -23,10 +23,8 @@ from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.spec.canonical import canonical_json
 from models.repositories import SignOffRepository
 from models.tables.experiments import SignOff
-from tests.api.answers import body_of
 from tests.api.pages.browser import Browser, signed_in
-from tests.api.people.keys import key_of
-from tests.api.service import KEY, Api, finished, spec
+from tests.api.service import KEY, Api, body_of, finished, key_of, spec
 from workers.proof.signing import SignOffSigner
 
 APPROVED = {"decision": "approved", "note": "as agreed", "role": "data protection officer"}
@@ -227,8 +225,7 @@ def test_the_database_is_checked_for_the_same(api_on_both: Api) -> None:
         third.statement = {**third.statement, "decision": "rejected"}
         third.decision = "rejected"
     assert outcomes()["sign_offs.stored"] == "fail"
-    with api.database.write() as session:
-        session.execute(delete(SignOff).where(SignOff.number == 2))
+    api.change(delete(SignOff).where(SignOff.number == 2))
     assert outcomes()["sign_offs.chain"] == "fail"
 
 
@@ -253,8 +250,7 @@ def test_what_was_altered_before_it_was_signed_does_not_get_a_signature(api: Api
     assert signer.sign_waiting(1) == 1
     assert _listed(api, third)[0]["envelope"] is not None
     # A stored statement that is none is no reason to fail.
-    with api.database.write() as session:
-        session.execute(update(SignOff).values(statement={"decision": "approved"}))
+    api.change(update(SignOff).values(statement={"decision": "approved"}))
     answer = api.get(f"/v1/experiments/{second}/sign-offs").json()
     assert (answer["items"], answer["unreadable"]) == ([], 1)
     assert signed_in(api).get(f"/experiments/{second}/report").status_code == 200

@@ -11,9 +11,8 @@ from fedaudit.ledger.statements import SigningKey, public_keys_in
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.verification.verification import verify
 from models.repositories import SigningKeyRepository
-from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in
-from tests.api.service import KEY, Api, fail, finish, finished, play
+from tests.api.service import KEY, Api, body_of, fail, finish, finished, play
 
 
 def saved(api: Api, id_: str, folder: Path) -> Path:

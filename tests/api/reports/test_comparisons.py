@@ -3,8 +3,7 @@
 from typing import Any
 
 from models.repositories import ReportRepository
-from tests.api.answers import body_of
-from tests.api.service import Api, fail, finish
+from tests.api.service import Api, body_of, fail, finish
 from tests.api.stored_reports import Reports, gaps, leaks
 
 

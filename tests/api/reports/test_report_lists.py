@@ -3,8 +3,7 @@
 from typing import Any
 
 from fedaudit.reports.verdict.verdict import answer_by_codes
-from tests.api.answers import body_of
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 from tests.api.stored_reports import Reports, gaps, leaks, spends
 
 GAP = "equalized_odds_difference"

@@ -13,8 +13,7 @@ from models.database import Database
 from models.repositories import ReportRepository
 from models.tables.experiments import Experiment, Report
 from models.tables.ledger import Ledger, LedgerCheckpoint
-from tests.api.answers import body_of
-from tests.api.service import KEY, SPEC, Api, fail, finish, finished
+from tests.api.service import KEY, SPEC, Api, body_of, fail, finish, finished
 from tests.api.stored_reports import Reports, gaps, leaks, spends
 from tests.downgrades import downgrade
 
@@ -156,18 +155,15 @@ def test_what_the_digest_leaves_out_is_in_the_chain(api: Api, done: str) -> None
 def test_a_column_or_report_of_sqlite_that_is_no_json_is_found(
     api: Api, done: str, column: str
 ) -> None:
-    with api.database.write() as session:
-        session.execute(text(f"UPDATE ledger SET {column} = '[0,3 5]' WHERE round = 2"))
+    api.change(text(f"UPDATE ledger SET {column} = '[0,3 5]' WHERE round = 2"))
     assert {"ledger.rows", "ledger.chain"} <= _failed(api, done)
     assert "round 2, release 0" in _detail(api, done, "ledger.rows")
-    with api.database.write() as session:
-        session.execute(text("UPDATE reports SET document = substr(document, 2)"))
+    api.change(text("UPDATE reports SET document = substr(document, 2)"))
     assert "report.hash" in _failed(api, done)
 
 
 def test_deleted_rows_are_named(api: Api, done: str) -> None:
-    with api.database.write() as session:
-        session.execute(delete(Ledger).where(Ledger.round >= 2))
+    api.change(delete(Ledger).where(Ledger.round >= 2))
     assert "report.entries" in _failed(api, done)
     stated = _detail(api, done, "ledger.entries")
     assert stated.startswith("entries 2 to 3 (up to round 3) are missing: the signed checkpoint")

@@ -12,10 +12,8 @@ from models.repositories import ExperimentRepository, UnitRepository
 from models.tables.experiments import Event, Experiment, Unit
 from models.tables.federations import Federation
 from models.tables.ledger import Reservation
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central
-from tests.api.service import Api, running_api, settings_for, spec
-from tests.api.statements import statements
+from tests.api.service import Api, body_of, running_api, settings_for, spec, statements
 from tests.waiting import wait_until
 
 KINDS = {"laplace": spec(privacy={"radius": 1.0, "clip": 0.5}), "gaussian": central()}

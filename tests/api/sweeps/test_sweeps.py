@@ -12,9 +12,8 @@ from sqlalchemy import update
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
 from models.tables.experiments import Experiment, Report
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import DELTA, central, plan_of, set_total
-from tests.api.service import Api, finish, running_api, settings_for, spec
+from tests.api.service import Api, body_of, finish, running_api, settings_for, spec
 
 NU, K = "privacy.noise_multiplier", "training.hypotheses"
 ALIKE = {"tags": [["a"], ["b"], ["c"], ["d"]]}
@@ -153,7 +152,7 @@ def test_leakage_of_equal_terms_adds_up(api: Api) -> None:
     base = spec(privacy={"radius": 0.5, "clip": 0.25}, gates=[])
     costs = submit(api, sweep(base, grid={NU: [1, 4]}))["costs"]
     each = [
-        api.post("/v1/experiments?validate_only=true", json=asked).json()["projection"]
+        api.check(asked).json()["projection"]
         for nu in (1, 4)
         for asked in [{**base, "privacy": {**base["privacy"], "noise_multiplier": nu}}]
     ]
@@ -292,8 +291,7 @@ def test_a_cost_that_an_attack_contradicts_is_not_compared(api: Api) -> None:
     for id_ in cells_of(made):
         finish(api, id_, validation_loss=1.0)
     assert "leakage_max" in table_of(api, made)["front_figures"]
-    with api.database.write() as session:
-        session.execute(update(Experiment).values(alarms=1))
+    api.change(update(Experiment).values(alarms=1))
     table = table_of(api, made)
     assert "leakage_max" not in table["front_figures"]
     assert any("is contradicted by an attack" in note for note in table["notes"])

@@ -18,8 +18,7 @@ from api.services.tables import page_reasons
 from fedaudit.spec.metrics import METRICS
 from fedaudit.stored import RoundRow
 from models.repositories import RoundRepository
-from tests.api.answers import body_of
-from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finished, play, spec
+from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, body_of, finished, play, spec
 
 TABLES = ("rounds", "privacy-ledger", "fairness")
 CSV, NDJSON, PARQUET = "text/csv", "application/x-ndjson", "application/vnd.apache.parquet"

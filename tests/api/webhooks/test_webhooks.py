@@ -21,12 +21,10 @@ from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.vocabulary import SCOPES
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.budgets.test_leakage_budgets import FIXED, WORST, put, run
 from tests.api.budgets.test_shared_budgets import CONTENT, metric
-from tests.api.people.keys import key_of
-from tests.api.service import Api, fail, finish, running_api, settings_for, spec
+from tests.api.service import Api, body_of, fail, finish, key_of, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import deliver, deliveries, register
 from tests.workers.receiver import Receiver, receiving
 from workers import sweeper
@@ -132,8 +130,7 @@ def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
     webhook = register(api, receiver.url)
     receiver.answers = [500] * 3
     try_out(api, webhook)
-    with api.database.write() as session:
-        session.execute(update(WebhookDelivery).values(retries=len(PAUSES_SECONDS) - 1))
+    api.change(update(WebhookDelivery).values(retries=len(PAUSES_SECONDS) - 1))
     states = [deliver(api, dispatcher, webhook)[0]["state"] for _ in range(2)]
     assert states == ["waiting", "failed"]
     assert api.get(path_of(webhook)).json()["enabled"]
@@ -149,8 +146,7 @@ def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
 
 def test_a_type_that_is_subscribed_to_no_more_does_no_harm(api: Api) -> None:
     webhook = register(api, "https://example.org", events=["gate.failed"])
-    with api.database.write() as session:
-        session.execute(update(WebhookEndpoint).values(events=["round.finished", "gate.failed"]))
+    api.change(update(WebhookEndpoint).values(events=["round.finished", "gate.failed"]))
     described = {"json": {"description": "of an earlier version"}}
     for method, sent in (("GET", {}), ("PATCH", described)):
         shown = api.request(method, path_of(webhook), **sent).json()
@@ -251,7 +247,7 @@ def test_a_crossing_is_announced_once_and_again_after_the_budget_had_recovered(a
     api.submit(run(**FIXED))
     assert _told(api, webhook) == []
     # Trying it out tells nobody.
-    assert api.post("/v1/experiments?validate_only=true", json=run(**FIXED)).status_code == 200
+    assert api.check(run(**FIXED)).status_code == 200
     assert _told(api, webhook) == []
     third = api.submit(run(**FIXED))
     [told] = _told(api, webhook)
