@@ -26,6 +26,8 @@ from api.http import connections
 from api.http.connections import HEALTH_PLACES, bounded_protocol
 from infrastructure.settings import SettingsError, load_settings
 from tests.api.service import Api, finish
+from tests.house import ROOT
+from tests.processes import completed
 from tests.waiting import wait_until
 
 HEADER_SECONDS = 0.5
@@ -302,3 +304,34 @@ def test_head_of_a_stream_that_goes_on_ends(api: Api) -> None:
     asked = api.request("HEAD", f"/v1/experiments/{id_}/events")
     assert asked.headers["content-type"].startswith("text/event-stream")
     assert api.client.app.state.resources.streams.open == 0
+
+
+# -- what the API loads: nothing heavy to start with, and to serve no torch -----------------------
+
+HEAVY = (
+    *("torch", "pandas", "pyarrow", "celery", "workers", "matplotlib", "sklearn", "fairlearn"),
+    "scipy.special",
+)
+PROGRAM = f"""
+import pathlib, sys, api.__main__
+from api.app import create_app
+from infrastructure.settings import Settings
+create_app(Settings()).openapi()
+print([name for name in sys.modules if name in {HEAVY!r}])
+sys.modules.update(dict.fromkeys(["torch", "fairlearn", "pandas", "sklearn"]))
+import workers.sweeper
+from tests.api.service import *
+with running_api(settings_for(sys.argv[1], pathlib.Path(sys.argv[2]))) as api:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    for rest in ("", "/rounds", "/privacy-ledger", "/fairness", "/report.html",
+                 "/report/verification", "/events"):
+        assert api.get(f"/v1/experiments/{{id_}}{{rest}}").status_code == 200, rest
+print("served")
+"""
+
+
+def test_starting_serving_and_sweeping_load_nothing_heavy(tmp_path: Path, sqlite_url: str) -> None:
+    done = completed([sys.executable, "-c", PROGRAM, sqlite_url, str(tmp_path)], cwd=ROOT)
+    loaded, *_, served = done.stdout.splitlines() or ["", done.stderr]
+    assert (loaded, served) == ("[]", "served"), done.stderr

@@ -1,12 +1,17 @@
 """Failures outside any route's own errors are problem documents too."""
 
+import io
 import itertools
 import json
+import logging
+import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import structlog
@@ -15,7 +20,9 @@ from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
 from api.app import create_app
+from api.http import middleware
 from benchmarks.served_api import http
+from infrastructure.logs import configure_logs
 from models.database import Database
 from tests.api.service import SPEC, Api, running_api, served, settings_for
 
@@ -176,3 +183,111 @@ def test_a_full_disk_is_not_called_a_database_that_is_away(api, monkeypatch, sai
     answer = api.get("/v1/experiments/x")
     assert (answer.status_code, answer.json()["detail"]) == (503, stated)
     assert answer.headers["retry-after"] == "2"
+
+
+# -- what the log says of requests: their ids, and nothing that they asked for --------------------
+
+Lines = Callable[[], list[dict[str, object]]]
+
+
+@pytest.fixture
+def lines(restored_logs: None) -> Lines:
+    """Reads what was logged so far."""
+    configure_logs("json")
+    written = io.StringIO()
+    [handler] = logging.getLogger().handlers
+    assert isinstance(handler, logging.StreamHandler)
+    handler.setStream(written)
+    # What the test's own client says of its requests.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    return lambda: [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def test_a_request_is_found_by_its_id_and_its_experiment(api: Api, lines: Lines) -> None:
+    sent = {"X-Request-ID": "request-0001"}
+    response = api.post("/v1/experiments", json=SPEC, headers=sent)
+    experiment_id = response.json()["id"]
+    path = f"/v1/experiments/{experiment_id}/privacy-ledger"
+    api.get(f"{path}?client=Mrs-Jones", headers={"X-Request-ID": "request-0002"})
+    api.get("/health/live")
+    api.get("/v1/%0Afaked")
+    said = lines()
+    by_request = {
+        name: [line for line in said if line.get("request_id") == name]
+        for name in ("request-0001", "request-0002")
+    }
+    [queued] = [line for line in by_request["request-0001"] if line["event"] == "experiment queued"]
+    assert queued["experiment_id"] == experiment_id
+    assert queued["unit_id"] == api.stored(experiment_id).unit_id
+    [asked] = by_request["request-0002"]
+    assert (asked["event"], asked["method"], asked["path"]) == ("request", "GET", path)
+    assert (asked["status"], asked["experiment_id"]) == (200, experiment_id)
+    text = json.dumps(said)
+    for secret in ("Mrs-Jones", api.key, "/health/live"):
+        assert secret not in text
+    assert [line["path"] for line in said if line.get("status") == 404] == ["/v1/%0Afaked"]
+
+
+@pytest.mark.parametrize("path", ["/v1/experiments", "/v1/nowhere", "/health/live", "/sign-in"])
+@pytest.mark.parametrize("odd", [None, "short", "x" * 65, "two words", "<script>", "a;b=c;d=e"])
+def test_an_answer_has_an_id_of_its_own_where_it_was_sent_no_sane_one(api, path, odd):
+    sent = {} if odd is None else {"X-Request-ID": odd}
+    first, second = (api.get(path, headers=sent).headers["x-request-id"] for _ in range(2))
+    assert uuid.UUID(first) != uuid.UUID(second)
+
+
+def test_a_problem_is_the_instance_that_its_request_is(api: Api) -> None:
+    answer = api.get("/v1/experiments/x")
+    assert answer.json()["instance"] == f"urn:uuid:{answer.headers['x-request-id']}"
+    too_large = api.post("/v1/experiments", content=b"", headers={"Content-Length": "9" * 12})
+    assert too_large.json()["instance"] == f"urn:uuid:{too_large.headers['x-request-id']}"
+    sane = "8f14e45f.build_7~a-b"
+    own = api.get("/v1/experiments/x", headers={"X-Request-ID": sane})
+    assert (own.headers["x-request-id"], own.json()["instance"]) == (
+        sane,
+        f"urn:x-request-id:{sane}",
+    )
+
+
+# -- bodies that never come, or come a byte at a time ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "trickle"),
+    [
+        ("/v1/federations", "multipart/form-data; boundary=x", False),
+        ("/v1/experiments", "application/json", True),
+    ],
+)
+def test_a_slow_body_is_cut_off(sqlite_url, tmp_path, monkeypatch, path, kind, trickle):
+    monkeypatch.setattr(middleware, "_QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(middleware, "_LEISURE_SECONDS", 1.0)
+    with running_api(settings_for(sqlite_url, tmp_path)) as api, served(api) as url:
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {api.key}\r\n"
+            f"Content-Type: {kind}\r\nContent-Length: 5000\r\n\r\n"
+        )
+        where = urlsplit(url)
+        with socket.create_connection((where.hostname, where.port or 80)) as client:
+            client.sendall(head.encode() + b"--x\r\n")
+            client.settimeout(0.2 if trickle else 30)
+            answer = answer_of(client, bytes_more=100 if trickle else 0)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"application/problem+json" in answer
+        assert b"the body came too slowly" in answer
+
+
+def answer_of(client: socket.socket, *, bytes_more: int) -> bytes:
+    """What came until the connection was closed, with a byte sent for each timeout."""
+    received = b""
+    while True:
+        try:
+            part = client.recv(65536)
+        except TimeoutError:
+            bytes_more -= 1
+            assert bytes_more >= 0, "the body goes on for ever"
+            client.sendall(b" ")
+            continue
+        if not part:
+            return received
+        received += part

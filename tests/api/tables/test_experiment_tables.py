@@ -1,7 +1,6 @@
 """Rounds, ledger and fairness: pages, filters, files, and what is confidential.
 
-That one client's lines are those of the whole ledger is in test_client_history.py, and that the
-view of the database has the same in tests/models/test_ledger_rows.py.
+That the view of the database has the same lines is in tests/models/test_ledger_rows.py.
 """
 
 import csv
@@ -9,16 +8,22 @@ import io
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from api.schemas.experiment_tables import LedgerPage
 from api.services.parquet_tables import parquet
 from api.services.tables import page_reasons
+from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.spec.metrics import METRICS
-from fedaudit.stored import RoundRow
-from models.repositories import RoundRepository
+from fedaudit.stored import LedgerRow, RoundRow
+from models.repositories import LedgerRepository, RoundRepository, SubjectSetRepository
+from models.repositories import ledger as stored_ledger
+from models.tables.experiments import Experiment
 from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, body_of, finished, play, spec
+from tests.ledger.single_entry import digest_of, link
+from tests.models.rows import LAPLACE
 
 TABLES = ("rounds", "privacy-ledger", "fairness")
 CSV, NDJSON, PARQUET = "text/csv", "application/x-ndjson", "application/vnd.apache.parquet"
@@ -241,3 +246,66 @@ def test_row_groups_leave_before_the_rest_is_read() -> None:
     read = pq.ParquetFile(io.BytesIO(first + b"".join(pieces))).read()
     assert read["round"].to_pylist() == [1, 2, 3]
     assert read["cluster_sizes"].to_pylist()[2] == [3, 1]
+
+
+# -- one client's history is what the whole ledger says of the client -----------------------------
+
+LONGER = 10
+"""Rounds."""
+CLIENTS = 6
+"""That are drawn."""
+_LAYERS = {**LAPLACE, "components": [{"name": "layer-1", "n": 24}, {"name": "layer-2", "n": 3}]}
+
+
+def _stored(api: Api, *, inputs: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The ledger of an experiment with rounds of three clients, some of them repeated, and the
+    names of the clients."""
+    id_: str = api.submit(spec(training={"rounds": LONGER}))["id"]
+    with api.database.read() as session:
+        names = SubjectSetRepository(session).names(api.stored(id_).subject_set_id)
+    rng, encoder, head = np.random.default_rng(7), EntryEncoder(names), genesis(id_)
+    releases, parts, rows = np.zeros(len(names), np.int32), len(inputs["components"] or [0]), []
+    places = [(number, again) for number in range(1, LONGER + 1) for again in range(1 + number % 2)]
+    for number, again in places:
+        drawn = np.sort(rng.choice(CLIENTS, 3, replace=False)).astype(np.int32)
+        outcomes = np.array([0, 0, number % 3])
+        releases[drawn[outcomes == 0]] += 1
+        radii = np.where(np.repeat(outcomes, parts) == 0, rng.lognormal(size=3 * parts), np.nan)
+        fields = {
+            "round": number,
+            "release": again,
+            "subject_kind": "client",
+            "observer": "server",
+            "subjects": drawn,
+            "outcomes": outcomes,
+            "radii": radii,
+            "releases": releases[drawn],
+            "clusters": np.zeros(3, np.int16),
+            "inputs": inputs,
+        }
+        digest = digest_of(encoder, LedgerRow(**fields, digest=b"", link=b""))
+        head = link(head, digest, fields["clusters"])
+        rows.append(LedgerRow(**fields, digest=digest, link=head))
+    with api.database.write() as session:
+        ledger = LedgerRepository(session, api.project_id)
+        ledger.insert(id_, rows)
+        ledger.put_totals(id_, releases=releases, refusals=0, withheld=0)
+        session.get_one(Experiment, id_).rounds_done = LONGER
+    return f"/v1/experiments/{id_}/privacy-ledger", names
+
+
+@pytest.mark.parametrize("inputs", [LAPLACE, _LAYERS], ids=["whole", "layers"])
+def test_histories_are_those_of_the_whole_ledger(api_on_both, inputs, monkeypatch):
+    api = api_on_both
+    monkeypatch.setattr(stored_ledger, "_ROWS_AT_ONCE", 4)
+    path, names = _stored(api, inputs=inputs)
+    everything = _pages(api, path)
+    for client in names[:CLIENTS]:
+        expected = [line for line in everything if line["subject"] == client]
+        assert expected
+        assert _pages(api, path, client=client) == expected
+        assert _pages(api, path, client=client, limit=1) == expected
+        between = [line for line in expected if 3 <= line["round"] <= 8]
+        assert _pages(api, path, client=client, round_from=3, round_to=8) == between
+    assert _pages(api, path, client="nobody") == []
+    assert _pages(api, path, round_from=LONGER + 1) == []
