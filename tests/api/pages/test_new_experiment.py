@@ -164,42 +164,34 @@ def test_a_full_budget_refuses_the_submission_in_words(api: Api) -> None:
         (50.0, typed(), "budgets have room"),
         (5.0, typed(action="submit"), "raise the budget"),
     ):
-        budget = {"book": "simulation", "figure": "leakage", "total": total}
-        assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
+        assert api.set_budget(federation, total).is_success
         answer = visitor.post(NEW, form)
         assert answer.status_code == (409 if form["action"] == "submit" else 200)
         assert words in text_of(answer)
     assert api.counts()["experiments"] == 1
 
 
-def test_a_pasted_spec_is_priced_and_submitted(api: Api) -> None:
+def test_a_pasted_spec_is_priced_submitted_and_changed_later(api: Api) -> None:
     visitor = signed_in(api)
     assert "Leakage, worst case 4" in text_of(visitor.post(NEW, document(SPEC)))
-    assert visitor.post(NEW, document(SPEC, action="submit")).status_code == 303
+    submitted = visitor.post(NEW, document(SPEC, action="submit"))
     # Blanks before it are kept.
     indented = "".join(f"  {line}\r\n" for line in yaml.safe_dump(SPEC).splitlines())
     form = {"mode": "document", "document": indented, "action": "preview"}
     assert visitor.post(NEW, form).status_code == 200
-
-
-def test_an_earlier_spec_can_be_changed(api: Api) -> None:
-    submitted = api.submit()
-    answer = signed_in(api).get(f"{NEW}?like={submitted['id']}")
-    assert answer.status_code == 200
-    assert "name: groups-k2" in answer.text
-    assert re.search(r'value="document"\s+checked', answer.text)
-
-
-def test_a_spec_that_is_unknown_or_another_projects_is_not_found(api: Api) -> None:
+    like = submitted.headers["location"].removeprefix("/experiments/")
+    again = visitor.get(f"{NEW}?like={like}").text
+    assert "name: groups-k2" in again
+    assert re.search(r'value="document"\s+checked', again)
+    # One that is unknown or another project's is not found.
     theirs = api.submit(key=api.key_with("experiments:write", project="clinic"))
-    visitor = signed_in(api)
     for like in ("nothing", "01890a5d-ac96-774b-bcce-b302099a8057", "%00", theirs["id"]):
         assert visitor.get(f"{NEW}?like={like}").status_code == 404
 
 
 def test_what_few_change_is_folded_until_it_is_changed_or_wrong(api: Api) -> None:
     browser = signed_in(api)
-    blank = browser.get("/experiments/new").text
+    blank = browser.get(NEW).text
     assert blank.count('<details class="advanced">') >= 3
     assert '<details class="advanced" open>' not in blank
     for name, value in (("/seed", "7"), ("/fairness/minimum_group_size", "few")):
@@ -239,13 +231,7 @@ def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_unchanged(ap
     assert priced.status_code == 200, text_of(priced)
     assert "20 of 40 clients in training" in text_of(priced)
     assert "hard to judge" not in text_of(priced)
-
-
-def test_a_projected_leakage_is_never_shown_smaller_than_it_is(api: Api) -> None:
-    registered = upload(api)
-    make_ready(api, registered["id"], target="income", classes=[])
-    total = {"figure": "leakage", "book": "release", "total": 1.2345}
-    set_ = api.request("PUT", f"/v1/federations/{registered['id']}/budget", json=total)
-    assert set_.status_code == 200, set_.text
-    stated = text_of(signed_in(api).get(f"{NEW}?federation_id={registered['id']}"))
+    # A projected leakage is never shown smaller than it is.
+    assert api.set_budget(registered["id"], 1.2345, book="release").status_code == 200
+    stated = text_of(browser.get(f"{NEW}?federation_id={registered['id']}"))
     assert "Projected: a leakage of at most 1.24." in stated

@@ -99,8 +99,7 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     answer = visitor.post(address, right)
     assert answer.status_code == 303, answer.text
     row = stored(api, answer.headers["location"].rpartition("/")[2])
-    assert row.status == "profiling"
-    assert row.file_name == "people.csv"
+    assert (row.status, row.file_name) == ("profiling", "people.csv")
     assert row.registration["federation"]["path"] == "people.csv"
     assert row.registration["federation"]["labels"] == {"sex": {"1": "men", "2": "women"}}
     assert row.registration["fairness"]["sensitive"] == ["sex", "age"]
