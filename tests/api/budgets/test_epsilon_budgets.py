@@ -44,21 +44,12 @@ def plan_of(value: dict[str, Any]) -> SpendingPlan:
 
 
 def set_total(api: Api, federation_id: str, total: float | None, **key: Any) -> dict[str, Any]:
-    body = {
-        "book": "simulation",
-        "figure": "epsilon",
-        "delta": DELTA,
-        "adjacency": "replace-one",
-        "observer": "final_model",
-        "total": total,
-        **key,
-    }
-    path = f"/v1/federations/{federation_id}/budget"
-    shown = body_of(api.request("PUT", path, json=body))
-    items = shown["items"]
-    [found] = (one for one in items if all(one[name] == body[name] for name in body))
-    assert shown == api.get(path).json()
-    return dict(found)
+    asked = {"figure": "epsilon", "delta": DELTA, "adjacency": "replace-one"}
+    asked |= {"observer": "final_model", **key}
+    shown = body_of(api.set_budget(federation_id, total, **asked))["items"]
+    assert shown == api.budgets(federation_id)
+    [found] = api.budgets(federation_id, **{"book": "simulation", "total": total, **asked})
+    return found
 
 
 def no_room(api: Api, value: dict[str, Any]) -> dict[str, Any]:
@@ -80,8 +71,7 @@ def test_what_every_mechanism_may_spend_is_projected_and_reserved(api, value):
         for one in checked["projection"]["epsilon"]
     }
     body = api.submit(value)
-    path = f"/v1/federations/{body['federation_id']}/budget"
-    budgets = {one["observer"]: one for one in api.get(path).json()["items"]}
+    budgets = {one["observer"]: one for one in api.budgets(body["federation_id"])}
     assert budgets.keys() == projected.keys()
     for observer, (delta, adjacency, epsilon) in projected.items():
         one = budgets[observer]
@@ -90,7 +80,7 @@ def test_what_every_mechanism_may_spend_is_projected_and_reserved(api, value):
         assert (one["spent"], one["total"], one["remaining"]) == (0.0, None, None)
     # Without a run nothing is spent.
     api.post(f"/v1/experiments/{body['id']}/cancel")
-    for one in api.get(path).json()["items"]:
+    for one in api.budgets(body["federation_id"]):
         assert (one["reserved"], one["spent"]) == (0.0, 0.0)
 
 
@@ -103,10 +93,9 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     api.submit(central(), headers={"Idempotency-Key": "second"})
     # Another delta in the spec: the budget counts at its own.
     api.submit(central(delta=1e-3))
-    path = f"/v1/federations/{federation_id}/budget"
-    before = api.get(path).json()
+    before = api.budgets(federation_id)
     problem = no_room(api, central())
-    assert api.get(path).json() == before
+    assert api.budgets(federation_id) == before
     assert problem["remaining"] == pytest.approx(0, abs=1e-9)
     assert problem["requested"] == pytest.approx(composed_epsilon(curve, DELTA))
     assert problem["composed_total"] == pytest.approx(composed_epsilon(4 * curve, DELTA))
@@ -221,9 +210,7 @@ def test_what_a_report_may_reveal_is_projected_reserved_and_refused(api: Api) ->
 
 def test_a_total_of_training_takes_runs_whatever_their_reports_cost(api: Api) -> None:
     federation_id = api.submit(noised())["federation_id"]
-    path = f"/v1/federations/{federation_id}/budget"
-    body = {"book": "simulation", "figure": "leakage", "total": 1e6}
-    assert api.request("PUT", path, json=body).status_code == 200
+    assert api.set_budget(federation_id, 1e6).status_code == 200
     assert api.submit(noised(epsilon=0.4))["federation_id"] == federation_id
 
 

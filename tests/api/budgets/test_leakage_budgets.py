@@ -26,25 +26,20 @@ def bare() -> dict[str, Any]:
     return {**run(), **BARE}
 
 
-def put(api: Api, federation_id: str, **setting: Any) -> Any:
-    body = {"book": "simulation", "figure": "leakage", **setting}
-    return api.request("PUT", f"/v1/federations/{federation_id}/budget", json=body)
-
-
 def budgets(api: Api, federation_id: str) -> dict[tuple[Any, ...], dict[str, Any]]:
-    items = api.get(f"/v1/federations/{federation_id}/budget").json()["items"]
-    return {(one["figure"], one["radius"], one["clip"]): one for one in items}
+    found = api.budgets(federation_id)
+    return {(one["figure"], one["radius"], one["clip"]): one for one in found}
 
 
 def test_the_same_noise_at_another_radius_does_not_spend_a_millionth(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
-    assert put(api, id_, total=2 * WORST, **FIXED).status_code == 200
+    assert api.set_budget(id_, 2 * WORST, **FIXED).status_code == 200
     problem = no_room(api, run(**TWIN))
     assert "radius 0.5 and clip 0.25" in problem["detail"]
     assert (problem["radius"], problem["clip"]) == (0.5, 0.25)
     # With a total of its own it is counted there, and the other one does not move.
     own = {name: TWIN[name] for name in ("radius", "clip")}
-    assert put(api, id_, total=1, **own).status_code == 200
+    assert api.set_budget(id_, 1, **own).status_code == 200
     api.submit(run(**TWIN))
     found = budgets(api, id_)
     assert found["leakage", 0.5, 0.25]["reserved"] == WORST
@@ -55,23 +50,23 @@ def test_the_same_noise_at_another_radius_does_not_spend_a_millionth(api: Api) -
 
 def test_the_theorems_sum_has_room_for_the_twin_only_as_for_the_run(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
-    assert put(api, id_, figure="log_ratio", total=1.5 * WORST).status_code == 200
+    assert api.set_budget(id_, 1.5 * WORST, figure="log_ratio").status_code == 200
     for value in (run(**FIXED), run(**TWIN)):
         problem = no_room(api, value)
         assert "a log-ratio by the theorem of 4" in problem["detail"]
         assert problem["requested"] == pytest.approx(WORST)
         assert problem["remaining"] == pytest.approx(0.5 * WORST)
-    put(api, id_, figure="log_ratio", total=2 * WORST)
+    api.set_budget(id_, 2 * WORST, figure="log_ratio")
     api.submit(run(**TWIN))
     no_room(api, run(**FIXED))
 
 
 def test_what_the_theorem_or_the_radius_does_not_bound_is_refused(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
-    put(api, id_, total=1e6, **FIXED)
+    api.set_budget(id_, 1e6, **FIXED)
     assert "another radius or clip" in no_room(api, run(**TINY))["detail"]
-    put(api, id_, total=None, **FIXED)
-    put(api, id_, figure="log_ratio", total=1e6)
+    api.set_budget(id_, None, **FIXED)
+    api.set_budget(id_, 1e6, figure="log_ratio")
     for value, named in (
         (run(**TINY), "a fixed radius and a clip"),
         (run(), "fixed radius"),
@@ -88,8 +83,8 @@ def test_what_the_theorem_or_the_radius_does_not_bound_is_refused(api: Api) -> N
 def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     epsilon = {"delta": 1e-5, "adjacency": "replace-one", "observer": "final_model"}
-    put(api, id_, figure="epsilon", total=100, **epsilon)
-    put(api, id_, total=2 * WORST, **FIXED)
+    api.set_budget(id_, 100, figure="epsilon", **epsilon)
+    api.set_budget(id_, 2 * WORST, **FIXED)
     for value, command in (
         (central(), "--set leakage=none --noise simulation --radius 0.5 --clip 0.25`"),
         (
@@ -101,15 +96,15 @@ def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> No
         assert "refuses every run until those of one of the two are taken back; take this" in detail
         assert f"`fedaudit budget {id_} {command}" in detail
     # Whoever takes one back is on record, and what was spent under it is not forgotten.
-    assert put(api, id_, total=None, **FIXED).status_code == 200
+    assert api.set_budget(id_, None, **FIXED).status_code == 200
     [change, *_] = api.get(f"/v1/federations/{id_}/history").json()["items"]
     assert change["value"]["total"] is None
     assert change["value"]["figure"] == "leakage"
     assert change["changed_by"]["key_id"]
     api.submit(central())
-    put(api, id_, figure="epsilon", total=None, **epsilon)
+    api.set_budget(id_, None, figure="epsilon", **epsilon)
     api.submit(run(**FIXED))
-    put(api, id_, total=2 * WORST, **FIXED)
+    api.set_budget(id_, 2 * WORST, **FIXED)
     found = budgets(api, id_)["leakage", 0.5, 0.25]
     assert found["reserved"] == 2 * WORST
     assert [one["mechanism"] for one in found["uncounted"]] == ["gaussian-central"]
@@ -119,8 +114,8 @@ def test_what_ran_before_there_was_a_total_is_listed(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     for value in (run(**TINY), run(), central(), bare()):
         api.submit(value)
-    put(api, id_, figure="log_ratio", total=1e6)
-    put(api, id_, total=1e6, **FIXED)
+    api.set_budget(id_, 1e6, figure="log_ratio")
+    api.set_budget(id_, 1e6, **FIXED)
     found = budgets(api, id_)
     left_out = found["log_ratio", None, None]["uncounted"]
     assert [(one["mechanism"], one["runs"]) for one in left_out] == [
@@ -147,7 +142,7 @@ def test_an_end_settles_both_figures_by_releases(api_on_both: Api) -> None:
 
 def test_a_total_without_a_radius_is_for_the_specs_defaults(api: Api) -> None:
     id_ = api.submit(run())["federation_id"]
-    assert put(api, id_, total=5).status_code == 200
+    assert api.set_budget(id_, 5).status_code == 200
     [one] = budgets(api, id_).values()
     stated = {"radius": "adaptive", "clip": None, "total": 5, "adjacency": None}
     assert {name: one[name] for name in stated} == stated
@@ -165,7 +160,7 @@ def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
     for value in (run(), run(**FIXED)):
         assert "set the total anew" in no_room(api, value)["detail"]
     assert budgets(api, id_)["leakage", None, None]["total"] == 1e6
-    put(api, id_, total=2 * WORST, **FIXED)
+    api.set_budget(id_, 2 * WORST, **FIXED)
     api.submit(run(**FIXED))
     old = budgets(api, id_)["leakage", None, None]
     assert (old["total"], old["spent"]) == (None, 2.0)
@@ -201,11 +196,8 @@ def simulate(api: Api, federation_id: str, simulation: str, **options: Any) -> A
 
 
 def release_budget(api: Api, federation_id: str, total: float | None) -> dict[str, Any]:
-    path = f"/v1/federations/{federation_id}/budget"
-    body = {"book": "release", "figure": "leakage", "total": total}
-    response = api.request("PUT", path, json=body)
-    assert response.status_code == 200, response.text
-    [found] = [one for one in response.json()["items"] if one["book"] == "release"]
+    items = body_of(api.set_budget(federation_id, total, book="release"))["items"]
+    [found] = [one for one in items if one["book"] == "release"]
     return dict(found)
 
 
@@ -302,9 +294,7 @@ def test_the_attack_no_mechanism_walks_around_no_total(api: Api, book: str, nois
     free["training"]["local"]["batch_size"] = 2
     before = api.submit(bare, headers={"Idempotency-Key": "early"})
     id_, once = before["federation_id"], {"Idempotency-Key": "once"}
-    body = {"book": book, "figure": "leakage", "total": 1e6}
-    path = f"/v1/federations/{id_}/budget"
-    [found] = api.request("PUT", path, json=body).json()["items"]
+    [found] = api.set_budget(id_, 1e6, book=book).json()["items"]
     assert [(one["mechanism"], one["runs"]) for one in found["uncounted"]] == [("none", 1)]
     assert "without noise" in found["uncounted"][0]["why"]
     counts = api.counts()

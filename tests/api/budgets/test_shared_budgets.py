@@ -74,9 +74,7 @@ class Project:
 
     def budgets(self, figure: str = "leakage") -> list[dict[str, Any]]:
         """The budgets of a figure, as this project sees them."""
-        path = f"/v1/federations/{self.federation_id}/budget"
-        items = self.api.get(path, key=self.key).json()["items"]
-        return [one for one in items if one["figure"] == figure]
+        return self.api.budgets(self.federation_id, self.key, figure=figure)
 
 
 def test_a_second_project_does_not_get_a_fresh_budget(api_on_both: Api) -> None:

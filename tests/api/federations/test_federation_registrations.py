@@ -38,9 +38,7 @@ def put(api: Api, id_: str, value: Any, **options: Any) -> Any:
 
 
 def test_a_proposal_is_a_registration_with_its_reasons(api: Api) -> None:
-    folder = api.settings.sources_dir
-    assert folder is not None
-    (folder / "incomes.csv").write_bytes(CONTENT)
+    api.put_source("incomes.csv", CONTENT)
     body = body_of(api.post("/v1/federations/proposals", json={"path": "incomes.csv"}))
     federation = body["registration"]["federation"]
     assert (federation["client_key"], federation["target"]) == ("client", "income")
@@ -149,23 +147,20 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     known = api.check(found["spec"])
     assert known.status_code == 200, known.text
     assert known.json()["projection"]["epsilon"] == found["projection"]["epsilon"]
-    total = {"book": "simulation", "figure": "leakage", "total": 5.0}
-    assert api.request("PUT", f"/v1/federations/{id_}/budget", json=total).status_code == 200
+    assert api.set_budget(id_, 5.0).status_code == 200
     of_budget = api.post(at, json={}).json()
     assert of_budget["projection"]["leakage_worst_case"] <= 5.0
     assert of_budget["spec"]["privacy"]["mechanism"] == "laplace-l2"
-    of_reports = {"figure": "epsilon", "observer": "report", "delta": 1e-6, "total": 0.0}
-    of_reports |= {"book": "release", "adjacency": "add-or-remove-one"}
-    budget = f"/v1/federations/{id_}/budget"
-    for setting in ({**total, "total": None}, of_reports):
-        assert api.request("PUT", budget, json=setting).status_code == 200
+    of_reports = {"figure": "epsilon", "observer": "report", "delta": 1e-6}
+    of_reports |= {"adjacency": "add-or-remove-one"}
+    for total, setting in ((None, {}), (0.0, {**of_reports, "book": "release"})):
+        assert api.set_budget(id_, total, **setting).status_code == 200
     assert "`fairness.noise`" not in str(api.post(at, json={}).json()["needs"])
     # Without noise a run is in both books, and submission refuses it.
     found = api.post(at, json={"privacy": "none"}).json()
     assert "`fairness.noise`" in found["needs"]
     assert api.post("/v1/experiments", json=found["spec"]).status_code == 409
-    of_reports["book"] = "simulation"
-    assert api.request("PUT", budget, json=of_reports).status_code == 200
+    assert api.set_budget(id_, 0.0, **of_reports).status_code == 200
     # It is about others than those who train, and refuses exact figures.
     found = api.post(at, json={}).json()
     assert found["spec"]["privacy"]["target"] == {"epsilon": 3.0}
@@ -192,16 +187,12 @@ def test_data_that_was_used_is_listed_once(api_on_both: Api) -> None:
     assert rest["next_cursor"] is None
 
 
-@pytest.mark.parametrize("total", [0, 21.0, None])
-def test_a_budget_is_set_and_read_back(api: Api, total: float | None) -> None:
-    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
-    setting = {"book": "simulation", "figure": "leakage", "total": total}
-    body = body_of(api.request("PUT", path, json=setting))
-    assert body == api.get(path).json()
-    [budget] = body["items"]
-    remaining = None if total is None else max(0.0, total - 4.0)
-    assert (budget["total"], budget["reserved"], budget["remaining"]) == (total, 4.0, remaining)
-    assert (budget["reason"] is None) == (total is not None)
+def test_a_budget_is_set_and_read_back(api: Api) -> None:
+    federation = api.submit()["federation_id"]
+    for total, remaining in ((0, 0.0), (21.0, 17.0), (None, None)):
+        [budget] = body_of(api.set_budget(federation, total))["items"]
+        assert [budget] == api.budgets(federation, total=total, reserved=4.0, remaining=remaining)
+        assert (budget["reason"] is None) == (total is not None)
 
 
 # -- the fingerprint of a file in pieces is that of its content, however it was cut or compressed
@@ -292,11 +283,13 @@ def test_a_row_less_is_another_federation_and_a_warning(api_on_both: Api) -> Non
     assert checked.json()["warnings"] == [warning]
 
 
-def test_order_of_rows_and_columns_is_no_disguise(api: Api) -> None:
+def test_order_is_no_disguise_a_part_is_known_and_other_rows_are_not(api: Api) -> None:
     first = register(api, table(ROWS))
     turned = [",".join(reversed(row.split(","))) for row in reversed(ROWS[:-5])]
     copy = register(api, table(turned, "income,age,group,client"))
     assert first["id"] in copy["warnings"][0]
+    assert first["id"] in str(register(api, table(ROWS[:1500]))["warnings"])
+    assert register(api, table([row.replace("c", "d") for row in ROWS]))["warnings"] == []
 
 
 def test_another_projects_content_is_not_named(api: Api) -> None:
@@ -308,13 +301,6 @@ def test_another_projects_content_is_not_named(api: Api) -> None:
         assert name not in warning
     [back] = api.get(f"/v1/federations/{theirs['id']}", key=stranger).json()["warnings"]
     assert "other registered content" in back
-
-
-def test_a_part_of_a_table_is_known_and_other_rows_are_not(api: Api) -> None:
-    first = register(api, table(ROWS))
-    half = register(api, table(ROWS[:1500]))
-    assert first["id"] in half["warnings"][0]
-    assert register(api, table([row.replace("c", "d") for row in ROWS]))["warnings"] == []
 
 
 def test_a_deletion_takes_the_sketch_and_leaves_what_was_found(api: Api) -> None:

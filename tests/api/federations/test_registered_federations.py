@@ -37,27 +37,23 @@ def ready(api: Api) -> tuple[Api, str]:
     return api, made
 
 
-def _below_sources(api: Api, name: str = "incomes.csv", content: bytes = CONTENT) -> Path:
-    folder = api.settings.sources_dir
-    assert folder is not None
-    path = folder / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
 def _faults(response: Any) -> dict[str, str]:
     assert response.status_code == 422, response.text
     return {error["pointer"]: error["message"] for error in response.json()["errors"]}
 
 
-def test_a_profile_is_shown_once_there_is_one(ready: tuple[Api, str]) -> None:
+def test_a_profile_is_shown_once_there_is_one_and_a_status_finds_it(ready: tuple[Api, str]) -> None:
     api, id_ = ready
     assert api.get(f"/v1/federations/{id_}/profile").json() == PROFILE
     shown = api.get(f"/v1/federations/{id_}").json()
     assert (shown["status"], shown["profile"]) == ("ready", PROFILE)
     assert (shown["clients"], shown["rows"]) == (40, 120)
     assert shown["profiled_at"] is not None
+    other = upload(api, CONTENT + b"c1,a,1,2\n")["id"]
+    for status, ids in (("ready", [id_]), ("profiling", [other]), ("deleted", [])):
+        items = api.get(f"/v1/federations?status={status}").json()["items"]
+        assert [item["id"] for item in items] == ids
+    assert api.get("/v1/federations?status=lost").status_code == 422
 
 
 def test_without_a_profile_it_is_said_why(api: Api) -> None:
@@ -70,15 +66,6 @@ def test_without_a_profile_it_is_said_why(api: Api) -> None:
     assert api.request("DELETE", path).status_code == 204
     assert "is deleted" in api.get(f"{path}/profile").json()["detail"]
     assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
-
-
-def test_federations_are_found_by_status(ready: tuple[Api, str]) -> None:
-    api, id_ = ready
-    other = upload(api, CONTENT + b"c1,a,1,2\n")["id"]
-    for status, ids in (("ready", [id_]), ("profiling", [other]), ("deleted", [])):
-        items = api.get(f"/v1/federations?status={status}").json()["items"]
-        assert [item["id"] for item in items] == ids
-    assert api.get("/v1/federations?status=lost").status_code == 422
 
 
 def test_a_list_is_read_by_one_connection(ready: tuple[Api, str]) -> None:
@@ -107,7 +94,7 @@ def test_experiments_name_an_upload_by_its_id(ready: tuple[Api, str]) -> None:
     assert made["spec"]["federation"]["path"] is None
     found = api.get(f"/v1/experiments?federation_id={id_}").json()["items"]
     assert [item["id"] for item in found] == [made["id"]]
-    [budget] = api.get(f"/v1/federations/{id_}/budget").json()["items"]
+    [budget] = api.budgets(id_)
     checked = api.check(spec_of({"id": id_}))
     assert (checked.status_code, checked.json()["clients"]) == (200, 40)
     assert budget["reserved"] == checked.json()["projection"]["leakage_worst_case"] > 0
@@ -117,9 +104,9 @@ def test_experiments_name_an_upload_by_its_id(ready: tuple[Api, str]) -> None:
 
 
 def test_a_path_and_an_upload_with_one_content_share_one_budget(api: Api) -> None:
-    _below_sources(api)
+    api.put_source("incomes.csv", CONTENT)
     by_path = api.submit(spec_of({"path": "incomes.csv"}))["federation_id"]
-    [once] = api.get(f"/v1/federations/{by_path}/budget").json()["items"]
+    [once] = api.budgets(by_path)
     assert api.get(f"/v1/federations/{by_path}").json()["file_name"] is None
     named = _faults(api.post("/v1/experiments", json=spec_of({"id": by_path})))
     assert "name the data by `path`" in named["/federation/id"]
@@ -128,7 +115,7 @@ def test_a_path_and_an_upload_with_one_content_share_one_budget(api: Api) -> Non
     assert uploaded["file_name"] == "incomes.csv"
     make_ready(api, by_path)
     assert api.submit(spec_of({"id": by_path}))["federation_id"] == by_path
-    [twice] = api.get(f"/v1/federations/{by_path}/budget").json()["items"]
+    [twice] = api.budgets(by_path)
     assert twice["reserved"] == 2 * once["reserved"] > 0
 
 
@@ -175,11 +162,10 @@ def test_a_federation_in_use_is_not_deleted(ready: tuple[Api, str]) -> None:
 
 def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api, str]) -> None:
     api, id_ = ready
-    setting = {"book": "simulation", "figure": "leakage", "total": 21.0}
-    api.request("PUT", f"/v1/federations/{id_}/budget", json=setting)
+    api.set_budget(id_, 21.0)
     experiment = finished(api, spec_of({"id": id_}))
-    budgets = api.get(f"/v1/federations/{id_}/budget").json()
-    assert budgets["items"][0]["spent"] > 0
+    budgets = api.budgets(id_)
+    assert budgets[0]["spent"] > 0
     before = api.get(f"/v1/federations/{id_}").json()
     for _ in range(2):
         assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
@@ -187,13 +173,13 @@ def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api,
     shown = api.get(f"/v1/federations/{id_}").json()
     assert (shown["status"], shown["profile"]) == ("deleted", None)
     assert (shown["fingerprint"], shown["deleted_at"] is None) == (before["fingerprint"], False)
-    assert api.get(f"/v1/federations/{id_}/budget").json() == budgets
+    assert api.budgets(id_) == budgets
     assert api.get(f"/v1/experiments/{experiment}/report").status_code == 200
     verified = api.get(f"/v1/experiments/{experiment}/report/verification").json()
     assert [check for check in verified["checks"] if check["outcome"] == "fail"] == []
     again = upload(api)
     assert (again["id"], again["status"], again["deleted_at"]) == (id_, "profiling", None)
-    assert api.get(f"/v1/federations/{id_}/budget").json() == budgets
+    assert api.budgets(id_) == budgets
     assert len(files_of(api)) == 1
 
 
@@ -218,7 +204,7 @@ def test_a_deletion_that_the_storage_refuses_is_taken_up_again(ready, monkeypatc
 
 
 def test_a_file_below_the_sources_folder_is_registered_by_its_path(api: Api) -> None:
-    _below_sources(api, "folder/incomes.csv")
+    api.put_source("folder/incomes.csv", CONTENT)
     value = registration(federation={"path": "folder/incomes.csv"})
     headers = {"Idempotency-Key": "one"}
     made = body_of(api.post("/v1/federations", json=value, headers=headers), 202)
@@ -230,7 +216,7 @@ def test_a_file_below_the_sources_folder_is_registered_by_its_path(api: Api) -> 
 
 
 def test_a_registered_path_is_trained_on_by_id_while_it_is_unchanged(api: Api) -> None:
-    path = _below_sources(api)
+    path = api.put_source("incomes.csv", CONTENT)
     value = registration(federation={"path": "incomes.csv"})
     id_ = api.post("/v1/federations", json=value).json()["id"]
     make_ready(api, id_)
@@ -245,7 +231,7 @@ def test_a_registered_path_is_trained_on_by_id_while_it_is_unchanged(api: Api) -
 
 
 def test_an_upload_gives_a_registered_path_its_file_without_another_profile(api: Api) -> None:
-    _below_sources(api)
+    api.put_source("incomes.csv", CONTENT)
     value = registration(federation={"path": "incomes.csv"})
     id_ = api.post("/v1/federations", json=value).json()["id"]
     make_ready(api, id_)

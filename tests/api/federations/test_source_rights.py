@@ -93,9 +93,9 @@ def test_data_that_one_project_has_loaded_are_not_found_by_another(api: Api) -> 
 def test_a_registration_from_before_the_map_leads_nowhere(sqlite_url: str, tmp_path: Path) -> None:
     """The file was registered while all files were open to all; so workers too ask the map."""
     settings = settings_for(sqlite_url, tmp_path)
-    (tmp_path / "sources" / "incomes.csv").write_bytes(CONTENT)
     described = registration(federation={"path": "incomes.csv"})
     with running_api(settings) as api:
+        api.put_source("incomes.csv", CONTENT)
         key = api.key_with(*SCOPES, project=BETA)
         id_ = api.post("/v1/federations", json=described, key=key).json()["id"]
         make_ready(api, id_)

@@ -38,6 +38,12 @@ ZERO_OUT = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 
 
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    """Each test has ledgers of its own."""
+    return shared_api
+
+
 def library(event: Any, count: int, relation: Any) -> float:
     """The epsilon by dp-accounting alone."""
     accountant = RdpAccountant(list(RDP_ORDERS), relation).compose(event, count)
@@ -122,6 +128,12 @@ def test_metric_privacy_is_counted_as_leakage(api: Api) -> None:
     other = post(api, ledger, declared(3, ["a"], {**event, "radius": 2.0}))
     assert other.json()["errors"][0]["pointer"] == "/rounds/0/event/radius"
     assert verified(api, ledger)["valid"]
+    # The extremes within the bounds have figures.
+    bounds = {"n": 10**12, "noise_multiplier": 1e-3, "radius": 1e-9, "clip": 1e9}
+    extreme = opened(api, METRIC, rounds=[declared(1, ["a"], {**LAPLACE, **bounds})])
+    found = report(api, extreme)["privacy"]
+    assert found["log_ratio_max"] == pytest.approx(2e33)
+    assert found["leakage_max"] == pytest.approx(1e15)
 
 
 def test_the_same_round_again_is_answered_alike_and_another_is_refused(api: Api) -> None:
@@ -205,26 +217,13 @@ def test_rounds_that_cost_less_than_they_did_are_refused_at_their_field(api: Api
     assert found == {f"/rounds/0/{field}" for field in fields}
 
 
-def test_as_many_clients_as_were_drawn_are_taken(api: Api) -> None:
-    names = [f"c{one}" for one in range(10)]
-    assert post(api, opened(api, REPLACED), declared(1, names, FIXED)).status_code == 200
-
-
-def test_the_extremes_within_the_bounds_have_figures(api: Api) -> None:
-    bounds = {"n": 10**12, "noise_multiplier": 1e-3, "radius": 1e-9, "clip": 1e9}
-    ledger = opened(api, METRIC, rounds=[declared(1, ["a"], {**LAPLACE, **bounds})])
-    found = report(api, ledger)["privacy"]
-    assert found["log_ratio_max"] == pytest.approx(2e33)
-    assert found["leakage_max"] == pytest.approx(1e15)
-
-
-def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api: Api) -> None:
+def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api_on_both: Api) -> None:
+    api = api_on_both
     round_ = declared(1, ["a"], LAPLACE)
     broken, sound = (opened(api, METRIC, rounds=[round_]) for _ in range(2))
-    with api.database.write() as session:
-        # An error of a kind that nobody lists: KeyError, and neither ValueError nor TypeError.
-        wrong = update(Ledger).where(Ledger.experiment_id == broken)
-        session.execute(wrong.values(event="{}", delta=1e-5, epsilons=np.zeros(1)))
+    # An error of a kind that nobody lists: KeyError, and neither ValueError nor TypeError.
+    wrong = update(Ledger).where(Ledger.experiment_id == broken)
+    api.change(wrong.values(event="{}", delta=1e-5, epsilons=np.zeros(1)))
     assert trainings.sign(api) == 1
     with api.database.read() as session:
         rows = [session.get_one(DeclaredLedger, one) for one in (broken, sound)]
@@ -257,16 +256,13 @@ def gate(api: Api, ledger: str, **allowed: bool) -> Any:
     return found
 
 
-def test_no_gate_passes_by_rounds_that_charge_no_one(api: Api) -> None:
+def test_a_gate_says_whose_word_it_took_and_what_is_missing(api: Api) -> None:
     ledger = opened(api)
+    # Rounds that charge no one let none pass.
     empty = post(api, ledger, declared(1, []), declared(2, [], {"kind": "none"}))
     named = [one["pointer"] for one in body_of(empty, 422)["errors"]]
     assert named == ["/rounds/0/participants", "/rounds/1/participants"]
     assert gate(api, ledger)["outcome"] == LACKING
-
-
-def test_a_gate_says_whose_word_it_took_and_what_is_missing(api: Api) -> None:
-    ledger = opened(api)
     reserve(api, ledger, 2, ["a"])
     post(api, ledger, declared(3, ["a"]))
     found = gate(api, ledger)
@@ -281,6 +277,8 @@ def test_each_step_of_a_fixed_size_draws_anew(api: Api) -> None:
     names = ["a", "b", "c"]
     assert post(api, ledger, declared(1, names, {**event, "steps": 3})).status_code == 200
     assert post(api, ledger, declared(2, names, event)).status_code == 422
+    ten = [f"c{one}" for one in range(10)]
+    assert post(api, opened(api, REPLACED), declared(1, ten, FIXED)).status_code == 200
 
 
 def test_jittered_rates_and_noises_are_tested_together(api: Api) -> None:

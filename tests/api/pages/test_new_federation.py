@@ -4,7 +4,6 @@ import html
 import re
 from typing import Any
 
-import pytest
 import yaml
 from sqlalchemy import select, update
 
@@ -164,20 +163,16 @@ def test_no_other_key_sees_it_and_it_needs_the_scope(api: Api) -> None:
     assert len(files_of(api)) == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "said"),
-    [(b"", "", "choose a file"), (b"", "a.csv", "is empty"), (b"\x1f\x8bxx", "a.csv.gz", "gzip")],
-)
-def test_a_file_that_cannot_be_taken_is_said_beside_its_field(api, content, name, said):
-    answer = send(signed_in(api), content, name=name)
-    assert answer.status_code == 422
-    assert said in re.findall(r'id="e-file" role="alert">([^<]*)<', answer.text)[0]
-    assert files_of(api) == []
-    assert api.counts()["pending_uploads"] == 0
-
-
-def test_what_is_no_table_is_said_and_removed(api: Api) -> None:
+def test_a_file_that_cannot_be_taken_and_what_is_no_table_is_said_and_removed(api: Api) -> None:
     visitor = signed_in(api)
+    for content, name, said in (
+        *((b"", "", "choose a file"), (b"", "a.csv", "is empty")),
+        (b"\x1f\x8bxx", "a.csv.gz", "gzip"),
+    ):
+        answer = send(visitor, content, name=name)
+        assert answer.status_code == 422
+        assert said in re.findall(r'id="e-file" role="alert">([^<]*)<', answer.text)[0]
+        assert (files_of(api), api.counts()["pending_uploads"]) == ([], 0)
     address = send(visitor, b"PK\x03\x04 no table \x00\xff").headers["location"]
     answer = visitor.get(address)
     assert answer.status_code == 422

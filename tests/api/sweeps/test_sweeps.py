@@ -71,29 +71,29 @@ def test_values_side_by_side_and_ranges(api: Api) -> None:
 FROM_0 = {"start": 0, "stop": 1, "count": 2, "scale": "log"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "where", "says"),
-    [
-        ({"grid": {NU: [1, -1]}}, f"/grid/{NU}", "with -1: must be greater than 0"),
-        ({"grid": {"training.nope": [1]}}, "/grid/training.nope", "unknown field"),
-        ({"grid": {"seed.x": [1]}}, "/grid/seed.x", "has no place in the base"),
-        ({"grid": {NU: []}}, f"/grid/{NU}", "at least 1 item"),
-        ({"grid": {NU: [1, 3, 1.0]}}, f"/grid/{NU}", "has 1.0 twice"),
-        ({"grid": {"": [1]}}, "/grid/", "is empty"),
-        ({"grid": {NU: FROM_0}}, f"/grid/{NU}", "above 0"),
-        ({"grid": {"repeats": [2, 3]}}, "/grid/repeats", "cannot vary"),
-        ({"zip": {NU: [1]}}, f"/zip/{NU}", "varies in `grid` as well"),
-        ({"zip": {"a": [1], "b": [1, 2]}}, "/zip/a", "has 1 values and another field 2"),
-        ({"grid": {"seed": [1]}, "repeats": 2}, "/repeats", "the seeds vary already"),
-        ({"grid": {"seed": list(range(1000))}, "zip": {NU: [1, 2]}}, "/grid", "2000 cells"),
-        ({"base": {"name": "x"}}, "/base/model", "is required"),
-    ],
+FAULTY: tuple[tuple[dict[str, Any], str, str], ...] = (
+    ({"grid": {NU: [1, -1]}}, f"/grid/{NU}", "with -1: must be greater than 0"),
+    ({"grid": {"training.nope": [1]}}, "/grid/training.nope", "unknown field"),
+    ({"grid": {"seed.x": [1]}}, "/grid/seed.x", "has no place in the base"),
+    ({"grid": {NU: []}}, f"/grid/{NU}", "at least 1 item"),
+    ({"grid": {NU: [1, 3, 1.0]}}, f"/grid/{NU}", "has 1.0 twice"),
+    ({"grid": {"": [1]}}, "/grid/", "is empty"),
+    ({"grid": {NU: FROM_0}}, f"/grid/{NU}", "above 0"),
+    ({"grid": {"repeats": [2, 3]}}, "/grid/repeats", "cannot vary"),
+    ({"zip": {NU: [1]}}, f"/zip/{NU}", "varies in `grid` as well"),
+    ({"zip": {"a": [1], "b": [1, 2]}}, "/zip/a", "has 1 values and another field 2"),
+    ({"grid": {"seed": [1]}, "repeats": 2}, "/repeats", "the seeds vary already"),
+    ({"grid": {"seed": list(range(1000))}, "zip": {NU: [1, 2]}}, "/grid", "2000 cells"),
+    ({"base": {"name": "x"}}, "/base/model", "is required"),
 )
-def test_a_faulty_sweep_is_refused_where_it_is_faulty(api, changes, where, says):
+
+
+def test_a_faulty_sweep_is_refused_where_it_is_faulty(api: Api) -> None:
     before = api.counts()
-    faults = body_of(api.post("/v1/sweeps", json=sweep(**changes)), 422)["errors"]
-    found = {one["pointer"]: one["message"] for one in faults}
-    assert says in found.get(where, ""), found
+    for changes, where, says in FAULTY:
+        faults = body_of(api.post("/v1/sweeps", json=sweep(**changes)), 422)["errors"]
+        found = {one["pointer"]: one["message"] for one in faults}
+        assert says in found.get(where, ""), found
     assert api.counts() == before
 
 

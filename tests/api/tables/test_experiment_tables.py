@@ -63,17 +63,14 @@ def _parquet(answer: Any) -> list[dict[str, Any]]:
     return [row | ({"reasons": dict(row["reasons"])} if "reasons" in row else {}) for row in rows]
 
 
-def test_rounds(api: Api, done: str) -> None:
+def test_rounds_and_their_clusters(api: Api, done: str) -> None:
+    """In pages and in files; rounds of earlier versions say why they have none, and nothing of the
+    plane that these kept."""
     items = _pages(api, f"{done}/rounds", limit=2)
     assert [item["round"] for item in items] == [1, 2, 3]
     known = {"selection_loss": 0.5, "leakage_max": 2.0, "cluster_sizes": [3, 2], "accuracy": None}
     assert items[1].items() >= known.items()
     assert items[1]["reasons"]["accuracy"] == "the target is a number"
-
-
-def test_clusters_of_rounds(api: Api) -> None:
-    """In pages and in files; rounds of earlier versions say why they have none, and nothing of the
-    plane that these kept."""
     id_ = api.submit()["id"]
     by_cluster = [{"cluster": 1, "clients": 3, "leakage_median": 0.5, "leakage_max": 1.0}]
     rows = [
@@ -124,6 +121,13 @@ def test_the_ledger_has_a_line_for_each_subject(api: Api, done: str) -> None:
         assert line["reason"]
     for limit in (1, 4, 9):
         assert _pages(api, f"{done}/privacy-ledger", limit=limit) == items
+    # A page says once why there is no delta.
+    page = api.get(f"{done}/privacy-ledger").json()
+    assert {(line["delta"], line["adjacency"]) for line in page["items"]} == {(None, None)}
+    assert page["reasons"].keys() == {"salt", "delta", "adjacency"}
+    assert "simulated" in page["reasons"].pop("salt")
+    assert all("leakage" in reason for reason in page["reasons"].values())
+    assert page_reasons([{"delta": 1e-5, "adjacency": "replace-one"}], salt=bytes(32)) == {}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -152,8 +156,7 @@ def test_csv_holds_no_formula_for_a_spreadsheet(api: Api) -> None:
     formulas = ("=1+1", "@SUM(1)", "-1+A1", "+A1", "=A1")
     shown = {"-3": "-3", **{formula: f"'{formula}" for formula in formulas}}
     table = [f"{client},{age},{age}" for client in shown for age in range(3)]
-    assert api.settings.sources_dir is not None
-    (api.settings.sources_dir / "rows.csv").write_text("\n".join(["who,age,charge", *table]))
+    api.put_source("rows.csv", "\n".join(["who,age,charge", *table]).encode())
     source = {"source": "table", "path": "rows.csv", "client_key": "who", "target": "charge"}
     value = {
         "name": "formulas",
@@ -178,15 +181,6 @@ def test_an_experiment_without_rounds_has_empty_tables_and_files_known_forms(api
     [fault] = body_of(api.get(f"{path}/privacy-ledger.xlsx"), 422)["errors"]
     assert "'csv', 'ndjson' or 'parquet'" in fault["message"]
     assert api.get(f"{path}/privacy-ledger").json()["reasons"].keys() == {"salt"}
-
-
-def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api, done: str) -> None:
-    page = api.get(f"{done}/privacy-ledger").json()
-    assert {(line["delta"], line["adjacency"]) for line in page["items"]} == {(None, None)}
-    assert page["reasons"].keys() == {"salt", "delta", "adjacency"}
-    assert "simulated" in page["reasons"].pop("salt")
-    assert all("leakage" in reason for reason in page["reasons"].values())
-    assert page_reasons([{"delta": 1e-5, "adjacency": "replace-one"}], salt=bytes(32)) == {}
 
 
 def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> None:

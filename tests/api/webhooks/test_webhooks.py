@@ -22,7 +22,7 @@ from models.repositories import AnnouncementRepository, ExperimentRepository
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.vocabulary import SCOPES
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
-from tests.api.budgets.test_leakage_budgets import FIXED, WORST, put, run
+from tests.api.budgets.test_leakage_budgets import FIXED, WORST, run
 from tests.api.budgets.test_shared_budgets import CONTENT, metric
 from tests.api.service import Api, body_of, fail, finish, key_of, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import deliver, deliveries, register
@@ -199,7 +199,7 @@ def test_a_secret_is_shown_once_and_stored_encrypted(api: Api, receiver: Receive
     assert SecretBox(api.settings).decrypt(row.secret) == secret
 
 
-def test_a_deleted_webhook_takes_its_deliveries_with_it_and_none_is_kept_without_a_receiver(
+def test_deliveries_go_with_age_and_their_webhook_and_none_is_kept_without_a_receiver(
     api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
 ) -> None:
     webhook = register(api, receiver.url, events=["gate.failed"])
@@ -210,15 +210,7 @@ def test_a_deleted_webhook_takes_its_deliveries_with_it_and_none_is_kept_without
         announcements.experiments_ended("an-experiment", **ended)
         announcements.gates_judged("an-experiment", gate_outcome=None)
     assert deliveries(api, webhook) == []
-    try_out(api, webhook)
-    assert api.request("DELETE", path_of(webhook)).status_code == 204
-    dispatcher.dispatch_due()
-    assert receiver.received == []
-    assert api.counts()["webhook_deliveries"] == 0
-
-
-def test_old_deliveries_are_forgotten(api, receiver):
-    webhook = register(api, receiver.url)
+    # Old ones are forgotten.
     for _ in range(2):
         try_out(api, webhook)
     newest, oldest = deliveries(api, webhook)
@@ -226,6 +218,10 @@ def test_old_deliveries_are_forgotten(api, receiver):
         session.get_one(WebhookDelivery, oldest["id"]).created_at -= timedelta(days=31)
     Expiry(api.settings, api.database, Storage(api.settings.storage_url)).expire()
     assert [one["id"] for one in deliveries(api, webhook)] == [newest["id"]]
+    assert api.request("DELETE", path_of(webhook)).status_code == 204
+    dispatcher.dispatch_due()
+    assert receiver.received == []
+    assert api.counts()["webhook_deliveries"] == 0
 
 
 # -- `budget.low`: once for each crossing, to all whose spending counts, without a figure ---------
@@ -243,7 +239,7 @@ def _told(api: Api, webhook: Any) -> list[dict[str, Any]]:
 def test_a_crossing_is_announced_once_and_again_after_the_budget_had_recovered(api: Api) -> None:
     webhook = register(api, URL, events=["budget.low"])
     id_ = api.submit(run(**FIXED))["federation_id"]
-    put(api, id_, total=3.3 * WORST, **FIXED)
+    api.set_budget(id_, 3.3 * WORST, **FIXED)
     api.submit(run(**FIXED))
     assert _told(api, webhook) == []
     # Trying it out tells nobody.
@@ -255,7 +251,7 @@ def test_a_crossing_is_announced_once_and_again_after_the_budget_had_recovered(a
     absent = dict.fromkeys(("delta", "adjacency", "observer"))
     assert told["budget"] == {"book": "simulation", "figure": "leakage", **absent, **FIXED}
     # Already low: a smaller total crosses nothing.
-    put(api, id_, total=3.1 * WORST, **FIXED)
+    api.set_budget(id_, 3.1 * WORST, **FIXED)
     assert len(_told(api, webhook)) == 1
     fail(api, third["id"])
     api.submit(run(**FIXED))
@@ -277,10 +273,10 @@ def test_a_total_that_is_lowered_crosses_too_and_an_epsilon_is_composed(api: Api
 
 def test_another_project_that_draws_on_the_same_data_lets_the_owner_know(api: Api) -> None:
     webhook = register(api, URL, events=["budget.low"])
-    (api.settings.sources_dir / "incomes.csv").write_bytes(CONTENT)
+    api.put_source("incomes.csv", CONTENT)
     value = metric()
     id_ = api.submit(value)["federation_id"]
-    put(api, id_, book="release", total=4.1, **FIXED)
+    api.set_budget(id_, 4.1, book="release", **FIXED)
     assert _told(api, webhook) == []
     api.submit(value, key=api.key_with(*SCOPES, project="another"))
     [told] = _told(api, webhook)
