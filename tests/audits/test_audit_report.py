@@ -79,9 +79,6 @@ def test_every_missing_figure_has_a_reason_and_nothing_reads_like_a_guarantee(re
     assert report["answer"]["outcome"] == "not-decided"
     assert [one["code"] for one in report["answer"]["reasons"]] == ["training-not-audited"]
     assert "no privacy cost is stated" in report["verdict_parts"]["cost"]
-
-
-def test_gates_on_privacy_lack_evidence(report: dict[str, Any]) -> None:
     outcomes = {gate["figure"]: gate["outcome"] for gate in report["gates"]}
     assert outcomes == {
         "equalized_odds_difference": "pass",

@@ -206,14 +206,10 @@ def test_what_a_report_may_reveal_is_projected_reserved_and_refused(api: Api) ->
     checked = body_of(api.check(exact))["projection"]
     assert checked["fairness_epsilon"] is None
     assert "fairness.noise" in checked["reasons"]["fairness_epsilon"]
-
-
-def test_a_total_of_training_takes_runs_whatever_their_reports_cost(api: Api) -> None:
-    federation_id = api.submit(noised())["federation_id"]
+    # A total of training takes runs whatever their reports cost.
+    assert set_total(api, federation_id, None, **key)["total"] is None
     assert api.set_budget(federation_id, 1e6).status_code == 200
     assert api.submit(noised(epsilon=0.4))["federation_id"] == federation_id
-
-
-def test_an_epsilon_that_cannot_be_shown_is_refused_at_its_field(api: Api) -> None:
+    # An epsilon that cannot be shown is refused at its field.
     refused = body_of(api.post("/v1/experiments", json=noised(epsilon=0.001, delta=1e-12)), 422)
     assert refused["errors"][0]["pointer"] == "/fairness/noise/epsilon"

@@ -194,14 +194,11 @@ def test_what_agrees_is_admitted(api: Api, federation: dict[str, Any]) -> None:
     assert api.stored(experiment["id"]).disclosure is None
 
 
-def test_the_registered_source_needs_a_registration(api: Api) -> None:
-    set_policy(api, api.submit()["federation_id"], source="registered")
-    assert "register the file first" in refused(api, SPEC)["/federation"]
-
-
 def test_a_retry_falls_under_the_present_policy(api: Api) -> None:
     first = api.submit()
     fail(api, first["id"])
+    set_policy(api, first["federation_id"], source="registered")
+    assert "register the file first" in refused(api, SPEC)["/federation"]
     set_policy(api, first["federation_id"], minimum_group_size=3)
     refusal = body_of(api.post(f"/v1/experiments/{first['id']}/retry"), 422)
     assert refusal["errors"][0]["pointer"] == "/fairness/minimum_group_size"

@@ -67,7 +67,7 @@ def test_a_file_that_is_not_there_is_named(api, body, status, pointer):
         assert pointer in [error["pointer"] for error in found["errors"]]
 
 
-def test_a_rejected_registration_is_corrected_without_the_file(api: Api) -> None:
+def test_a_registration_is_corrected_without_the_file_until_it_is_used(api: Api) -> None:
     id_ = upload(api)["id"]
     reject(api, id_, "/federation/target", "is wrong")
     kept = stored(api, id_).storage_key
@@ -77,16 +77,16 @@ def test_a_rejected_registration_is_corrected_without_the_file(api: Api) -> None
     assert (stored(api, id_).storage_key, len(files_of(api))) == (kept, 1)
     shown = corrected["registration"]
     assert put(api, id_, shown).status_code == 202, "what GET shows is accepted"
-
-
-def test_an_unused_federation_is_corrected_and_a_used_one_is_not(api: Api) -> None:
-    id_ = upload(api)["id"]
     make_ready(api, id_)
-    assert put(api, id_, registration()).status_code == 200
-    assert put(api, id_, registration(federation={"target": "age"})).status_code == 202
+    assert put(api, id_, shown).status_code == 200
+    assert put(api, id_, registration()).status_code == 202
     make_ready(api, id_)
     finished(api, spec_of({"id": id_}))
     assert "upload it again" in body_of(put(api, id_, registration()), 409)["detail"]
+    # A deleted one has no file to register.
+    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+    assert put(api, id_, registration()).status_code == 409
+    assert api.post("/v1/federations/proposals", json={"id": id_}).status_code == 409
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,6 @@ def test_a_faulty_registration_changes_nothing(api, change, pointer):
     ):
         assert pointer in [error["pointer"] for error in body_of(answer, 422)["errors"]]
     assert (api.counts(), stored(api, id_).registration) == before
-
-
-def test_a_deleted_federation_has_no_file_to_register(api: Api) -> None:
-    id_ = upload(api)["id"]
-    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
-    assert put(api, id_, registration()).status_code == 409
-    assert api.post("/v1/federations/proposals", json={"id": id_}).status_code == 409
 
 
 def test_an_experiment_by_id_alone_takes_what_was_registered(api: Api) -> None:

@@ -56,18 +56,6 @@ def test_a_profile_is_shown_once_there_is_one_and_a_status_finds_it(ready: tuple
     assert api.get("/v1/federations?status=lost").status_code == 422
 
 
-def test_without_a_profile_it_is_said_why(api: Api) -> None:
-    path = f"/v1/federations/{upload(api)['id']}"
-    assert "is profiling" in body_of(api.get(f"{path}/profile"), 409)["detail"]
-    reject(api, path.rpartition("/")[2], "/federation/target", "no such column")
-    rejected = body_of(api.get(f"{path}/profile"), 409)
-    assert rejected["type"].endswith("conflict")
-    assert rejected["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
-    assert api.request("DELETE", path).status_code == 204
-    assert "is deleted" in api.get(f"{path}/profile").json()["detail"]
-    assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
-
-
 def test_a_list_is_read_by_one_connection(ready: tuple[Api, str]) -> None:
     """With a second one inside the first, as many lists as the pool is large wait for ever."""
     api, _ = ready
@@ -119,21 +107,27 @@ def test_a_path_and_an_upload_with_one_content_share_one_budget(api: Api) -> Non
     assert twice["reserved"] == 2 * once["reserved"] > 0
 
 
-def test_only_a_federation_that_is_ready_is_trained_on(api: Api) -> None:
+def test_only_a_federation_that_is_ready_has_a_profile_and_is_trained_on(api: Api) -> None:
     id_ = upload(api)["id"]
+    path = f"/v1/federations/{id_}"
 
     def refused(status: str) -> None:
         before = api.counts()
+        assert f"is {status}" in body_of(api.get(f"{path}/profile"), 409)["detail"]
         for query in ("", "?validate_only=true"):
             faults = _faults(api.post(f"/v1/experiments{query}", json=spec_of({"id": id_})))
             assert f"is {status}" in faults["/federation/id"]
         assert api.counts() == before
 
     refused("profiling")
-    reject(api, id_, "", "x")
+    reject(api, id_, "/federation/target", "no such column")
     refused("rejected")
-    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+    rejected = api.get(f"{path}/profile").json()
+    assert rejected["type"].endswith("conflict")
+    assert rejected["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
+    assert api.request("DELETE", path).status_code == 204
     refused("deleted")
+    assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
 
 
 def test_another_projects_federation_is_not_trained_on(ready: tuple[Api, str]) -> None:
@@ -213,6 +207,9 @@ def test_a_file_below_the_sources_folder_is_registered_by_its_path(api: Api) -> 
     assert api.post("/v1/federations", json=value, headers=headers).json()["id"] == id_
     other = api.post("/v1/federations", json={**value, "name": "x"}, headers=headers)
     assert other.json()["type"].endswith("idempotency-mismatch")
+    for path in ("missing.csv", "../secret.csv", "a\x00.csv", None):
+        unusable = registration(federation={} if path is None else {"path": path})
+        assert "/federation/path" in _faults(api.post("/v1/federations", json=unusable))
 
 
 def test_a_registered_path_is_trained_on_by_id_while_it_is_unchanged(api: Api) -> None:
@@ -242,12 +239,6 @@ def test_an_upload_gives_a_registered_path_its_file_without_another_profile(api:
     renamed = registration(name="renamed", federation={"path": "incomes.csv"})
     assert api.post("/v1/federations", json=renamed).json()["status"] == "profiling"
     assert len(files_of(api)) == 1
-
-
-@pytest.mark.parametrize("path", ["missing.csv", "../secret.csv", "a\x00.csv", None])
-def test_a_path_that_cannot_be_registered_is_named(api: Api, path: str | None) -> None:
-    value = registration(federation={} if path is None else {"path": path})
-    assert "/federation/path" in _faults(api.post("/v1/federations", json=value))
 
 
 # -- loaded data are kept for specs that would load the same, and for no others -------------------

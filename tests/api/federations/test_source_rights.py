@@ -78,10 +78,7 @@ def test_a_project_reads_its_own_files_and_those_of_all(api: Api) -> None:
             registered, submitted, _ = answers(api, path, key)
             assert registered[0] in (200, 202)
             assert submitted[0] == 202
-
-
-def test_data_that_one_project_has_loaded_are_not_found_by_another(api: Api) -> None:
-    """Loaded data are kept for the next spec, which must not be another project's."""
+    # Loaded data are kept for the next spec, which must not be another project's.
     asked = spec_of({"path": "hospital/incomes.csv"})
     for _ in range(2):
         assert api.check(asked).status_code == 200

@@ -36,13 +36,10 @@ def _refused(response: Any, status: int = 422, slug: str = "validation-error") -
     ("value", "pointer"),
     [
         (spec(privacy={"surprise": 1}), "/privacy/surprise"),
-        (spec(privacy={"noise_multiplier": 5e-324}), "/privacy/noise_multiplier"),
         (spec(training={"cohort": {"clients": 21}}), "/training/cohort/clients"),
         (spec(training={"rounds": BEYOND_64_BITS}), "/training/rounds"),
         (spec(seed=-BEYOND_64_BITS), "/seed"),
         (spec(name="nul\x00inside"), "/name"),
-        (spec(tags=["x"] * 51), "/tags"),
-        (spec(federation={"source": "elsewhere"}), "/federation"),
         (spec(fairness={"sensitive": ["group", "age"]}), "/fairness/sensitive/1"),
         (spec(gates=[{"figure": "leakage_max", "op": "le", "value": 10**400}]), "/gates/0/value"),
         (
@@ -290,9 +287,7 @@ def test_several_faults_are_counted_and_each_is_shown_once(api: Api) -> None:
     two = api.post("/v1/experiments", json=spec(surprise=1, seed=-1)).json()
     assert two["detail"] == "2 faults, in /seed, /surprise"
     assert {fault["pointer"] for fault in two["errors"]} == {"/seed", "/surprise"}
-
-
-def test_an_answer_shows_no_more_faults_than_anybody_reads(api: Api) -> None:
+    # And no more than anybody reads.
     answer = api.post("/v1/experiments", json={f"field_{number}": 1 for number in range(5000)})
     assert len(_refused(answer)) == MAX_FAULTS
     assert f"; the first {MAX_FAULTS} are shown" in answer.json()["detail"]

@@ -71,16 +71,14 @@ def test_epsilon_is_that_of_dp_accounting(api_on_both: Api) -> None:
     assert exact < library(sampled, 3, ZERO_OUT)
 
 
-def test_who_may_have_uploaded_is_charged(api: Api) -> None:
+def test_who_may_have_uploaded_or_been_drawn_is_charged(api: Api) -> None:
     failing, answering = opened(api), opened(api)
     post(api, failing, declared(1, ["a"], failures=["b"]), declared(2, [], failures=["b"]))
     post(api, answering, declared(1, ["a", "b"]), declared(2, ["b"]))
     assert epsilon(api, failing) == epsilon(api, answering) > 0
     lines = read(api, failing, "/privacy-ledger?client=b")["items"]
     assert [(line["release"], line["guarantee"]) for line in lines] == [(1, "declared")] * 2
-
-
-def test_rounds_of_secret_samples_are_charged_to_everyone_and_name_no_one(api: Api) -> None:
+    # Rounds of secret samples are charged to everyone, and name no one.
     ledger = opened(api, CENTRAL)
     answer = post(api, ledger, declared(1, ["a"], POISSON), declared(2, ["b"], POISSON))
     assert {one["charged"] for one in answer.json()["rounds"]} == {"population"}

@@ -128,11 +128,7 @@ def test_without_the_scope_for_reports_nothing_of_the_report_is_shown(api: Api) 
     assert "/report" not in answer.text
     for word in ("cancel", "retry", "/experiments/new?like"):
         assert f"{path}/{word}" not in answer.text
-
-
-def test_a_report_of_another_version_is_no_fault_of_the_page(api: Api) -> None:
-    """Beside it clients are kept, and this version reads neither."""
-    path, _ = ended(api)
+    # A report of another version is no fault of the page, nor the clients that are kept beside it.
     clients = {"figure": "leakage", "reason": []}
     api.change(update(Report).values(document={"report_version": 1}, clients=clients))
     answer = signed_in(api).get(path)

@@ -108,7 +108,7 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     assert visitor.post(address, right).headers["location"] == answer.headers["location"]
 
 
-def test_it_is_proposed_again_by_the_client_key_and_the_target_that_are_chosen(api: Api) -> None:
+def test_columns_are_shown_with_few_escaped_cells_and_chosen_for_another_proposal(api) -> None:
     visitor = signed_in(api)
     address, _ = proposed(visitor)
     again = visitor.get(f"{address}?client_key=age&target=sex").text
@@ -117,6 +117,18 @@ def test_it_is_proposed_again_by_the_client_key_and_the_target_that_are_chosen(a
     assert again.count("selected") == 2
     data = visitor.get(f"{address}?header=false").text
     assert yaml.safe_load(form_fields(data, address)["document"])["federation"]["header"] is False
+    page = visitor.get(address).text
+    cell = '<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td></tr>'
+    facts = {name: f"{holds} {few}" for name, holds, few in re.findall(cell, html.unescape(page))}
+    assert list(facts) == ["town", "sex", "age", "hours", "note", "passed"]
+    assert facts["age"] == "numbers, 5 different 20, 21, 22, 23, 24"
+    assert "20.0% empty" in facts["hours"]
+    preview = page.partition("How the file begins")[2].partition("<tbody>")[2]
+    preview = preview.partition("</tbody>")[0]
+    assert preview.count("<tr>") == pending_uploads.FIRST_ROWS
+    assert "<b>" not in preview
+    assert "&lt;b&gt;x&lt;/b&gt;" in preview
+    assert max(map(len, map(html.unescape, re.findall("<td>([^<]*)</td>", preview)))) == 40
 
 
 def test_the_same_content_under_another_name_is_kept_once_and_says_what_it_replaced(api) -> None:
@@ -131,22 +143,6 @@ def test_the_same_content_under_another_name_is_kept_once_and_says_what_it_repla
     body = upload(api, value=registration(name="third"))
     assert body["warnings"] == ["replaced the registration of 'second', which has the same content"]
     assert upload(api, value=registration(name="third"))["warnings"] == []
-
-
-def test_columns_have_rows_and_cells_are_shown_escaped_cut_and_few(api: Api) -> None:
-    visitor = signed_in(api)
-    page = visitor.get(proposed(visitor)[0]).text
-    cell = '<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td></tr>'
-    facts = {name: f"{holds} {few}" for name, holds, few in re.findall(cell, html.unescape(page))}
-    assert list(facts) == ["town", "sex", "age", "hours", "note", "passed"]
-    assert facts["age"] == "numbers, 5 different 20, 21, 22, 23, 24"
-    assert "20.0% empty" in facts["hours"]
-    preview = page.partition("How the file begins")[2].partition("<tbody>")[2]
-    preview = preview.partition("</tbody>")[0]
-    assert preview.count("<tr>") == pending_uploads.FIRST_ROWS
-    assert "<b>" not in preview
-    assert "&lt;b&gt;x&lt;/b&gt;" in preview
-    assert max(map(len, map(html.unescape, re.findall("<td>([^<]*)</td>", preview)))) == 40
 
 
 def test_no_other_key_sees_it_and_it_needs_the_scope(api: Api) -> None:

@@ -124,7 +124,7 @@ FOREIGN = [
 ]
 
 
-def test_another_sites_form_is_refused(api: Api) -> None:
+def test_another_sites_form_and_one_without_the_right_word_are_refused(api: Api) -> None:
     browser = signed_in(api)
     for headers in FOREIGN:
         answer = browser.post("/sign-out", headers=headers)
@@ -132,10 +132,6 @@ def test_another_sites_form_is_refused(api: Api) -> None:
         assert "another site" in answer.text
         assert browser.get("/").status_code == 200
         assert Browser(api).sign_in(api.key, headers=headers).status_code == 403
-
-
-def test_a_form_without_the_word_or_with_a_wrong_one_is_refused(api: Api) -> None:
-    browser = signed_in(api)
     foreign_word = signed_in(api).csrf()
     for csrf in (None, "0" * 64, "é", foreign_word, browser.csrf()[:-1]):
         answer = browser.post("/sign-out", csrf=csrf)
@@ -201,14 +197,11 @@ def test_without_a_session_people_are_sent_to_sign_in_and_back(api: Api) -> None
         assert page.status_code == 200
         [back] = re.findall(r'name="next" value="([^"]*)"', page.text)
         assert unescape(back) == path
-
-
-def test_a_link_from_another_site_finds_the_session_all_the_same(api: Api) -> None:
-    """The cookie is not sent with such a request, but with the next one."""
-    answer = Browser(api).get("/federations?a=1", headers={"Sec-Fetch-Site": "cross-site"})
+    # With a link from another site the cookie is not sent, but with the request after it.
+    answer = browser.get("/federations?a=1", headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 200
     assert 'http-equiv="refresh" content="0; url=/federations?a=1"' in answer.text
-    assert Browser(api).get("/", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 303
+    assert browser.get("/", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 303
 
 
 FOREIGN_TARGETS = (

@@ -189,6 +189,8 @@ def test_a_row_says_what_one_decides_by(api: Api) -> None:
         document["guarantee"] |= {"kind": "none", "label": "none", "in_force": False}
 
     stored.add(bare, name="bare")
+    for name, gap in (("small", 0.03), ("large", 0.2)):
+        stored.add(gaps(group=gap), name=name)
     finished(api, spec(name="one"), key=key_of(api, "Ada"))
     rows = _rows(signed_in(api, "reports:read").get("/reports").text)
     document = api.get("/v1/reports").json()["items"][0]
@@ -203,6 +205,10 @@ def test_a_row_says_what_one_decides_by(api: Api) -> None:
     assert "unbounded" in rows["bare"]
     assert "none" not in rows["bare"].replace("none for", "")
     assert "–" not in rows["bare"]
+    # No gap is called narrow where no interval is shown.
+    assert "20 percentage points (wide)" in rows["large"]
+    assert "0.03" in rows["small"]
+    assert "narrow" not in rows["small"]
 
 
 def test_filters_are_those_of_the_api(api: Api) -> None:
@@ -234,23 +240,9 @@ def test_filters_are_those_of_the_api(api: Api) -> None:
     sent = form_fields(shown.replace('method="get"', 'method="post"'), "/reports")
     assert {name: text for name, text in sent.items() if text} == asked
     assert officer.get("/reports?label=perfect").status_code == 422
-
-
-def test_filters_offer_what_the_projects_own_reports_are_about(api: Api) -> None:
-    finished(api, key=key_of(api, "Ada"))
-    federation = api.get("/v1/experiments").json()["items"][0]["federation_id"]
+    # They offer what the project's own reports are about.
     offered = {f'<option value="{one}"' for one in ("Ada", federation)}
-    assert all(one in signed_in(api, "reports:read").get("/reports").text for one in offered)
+    assert all(one in officer.get("/reports").text for one in offered)
     stranger = Browser(api)
     stranger.sign_in(api.key_with("reports:read", project="elsewhere"))
     assert not any(one in stranger.get("/reports?sort=name").text for one in offered)
-
-
-def test_no_gap_is_called_narrow_where_no_interval_is_shown(api: Api) -> None:
-    stored = Reports(api)
-    stored.add(gaps(group=0.03), name="small")
-    stored.add(gaps(group=0.2), name="large")
-    rows = _rows(signed_in(api, "reports:read").get("/reports").text)
-    assert "20 percentage points (wide)" in rows["large"]
-    assert "0.03" in rows["small"]
-    assert "narrow" not in rows["small"]

@@ -143,10 +143,7 @@ def test_figures_specs_and_fronts_side_by_side(api: Api) -> None:
     [front] = body["fronts"]
     assert front["front"] == [low]
     assert front["dominated_by"] == {reports.first: [low], leaking: [reports.first, low]}
-
-
-def test_the_axes_may_be_named(api: Api) -> None:
-    reports = Reports(api)
+    # The axes may be named.
     other = reports.add(gaps(sex=0.2, race=None))
     body = compared(
         api, reports.first, other, fairness="equal_opportunity_ratio", utility="validation_loss"
