@@ -31,7 +31,7 @@ _LIBRARIES = (
     *("fedaudit.cli.main", "fedaudit.cli.run", "fedaudit.cli.experiments", "fedaudit.cli.verify"),
     *("fedaudit_client.client", "workers.app", "workers.context"),
     *("workers.flush", "workers.eraser", "workers.sweeper", "workers.proof.signing"),
-    *("workers.proof.declared_signing", "workers.webhooks"),
+    *("workers.proof.declared_signing", "workers.webhooks", "api.app"),
 )
 _FILES = 5
 """The request, the three standard files, and where the exit code goes."""
