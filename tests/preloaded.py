@@ -133,11 +133,12 @@ class Preloaded:
 
 
 @cache
-def programs() -> Preloaded:
-    """Those of this test process; what forks them ends with it."""
+def programs(tree: Path | None = None) -> Preloaded:
+    """Those of this test process; what forks them ends with it. `tree`: of the version there."""
     here, there = socket.socketpair()
     process = subprocess.Popen(
         [sys.executable, "-P", __file__, str(there.fileno())],
+        env={**os.environ, "PYTHONPATH": str(tree)} if tree else None,
         pass_fds=[there.fileno()],
         stdin=subprocess.DEVNULL,
     )
