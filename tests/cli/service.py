@@ -13,10 +13,8 @@ from pathlib import Path
 import httpx
 import psutil
 
-from benchmarks.served_api import make_key
 from benchmarks.servers import free_port
 from infrastructure.signing_keys import create_key_file
-from models.database import Database
 from models.keys import create_key
 from models.vocabulary import SCOPES
 from tests.preloaded import programs
@@ -54,12 +52,16 @@ class Service:
         this one's."""
         return replace(self, api_key=self.key_with(*SCOPES, project=name), project=name)
 
-    def key_with(self, *scopes: str, project: str | None = None) -> str:
+    def key_with(self, *scopes: str, project: str | None = None, person: str | None = None) -> str:
         """One more key, of this project unless another is named."""
-        database = Database(f"sqlite:///{self.data_dir / 'fedaudit.db'}")
-        _, key = make_key(database, project or self.project, scopes, name="tests")
-        database.close()
-        return key
+        made = create_key(
+            f"sqlite:///{self.data_dir / 'fedaudit.db'}",
+            project=project or self.project,
+            scopes=scopes,
+            name="tests",
+            person={"name": person} if person else None,
+        )
+        return str(made["key"])
 
     @property
     def environment(self) -> dict[str, str]:
@@ -78,16 +80,9 @@ def forked(data_dir: Path, *, database: Path, sources: Path) -> Iterator[Service
     data_dir.mkdir()
     shutil.copyfile(database, data_dir / "fedaudit.db")
     create_key_file(data_dir / "signing-key.pem")
-    made = create_key(
-        f"sqlite:///{data_dir / 'fedaudit.db'}",
-        project="default",
-        scopes=SCOPES,
-        name="tests",
-        person={"name": "Ada Lovelace"},
-    )
     folders = {"FEDAUDIT_DATA_DIR": str(data_dir), "FEDAUDIT_SOURCES_DIR": str(sources)}
     environment, port = clean_environment(**folders), str(free_port())
-    found = Service(f"http://127.0.0.1:{port}", str(made["key"]), data_dir)
+    found = Service(f"http://127.0.0.1:{port}", "", data_dir).in_project("default")
     modules = (("api", "--port", port), ("workers", "--device", "cpu"), ("workers.sweeper",))
     with (data_dir / "log").open("wb") as log:
         running = [

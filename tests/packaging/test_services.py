@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
 
-import httpx
 import pytest
 import torch
 
+from benchmarks.served_api import http
 from benchmarks.servers import free_port
 from models.keys import create_key
 from tests.cli.service import clean_environment, status
@@ -89,21 +89,19 @@ def test_the_services_together_run_an_experiment(services, environment, tmp_path
     url = environment("api")["FEDAUDIT_DATABASE_URL"]
     key = create_key(url, project="p", scopes=SCOPES, name="tests")["key"]
     port = free_port()
-    headers = {"Authorization": f"Bearer {key}"}
-    address = {"base_url": f"http://127.0.0.1:{port}", "trust_env": False}
-    with ExitStack() as running, httpx.Client(headers=headers, **address) as http:
+    address = f"http://127.0.0.1:{port}"
+    with ExitStack() as running, http(address, str(key)) as client:
         for name in ("api", "sweeper", "worker-cpu"):
             words = command(services[name], port=port)
             log = tmp_path / f"{name}.log"
             running.enter_context(started(words, environment(name), log))
-        ready = f"{http.base_url}health/ready"
-        wait_until(lambda: status(ready) == 200, "a ready API", pause=0.1)
-        posted = http.post("/v1/experiments", json=small_spec)
+        wait_until(lambda: status(f"{address}/health/ready") == 200, "a ready API", pause=0.1)
+        posted = client.post("/v1/experiments", json=small_spec)
         assert posted.status_code == 202, posted.text
         experiment = f"/v1/experiments/{posted.json()['id']}"
-        over = lambda: http.get(experiment).json()["status"] in ("succeeded", "failed")  # noqa: E731
+        over = lambda: client.get(experiment).json()["status"] in ("succeeded", "failed")  # noqa: E731
         wait_until(over, "the end", pause=0.1)
-        report = http.get(f"{experiment}/report").json()
+        report = client.get(f"{experiment}/report").json()
         assert report["provenance"]["device"] == "cpu"
 
     # The health check of what serves no port.
