@@ -57,6 +57,15 @@ OTHER_ID = "01890000-0000-7000-8000-000000000000"
         (_registration(path="x.csv", source="synthetic-linear"), "/federation/source"),
         (_registration(path="x.csv") | {"fairness": {"reference_group": "a"}}, "/fairness"),
         (_registration(path="x.csv") | {"fairness": {"edges": {"age": [1.0]}}}, "/fairness"),
+        *(
+            (_registration(path="x.csv", join={"race": race}), "/federation/join/race")
+            for race in (
+                {"columns": {"a": "Black", "b": "black"}},
+                {"columns": {"a": "Black"}},
+                {"columns": {"a": "Black"}, "none": "Black"},
+                {"columns": {}},
+            )
+        ),
         ({"federation": {**REGISTERED_TABLE, "path": "x.csv"}}, "/name"),
         ({"name": "x"}, "/federation"),
         ({"name": "x", "federation": []}, "/federation"),
