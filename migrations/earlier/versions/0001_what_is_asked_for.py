@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -26,25 +24,6 @@ def upgrade() -> None:
     _create_idempotency_keys()
     _create_experiment_tags()
     _create_reservations()
-
-
-def downgrade() -> None:
-    """Removes the tables and what is in them."""
-    for table in (
-        "reservations",
-        "experiment_tags",
-        "idempotency_keys",
-        "federation_budgets",
-        "experiments",
-        "units",
-        "outbox",
-        "federations",
-        "api_keys",
-        "sweeper_leases",
-        "subject_sets",
-        "projects",
-    ):
-        op.drop_table(table)
 
 
 def _create_projects() -> None:

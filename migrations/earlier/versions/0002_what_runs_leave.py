@@ -9,18 +9,14 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from migrations.earlier.privacy_ledger import create_view
-
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 _PACKED = ("subjects", "outcomes", "radii", "releases", "clusters")
 
 
 def upgrade() -> None:
-    """Creates the tables and the view `privacy_ledger`."""
+    """Creates the tables."""
     _create_checkpoints()
     _create_events()
     _create_fairness()
@@ -31,23 +27,6 @@ def upgrade() -> None:
     _create_rounds()
     if op.get_bind().dialect.name == "postgresql":
         _store_packed_columns_plainly()
-    op.execute(create_view(op.get_bind().dialect.name))
-
-
-def downgrade() -> None:
-    """Removes the view, the tables and what is in them."""
-    op.execute("DROP VIEW privacy_ledger")
-    for table in (
-        "rounds",
-        "reports",
-        "release_intents",
-        "ledger_totals",
-        "ledger",
-        "fairness",
-        "events",
-        "checkpoints",
-    ):
-        op.drop_table(table)
 
 
 def _packed(element: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:

@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -36,9 +34,3 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("experiment_id", "entries", "status", name="pk_ledger_checkpoints"),
     )
-
-
-def downgrade() -> None:
-    """Removes the tables: reports keep their signatures, ledgers lose their checkpoints."""
-    op.drop_table("ledger_checkpoints")
-    op.drop_table("signing_keys")

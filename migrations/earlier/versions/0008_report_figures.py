@@ -10,8 +10,6 @@ from migrations.earlier.stored_reports import index_stored_reports
 
 revision = "0008"
 down_revision = "0007"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -64,9 +62,3 @@ def upgrade() -> None:
         ["project_id", "experiment_id"],
     )
     index_stored_reports(op.get_bind())
-
-
-def downgrade() -> None:
-    """Removes the tables: the figures stay in their reports."""
-    op.drop_table("report_summaries")
-    op.drop_table("report_figures")

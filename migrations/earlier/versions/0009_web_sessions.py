@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0009"
 down_revision = "0008"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -26,9 +24,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("token_hash", name="pk_web_sessions"),
     )
     op.create_index("ix_web_sessions_expires_at", "web_sessions", ["expires_at"])
-
-
-def downgrade() -> None:
-    """Removes the table: everybody has to sign in again."""
-    op.drop_index("ix_web_sessions_expires_at", table_name="web_sessions")
-    op.drop_table("web_sessions")

@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0010"
 down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -27,8 +25,3 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("project_id", "name", name="pk_gate_policies"),
     )
-
-
-def downgrade() -> None:
-    """Removes the table: evaluations then name their gates themselves."""
-    op.drop_table("gate_policies")

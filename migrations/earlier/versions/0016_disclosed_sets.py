@@ -12,8 +12,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0016"
 down_revision = "0015"
-branch_labels = None
-depends_on = None
 
 _WITHHELD = "withheld_attributes"
 
@@ -49,10 +47,3 @@ def upgrade() -> None:
         ),
     )
     op.add_column("experiments", sa.Column(_WITHHELD, sa.JSON(none_as_null=True), nullable=True))
-
-
-def downgrade() -> None:
-    """Forgets what was disclosed."""
-    op.drop_column("experiments", _WITHHELD)
-    op.drop_table("disclosed_sets")
-    op.drop_table("disclosure_memories")

@@ -13,8 +13,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0017"
 down_revision = "0016"
-branch_labels = None
-depends_on = None
 
 _SIGN = "reports:sign"
 _keys = sa.table("api_keys", sa.column("id"), sa.column("scopes", sa.JSON()))
@@ -69,19 +67,6 @@ def upgrade() -> None:
     )
     op.create_index("ix_sign_offs_signed_at", "sign_offs", ["signed_at", "created_at"])
     _change_scopes(add=True)
-
-
-def downgrade() -> None:
-    """Forgets who did what."""
-    _change_scopes(add=False)
-    op.drop_table("sign_offs")
-    op.drop_table("setting_changes")
-    for name in ("updated_by", "created_by"):
-        op.drop_column("gate_policies", name)
-    for name in ("cancelled_by", "created_by"):
-        op.drop_column("experiments", name)
-    for name in ("created_by", "person"):
-        op.drop_column("api_keys", name)
 
 
 def _change_scopes(*, add: bool) -> None:

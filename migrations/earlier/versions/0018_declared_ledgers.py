@@ -13,8 +13,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0018"
 down_revision = "0017"
-branch_labels = None
-depends_on = None
 
 _PACKED = ("subjects", "outcomes", "radii", "releases", "clusters", "epsilons")
 
@@ -30,13 +28,6 @@ def upgrade() -> None:
     if op.get_context().dialect.name == "postgresql":
         for column in _PACKED:
             op.execute(f"ALTER TABLE declared_entries ALTER COLUMN {column} SET STORAGE EXTERNAL")
-
-
-def downgrade() -> None:
-    """Forgets what was declared."""
-    for table in ("reports", "checkpoints", "reservations", "tallies", "rounds", "entries"):
-        op.drop_table(f"declared_{table}")
-    op.drop_table("declared_ledgers")
 
 
 def _packed(element: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:

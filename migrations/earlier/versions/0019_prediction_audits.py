@@ -10,8 +10,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0019"
 down_revision = "0018"
-branch_labels = None
-depends_on = None
 
 _TABLE = "prediction_audits"
 
@@ -51,8 +49,3 @@ def upgrade() -> None:
     op.create_index("ix_prediction_audits_project_id", _TABLE, ["project_id", "id"])
     op.create_index("ix_prediction_audits_unit_id", _TABLE, ["unit_id"])
     op.create_index("ix_prediction_audits_fingerprint", _TABLE, ["project_id", "fingerprint"])
-
-
-def downgrade() -> None:
-    """Forgets every audit; what they disclosed stays remembered."""
-    op.drop_table(_TABLE)

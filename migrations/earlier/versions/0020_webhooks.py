@@ -10,8 +10,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0020"
 down_revision = "0019"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -71,9 +69,3 @@ def upgrade() -> None:
         ("created_at", ["created_at"]),
     ):
         op.create_index(f"ix_webhook_deliveries_{name}", "webhook_deliveries", columns)
-
-
-def downgrade() -> None:
-    """Forgets the endpoints, and what was on its way to them."""
-    op.drop_table("webhook_deliveries")
-    op.drop_table("webhook_endpoints")

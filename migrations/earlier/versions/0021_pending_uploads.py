@@ -12,8 +12,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0021"
 down_revision = "0020"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -56,9 +54,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_artifacts")),
         sa.UniqueConstraint("project_id", "sha256", name=op.f("uq_artifacts_project_id_sha256")),
     )
-
-
-def downgrade() -> None:
-    """Forgets the list and the uploads. Files of uploads stay until somebody removes them."""
-    op.drop_table("artifacts")
-    op.drop_table("pending_uploads")

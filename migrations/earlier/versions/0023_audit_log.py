@@ -12,8 +12,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0023"
 down_revision = "0022"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -64,10 +62,3 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("project_id", "minute", name=op.f("pk_request_minutes")),
     )
-
-
-def downgrade() -> None:
-    """Forgets the log and the counts."""
-    op.drop_table("request_minutes")
-    op.drop_table("audit_heads")
-    op.drop_table("audit_entries")

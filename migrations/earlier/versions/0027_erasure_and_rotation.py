@@ -10,8 +10,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0027"
 down_revision = "0025"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -82,19 +80,3 @@ def _erasures() -> None:
         sa.PrimaryKeyConstraint("owner_id", name=op.f("pk_erased_ledgers")),
     )
     op.create_index("ix_erased_ledgers_federation_id", "erased_ledgers", ["federation_id"])
-
-
-def downgrade() -> None:
-    """Drops them: nobody can tell any more what was erased, and why."""
-    op.drop_column("signing_keys", "compromised_note")
-    op.drop_column("signing_keys", "compromised_at")
-    op.drop_column("web_sessions", "key_hash")
-    with op.batch_alter_table("api_keys") as keys:
-        keys.drop_constraint(op.f("uq_api_keys_previous_hash"), type_="unique")
-    for column in ("rotated_at", "previous_until", "previous_hash"):
-        op.drop_column("api_keys", column)
-    op.drop_index("ix_idempotency_keys_created_at", "idempotency_keys")
-    op.drop_index("ix_experiments_finished_at", "experiments")
-    op.drop_table("expired_files")
-    op.drop_table("erased_ledgers")
-    op.drop_table("erasures")

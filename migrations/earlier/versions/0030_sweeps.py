@@ -10,8 +10,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0030"
 down_revision = "0029"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -48,9 +46,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("experiment_id", name=op.f("pk_sweep_cells")),
     )
     op.create_index("ix_sweep_cells_sweep_id_position", "sweep_cells", ["sweep_id", "position"])
-
-
-def downgrade() -> None:
-    """Drops them."""
-    op.drop_table("sweep_cells")
-    op.drop_table("sweeps")

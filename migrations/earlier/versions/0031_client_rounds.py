@@ -10,8 +10,6 @@ from models.arrays import PackedArray
 
 revision = "0031"
 down_revision = "0030"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -33,9 +31,3 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("experiment_id", "part", "block", name=op.f("pk_client_rounds")),
     )
-
-
-def downgrade() -> None:
-    """Drops it."""
-    op.drop_table("client_rounds")
-    op.drop_column("ledger_totals", "indexed_rounds")

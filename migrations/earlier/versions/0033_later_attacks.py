@@ -10,8 +10,6 @@ from models.tables.base import UtcDateTime
 
 revision = "0033"
 down_revision = "0032"
-branch_labels = None
-depends_on = None
 
 _TABLE = "later_attacks"
 
@@ -52,8 +50,3 @@ def upgrade() -> None:
         ),
     )
     op.create_index("ix_later_attacks_unit_id", _TABLE, ["unit_id"])
-
-
-def downgrade() -> None:
-    """Forgets what was found later; the alarms that experiments count stay."""
-    op.drop_table(_TABLE)

@@ -13,8 +13,6 @@ from alembic import op
 
 revision = "0036"
 down_revision = "0035"
-branch_labels = None
-depends_on = None
 
 _OTHERS = ("rows of the file", "rows by what they hold")
 _OF_CLIENTS = "rows of clients"
@@ -46,11 +44,6 @@ def upgrade() -> None:
     )
     op.execute(sets.delete().where(of_images[0], twice))
     op.execute(sets.update().where(of_images[0]).values(numbering=_named(_OF_CLIENTS)))
-
-
-def downgrade() -> None:
-    """Drops the table. What was disclosed of images is not found any more."""
-    op.drop_table("disclosure_anchors")
 
 
 def _named(numbering: str) -> str:
