@@ -21,6 +21,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
+from migrations.earlier.tables import create_table
+
 revision = "0015"
 down_revision = "0014"
 
@@ -57,16 +59,14 @@ def upgrade() -> None:
 
 
 def _create_tables() -> None:
-    op.create_table(
+    create_table(
         "contents",
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.Column("owner_project_id", sa.String(length=36), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["owner_project_id"], ["projects.id"], name="fk_contents_owner_project_id"
-        ),
-        sa.PrimaryKeyConstraint("fingerprint", name="pk_contents"),
+        key=("fingerprint",),
+        references={"owner_project_id": "projects.id"},
     )
-    op.create_table(
+    create_table(
         "row_sketches",
         sa.Column("federation_id", sa.String(length=36), nullable=False),
         sa.Column(
@@ -75,12 +75,10 @@ def _create_tables() -> None:
             nullable=False,
         ),
         sa.Column("rows", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["federation_id"], ["federations.id"], name="fk_row_sketches_federation_id"
-        ),
-        sa.PrimaryKeyConstraint("federation_id", name="pk_row_sketches"),
+        key=("federation_id",),
+        references={"federation_id": "federations.id"},
     )
-    op.create_table(
+    create_table(
         "near_copies",
         sa.Column("federation_id", sa.String(length=36), nullable=False),
         sa.Column("other_id", sa.String(length=36), nullable=False),
@@ -89,7 +87,7 @@ def _create_tables() -> None:
             sa.ForeignKeyConstraint([name], ["federations.id"], name=f"fk_near_copies_{name}")
             for name in ("federation_id", "other_id")
         ),
-        sa.PrimaryKeyConstraint("federation_id", "other_id", name="pk_near_copies"),
+        key=("federation_id", "other_id"),
     )
 
 
