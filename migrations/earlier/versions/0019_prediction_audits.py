@@ -39,8 +39,7 @@ def upgrade() -> None:
         sa.Column("finished_at", UtcDateTime(), nullable=True),
         key=("id",),
         references={"project_id": "projects.id", "unit_id": "units.id"},
-        indices=[("project_id", "id"), ("unit_id",)],
+        indices=[("unit_id",)],
     )
-    op.create_index(
-        "ix_prediction_audits_fingerprint", "prediction_audits", ["project_id", "fingerprint"]
-    )
+    for name, second in (("project_id", "id"), ("fingerprint", "fingerprint")):
+        op.create_index(f"ix_prediction_audits_{name}", "prediction_audits", ["project_id", second])
