@@ -38,11 +38,9 @@ LATER = "9999"
 REVISION = f'''"""A column that only the later version has."""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "{LATER}", "{HEAD}", None, None
+revision, down_revision = "{LATER}", "{HEAD}"
 def upgrade() -> None:
     op.add_column("experiments", sa.Column("drilled", sa.Integer(), nullable=True))
-def downgrade() -> None:
-    op.drop_column("experiments", "drilled")
 '''
 SHORT, LONG = spec_with(training__rounds=30), spec_with(training__rounds=2500)
 """The second lasts until the new workers are there."""

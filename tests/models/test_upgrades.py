@@ -16,7 +16,6 @@ from sqlalchemy import types as sql
 import migrations
 from migrations.revisions import DanglingReferencesError
 from models.database import HEAD, Database
-from tests.downgrades import downgrade
 
 REVISIONS = sorted(
     path.name[:4] for path in Path(migrations.__file__).parent.glob("earlier/versions/[0-9]*.py")
@@ -29,9 +28,11 @@ def test_a_new_database_has_the_schema_that_the_revisions_lead_to(empty_database
     database = Database(empty_database_url)
     with database.read() as session:
         reached = _schema(session.connection())
-    downgrade(empty_database_url, "base")
     with database.write() as session:
-        session.execute(text("DROP TABLE alembic_version"))
+        session.execute(text("DROP VIEW privacy_ledger"))
+        made = MetaData()
+        made.reflect(session.connection())
+        made.drop_all(session.connection())
     migrations.upgrade(empty_database_url)
     with database.read() as session:
         assert _schema(session.connection()) == reached
@@ -112,6 +113,21 @@ def test_rows_of_every_revision_are_carried_along(empty_database_url, monkeypatc
     migrations.upgrade(empty_database_url, HEAD)
     assert reached == REVISIONS
     assert migrations.current(empty_database_url) == HEAD
+
+
+def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url, "0051")
+    database = Database(empty_database_url)
+    with database.write() as session:
+        _fill(session.connection())
+        session.execute(text("UPDATE federation_budgets SET spent = 8"))
+        session.execute(text("UPDATE reservations SET state = 'held', amount = 4, spent = 1"))
+    migrations.upgrade(empty_database_url)
+    with database.read() as session:
+        kept = "SELECT state, amount, spent FROM reservations ORDER BY spent"
+        found = [tuple(row) for row in session.execute(text(kept))]
+    assert found == [("held", 4, 1), ("settled", 7, 7)]
+    database.close()
 
 
 def test_a_row_that_refers_to_nothing_stops_the_upgrade_and_is_named(tmp_path: Path) -> None:
