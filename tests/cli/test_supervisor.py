@@ -103,12 +103,11 @@ def test_a_log_stays_small_while_its_process_writes(child, log, monkeypatch):
         # Again and again: lines of the moment in which a log is cut are lost.
         "while True: print('the last line', flush=True); time.sleep(0.1)\n"
     )
-    writing, largest = child(flood), 0
+    writing, sizes = child(flood), [0]
 
     def ended():
-        nonlocal largest
         writing.tend()
-        largest = max(largest, log.stat().st_size)
+        sizes.append(log.stat().st_size)
         return "the last line" in log.read_text()
 
     aside = log.with_suffix(".log.1")
@@ -121,29 +120,18 @@ def test_a_log_stays_small_while_its_process_writes(child, log, monkeypatch):
         assert log.stat().st_size <= 100_000
         # No hole: what is written after the cut begins the file.
         assert b"\0" not in log.read_bytes()
-    assert largest < 800_000
+    assert max(sizes) < 800_000
 
 
 # -- `fedaudit worker`: a process per device ------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("option", "devices"),
-    [
-        ("cpu", ["cpu"]),
-        ("cuda:0", ["cuda:0"]),
-        ("cuda:0,1", ["cuda:0", "cuda:1"]),
-        ("cuda:3,1,3", ["cuda:3", "cuda:1"]),
-    ],
-)
-def test_devices(option, devices):
-    assert _devices(option) == devices
-
-
-@pytest.mark.parametrize("option", ["", "gpu", "cuda", "cuda:", "cuda:a", "cuda:0,", "cpu,cpu"])
-def test_what_is_no_device(option):
-    with pytest.raises(CommandError, match="--device"):
-        _devices(option)
+def test_devices() -> None:
+    for option, devices in (("cpu", ["cpu"]), ("cuda:3,1,3", ["cuda:3", "cuda:1"])):
+        assert _devices(option) == devices
+    for option in ("", "gpu", "cuda", "cuda:", "cuda:a", "cuda:0,", "cpu,cpu"):
+        with pytest.raises(CommandError, match="--device"):
+            _devices(option)
 
 
 def test_the_embedded_service_has_one_worker(command, service):
@@ -161,16 +149,5 @@ def test_a_device_that_fails_ends_the_others(monkeypatch, tmp_path):
     monkeypatch.setattr(up, "python_module", program)
     with pytest.raises(CommandError, match="cuda:9 ended with exit code 5; the others stop"):
         up.worker(device="cuda:8,9", data_dir=tmp_path)
-    assert [
-        one for one in psutil.Process().children() if "time.sleep(600)" in str(one.cmdline())
-    ] == []
-
-
-@pytest.mark.parametrize(
-    ("device", "reason"),
-    [("cuda:0,1", "one worker"), ("gpu", "neither cpu"), ("cuda:99", "no CUDA device")],
-)
-def test_the_embedded_service_trains_on_a_device_that_is_there(command, device, reason):
-    found = command("up", "--device", device)
-    assert found.returncode == 2
-    assert reason in found.stderr
+    commands = [str(one.cmdline()) for one in psutil.Process().children()]
+    assert not any("time.sleep(600)" in one for one in commands)

@@ -7,43 +7,42 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from time import sleep
 from typing import Any
 
 from typer.testing import CliRunner
 
+from benchmarks.servers import free_port
 from fedaudit.cli.main import app
 from tests.api.service import running_api, served, settings_for
 from tests.api.webhooks.webhooks import deliver
+from tests.house import ROOT
+from tests.waiting import wait_until
 from workers.webhooks import WebhookDispatcher
 
-PAGE = Path(__file__).parents[2] / "docs/webhooks.md"
+
+def listens(port: int) -> bool:
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
 def shown_receiver(secret: str, port: int) -> Iterator[subprocess.Popen[str]]:
     """The receiver that the page shows, ready."""
-    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/webhooks.md").read_text(), re.DOTALL)
     environment = {"WEBHOOK_SECRET": secret, "PORT": str(port)}
     command = [sys.executable, "-c", code]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         try:
-            while process.poll() is None:
-                with socket.socket() as attempt:
-                    if attempt.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                sleep(0.02)
+            wait_until(lambda: process.poll() is not None or listens(port), pause=0.02)
             yield process
         finally:
             process.terminate()
 
 
 def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
 
     def call(method: str, path: str = "", body: Any = None) -> Any:
         sent = ("--body", "-") if body else ()

@@ -15,11 +15,10 @@ import migrations
 import models.keys
 from migrations.__main__ import main as migrate
 from models.database import HEAD, Database, schema_fault
-from models.repositories import Budgets, LedgerRepository
+from models.repositories import LedgerRepository
 from models.tables.accounts import ApiKey
 from models.tables.base import Base
-from tests.downgrades import downgrade
-from tests.models.rows import add_federation, add_project, at_once, ledger_row, of_leakage, queued
+from tests.models.rows import at_once, ledger_row, queued
 from tests.processes import completed
 
 
@@ -84,36 +83,6 @@ def test_a_failing_upgrade_changes_nothing(tmp_path: Path) -> None:
         migrations.upgrade(url)
     with database.engine.connect() as connection:
         assert inspect(connection).get_table_names() == ["rounds"]
-    database.close()
-
-
-def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_url: str) -> None:
-    migrations.upgrade(empty_database_url)
-    database = Database(empty_database_url)
-    with database.write() as session:
-        budgets = Budgets(session, add_project(session))
-        id_ = add_federation(session, budgets.project_id)
-        for name, amount in (("held", 4.0), ("settled", 8.0)):
-            run = {"experiment_id": name, "book": "release"}
-            assert budgets.reserve(id_, **run, costs=of_leakage(amount)) is None
-            assert budgets.draw(name, spent=1.0, releases=1)
-        budgets.settle("settled", spent=2.0, releases=2)
-
-    def sums() -> list[tuple[float, ...]]:
-        with database.read() as session:
-            stored = "SELECT reserved, spent FROM federation_budgets"
-            return [tuple(row) for row in session.execute(text(stored))]
-
-    for number in range(2):
-        downgrade(empty_database_url, "0051")
-        assert sums() == [(3.0, 3.0 + 5.0 * number)]
-        with database.write() as session:
-            [rows] = session.execute(text("SELECT count(*) FROM reservations")).one()
-            session.execute(text("UPDATE federation_budgets SET spent = 8"))
-        migrations.upgrade(empty_database_url)
-        with database.read() as session:
-            [budget] = Budgets(session, budgets.project_id).budgets(id_)
-        assert (rows, budget.reserved, budget.spent) == (2, 3.0, 8.0)
     database.close()
 
 
