@@ -143,11 +143,9 @@ class Api:
         return self.client.request(method, path, headers=sent, **options)
 
     def get(self, path: str, **options: Any) -> Any:
-        """GET."""
         return self.request("GET", path, **options)
 
     def post(self, path: str, **options: Any) -> Any:
-        """POST."""
         return self.request("POST", path, **options)
 
     def submit(self, value: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:

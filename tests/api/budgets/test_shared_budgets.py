@@ -55,25 +55,21 @@ class Project:
         self.federation_id = ""
 
     def register(self) -> "Project":
-        """Uploads the file, and lets it be profiled."""
         self.federation_id = upload(self.api, CONTENT, key=self.key)["id"]
         make_ready(self.api, self.federation_id)
         return self
 
     def submit(self, value: dict[str, Any]) -> Any:
-        """The answer to a submission."""
         answer = self.api.post("/v1/experiments", json=value, key=self.key)
         if answer.status_code == 202:
             self.federation_id = answer.json()["federation_id"]
         return answer
 
     def put(self, **setting: Any) -> Any:
-        """The answer to a total."""
         path = f"/v1/federations/{self.federation_id}/budget"
         return self.api.request("PUT", path, json=setting, key=self.key)
 
     def budgets(self, figure: str = "leakage") -> list[dict[str, Any]]:
-        """The budgets of a figure, as this project sees them."""
         return self.api.budgets(self.federation_id, self.key, figure=figure)
 
 

@@ -18,7 +18,6 @@ AGES = registration(
 
 @pytest.fixture
 def federation(api: Api) -> dict[str, Any]:
-    """The registered table of AGES."""
     found = upload(api, value=AGES)
     make_ready(api, found["id"])
     return found

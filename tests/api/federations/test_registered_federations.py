@@ -31,7 +31,6 @@ UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 @pytest.fixture
 def ready(api: Api) -> tuple[Api, str]:
-    """An API, and an uploaded federation that is ready."""
     made = upload(api)["id"]
     make_ready(api, made)
     return api, made

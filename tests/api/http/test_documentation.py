@@ -32,7 +32,6 @@ def _operations(document: dict) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _parts(part: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a document."""
     for item in part if isinstance(part, list) else part.values():
         if isinstance(item, dict):
             yield item

@@ -40,7 +40,6 @@ def names(shared_api: Api) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def document(shared_api: Api) -> schemathesis.BaseSchema:
-    """The document of the running application."""
     return schemathesis.openapi.from_asgi("/openapi.json", shared_api.client.app)
 
 

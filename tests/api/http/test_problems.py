@@ -172,7 +172,6 @@ Lines = Callable[[], list[dict[str, object]]]
 
 @pytest.fixture
 def lines(restored_logs: None) -> Lines:
-    """Reads what was logged so far."""
     configure_logs("json")
     written = io.StringIO()
     [handler] = logging.getLogger().handlers

@@ -214,7 +214,6 @@ def test_the_history_of_a_federation_says_who_set_what(api_on_both: Api) -> None
 
 
 def made(api: Api, *scopes: str) -> tuple[str, str]:
-    """Id and secret of a key."""
     answer = api.post("/v1/api-keys", json={"name": "ci", "scopes": list(scopes)})
     return answer.json()["id"], answer.json()["key"]
 

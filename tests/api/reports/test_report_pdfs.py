@@ -21,7 +21,6 @@ PDF = b"%PDF-1.7 as it was printed"
 
 @pytest.fixture
 def done(api: Api) -> str:
-    """The path of a finished experiment's report."""
     return f"/experiments/{finished(api)}/report.pdf"
 
 

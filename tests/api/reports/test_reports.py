@@ -32,7 +32,6 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 @pytest.fixture
 def done(api: Api) -> str:
-    """The path of a finished experiment's report."""
     return f"/v1/experiments/{finished(api)}/report"
 
 
@@ -250,7 +249,6 @@ LATER = {
 
 
 def _index(api: Api) -> dict[str, list[Any]]:
-    """Everything that reports are found by, and the list of them."""
     order = {"report_figures": "figure, attribute, observer", "report_summaries": "experiment_id"}
     found: dict[str, list[Any]] = {}
     with api.database.read() as session:

@@ -29,7 +29,6 @@ CSV, NDJSON, PARQUET = "text/csv", "application/x-ndjson", "application/vnd.apac
 
 @pytest.fixture
 def done(api: Api) -> str:
-    """The path of a finished experiment."""
     return f"/v1/experiments/{finished(api)}"
 
 

@@ -47,7 +47,6 @@ def dispatcher(api: Api) -> WebhookDispatcher:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A receiver on this machine."""
     with receiving() as found:
         yield found
 
