@@ -40,6 +40,7 @@ def _refused(response: Any, status: int = 422, slug: str = "validation-error") -
         (spec(training={"rounds": BEYOND_64_BITS}), "/training/rounds"),
         (spec(seed=-BEYOND_64_BITS), "/seed"),
         (spec(name="nul\x00inside"), "/name"),
+        (spec(tags=["x"] * 51), "/tags"),
         (spec(fairness={"sensitive": ["group", "age"]}), "/fairness/sensitive/1"),
         (spec(gates=[{"figure": "leakage_max", "op": "le", "value": 10**400}]), "/gates/0/value"),
         (

@@ -28,8 +28,14 @@ CSV, NDJSON, PARQUET = "text/csv", "application/x-ndjson", "application/vnd.apac
 
 
 @pytest.fixture
-def done(api: Api) -> str:
-    return f"/v1/experiments/{finished(api)}"
+def api(shared_api: Api) -> Api:
+    """Each test looks at experiments of its own, or at one that stays as it is."""
+    return shared_api
+
+
+@pytest.fixture(scope="module")
+def done(shared_api: Api) -> str:
+    return f"/v1/experiments/{finished(shared_api)}"
 
 
 def _pages(api: Api, path: str, **parameters: Any) -> list[dict[str, Any]]:
