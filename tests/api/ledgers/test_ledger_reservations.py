@@ -116,6 +116,11 @@ def test_a_round_is_as_reserved_for_those_whom_it_did_not_refuse(api: Api) -> No
     assert admitted(api, ledger, 6, ["e"]) == ["e"]
     posted = post(api, ledger, declared(5, ["a", "d"]), declared(6, ["e"]))
     assert told(posted) == ["refused", "reserved"]
+    # Of another event, or with somebody who was not asked for, it is another round.
+    for number, name in ((7, "f"), (8, "g")):
+        assert admitted(api, ledger, number, [name]) == [name]
+    louder = declared(7, ["f"], {**GAUSSIAN, "steps": 2})
+    assert told(post(api, ledger, louder, declared(8, ["g", "h"]))) == ["other", "other"]
 
 
 def test_an_order_without_a_bound_opens_no_budget(api: Api) -> None:
