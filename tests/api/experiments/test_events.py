@@ -134,8 +134,9 @@ def test_a_key_that_holds_too_many_streams_is_asked_to_wait(live, monkeypatch):
         # Kept: a reader that is dropped closes its connection.
         readers = [stream.iter_lines() for stream in streams]
         assert [next(one) for one in readers] == ["event: status.changed"] * 3
-        refused = client.get(path_of(id_))
-        assert refused.status_code == 429
+        with client.stream("GET", path_of(id_)) as refused:
+            assert refused.status_code == 429
+            refused.read()
         assert refused.headers["content-type"] == "application/problem+json"
         assert refused.headers["retry-after"] == "5"
         assert "3 event streams open already" in refused.json()["detail"]

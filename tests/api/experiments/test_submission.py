@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.api.budgets.test_epsilon_budgets import central, set_total
 from tests.api.pages.browser import signed_in
 from tests.api.pages.test_new_experiment import typed
 from tests.api.service import SPEC, Api, body_of, running_api, settings_for, spec, statements
+from tests.models.rows import at_once
 from tests.workers.serving import work, worker_of
 from workers.context import ProjectFiles
 from workers.flush import Loaded, load_cell
@@ -182,9 +182,7 @@ def test_a_repeated_request_gives_the_same_experiment_and_another_body_is_refuse
 def test_simultaneous_repetitions_queue_one_experiment(api_on_both: Api) -> None:
     api = api_on_both
     key = {"Idempotency-Key": "once"}
-    with ThreadPoolExecutor(6) as pool:
-        found = set(pool.map(lambda _: api.submit(headers=key)["id"], range(6)))
-    assert len(found) == 1
+    assert len(set(at_once(lambda _: api.submit(headers=key)["id"], 6))) == 1
     assert (api.counts()["experiments"], api.counts()["units"]) == (1, 1)
 
 

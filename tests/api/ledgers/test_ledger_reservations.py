@@ -31,6 +31,7 @@ from tests.api.ledgers.trainings import (
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, body_of
 from tests.api.webhooks.webhooks import deliveries, register
+from tests.models.rows import at_once
 
 URL = "https://hooks.example.org/fedaudit"
 KEY = {"book": "release", "figure": "epsilon", "delta": 1e-5, "observer": "server"}
@@ -256,21 +257,15 @@ def test_a_round_that_another_overtook_is_charged_behind_it(api_on_both, monkeyp
 def test_rounds_that_are_reserved_at_once_stay_within_the_budget(api_on_both: Api) -> None:
     api = api_on_both
     ledger = opened(api, rounds=[declared(1, ["a"])], budget={"epsilon": costing(api, rounds=3)})
-    names: list[str] = []
 
-    def ask(number: int) -> None:
-        names.extend(admitted(api, ledger, number, ["a", "b"]))
+    def ask(number: int) -> list[str]:
+        if number < 6:
+            return admitted(api, ledger, 10 + number, ["a", "b"])
+        for early in (2, 3):
+            assert post(api, ledger, declared(early, ["c"])).status_code == 200
+        return []
 
-    def declare() -> None:
-        for number in (2, 3):
-            assert post(api, ledger, declared(number, ["c"])).status_code == 200
-
-    together = [threading.Thread(target=ask, args=(number,)) for number in range(10, 16)]
-    together.append(threading.Thread(target=declare))
-    for one in together:
-        one.start()
-    for one in together:
-        one.join()
+    names = [name for some in at_once(ask, 7) for name in some]
     assert (names.count("a"), names.count("b")) == (2, 3)
 
 
