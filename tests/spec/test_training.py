@@ -70,6 +70,15 @@ def test_the_default_is_left_out_of_what_is_hashed() -> None:
             {"training__server": {"optimiser": "adam", "tau": 0}},
         ),
         (
+            "federation.validation_unit",
+            "disclose",
+            {
+                **ONE,
+                "training__method": "ditto",
+                "federation": {**SPLIT, "validation_unit": "record"},
+            },
+        ),
+        (
             "fairness.noise.unit",
             "use the unit `client`",
             {**ONE, "training__method": "ditto", "federation": SPLIT, "fairness__noise": NOISE},
