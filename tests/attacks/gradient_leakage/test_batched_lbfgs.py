@@ -42,16 +42,6 @@ def test_together_is_the_same_as_one_by_one() -> None:
             torch.testing.assert_close(value[0], values[kind], rtol=1e-9, atol=1e-9)
 
 
-def test_a_quadratic_of_few_dimensions_takes_few_steps() -> None:
-    scales = torch.tensor([1.0, 30.0, 1000.0], dtype=torch.float64)
-
-    def bowls(points: Tensor, which: Tensor) -> Tensor:
-        return 0.5 * (scales * points.square()).sum(-1)
-
-    _, values = minimise(bowls, torch.ones(2, 3, dtype=torch.float64), iterations=40)
-    assert values.max() < 1e-16
-
-
 def test_what_is_no_number_stays_where_it_is_and_disturbs_nobody() -> None:
     def broken(points: Tensor, which: Tensor) -> Tensor:
         return valleys(points, which) * torch.where(which == 2, torch.nan, 1.0)
