@@ -20,6 +20,7 @@ from models.database import Database
 from models.repositories import FederationRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
 from tests.downgrades import downgrade
+from tests.training.specs import table_spec
 from tests.workers.admission import (
     Submitted,
     document_of,
@@ -41,28 +42,24 @@ AGES = np.concatenate([np.arange(600) % 43 + 20, np.full(200, 90), np.full(6, 83
 
 
 def spec(**fairness: Any) -> dict[str, Any]:
-    return {
-        "name": "ages",
-        "seed": 3,
-        "federation": {
-            "source": "table",
-            "path": "ages.csv",
-            "client_key": "town",
-            "target": "y",
-            "features": ["x"],
-            "validation_fraction": 0.5,
-        },
-        "model": {"kind": "linear", "intercept": True},
-        "training": {"loss": "rmse", "rounds": 2, "cohort": {"clients": 4}},
-        "privacy": {"mechanism": "none"},
-        "fairness": {
-            "sensitive": ["age"],
-            "favourable": {"op": "ge", "value": 4},
-            "minimum_group_size": MINIMUM,
-            "intervals": None,
-            **fairness,
-        },
+    asked = {
+        "sensitive": ["age"],
+        "favourable": {"op": "ge", "value": 4},
+        "minimum_group_size": MINIMUM,
+        "intervals": None,
+        **fairness,
     }
+    return table_spec(
+        "ages.csv",
+        ["x"],
+        seed=3,
+        federation__target="y",
+        federation__positive=None,
+        federation__validation_fraction=0.5,
+        model={"kind": "linear"},
+        training={"loss": "rmse", "rounds": 2, "cohort": {"clients": 4}},
+        fairness=asked,
+    )
 
 
 @pytest.fixture

@@ -39,18 +39,18 @@ def sweeper(api: Api, served: WorkerContext) -> Sweeper:
     return Sweeper(api.settings, api.database, served.queue)
 
 
-def upload(api: Api) -> Any:
+def upload(api: Api, content: bytes = CONTENT) -> Any:
     described = json.dumps({"name": "clinics", "federation": FEDERATION, "fairness": FAIRNESS})
     files = [
         ("registration", (None, described, "application/json")),
-        ("file", ("clinics.csv", CONTENT, "text/csv")),
+        ("file", ("clinics.csv", content, "text/csv")),
     ]
     return api.post("/v1/federations", files=files)
 
 
-def uploaded(api: Api) -> tuple[str, str]:
+def uploaded(api: Api, content: bytes = CONTENT) -> tuple[str, str]:
     """The ids of the federation, and of the unit that is to profile it."""
-    answer = upload(api)
+    answer = upload(api, content)
     assert answer.status_code in (200, 202), answer.text
     id_ = str(answer.json()["id"])
     with api.database.read() as session:
@@ -58,9 +58,9 @@ def uploaded(api: Api) -> tuple[str, str]:
     return id_, str(unit_id)
 
 
-def register(api: Api, served: WorkerContext) -> str:
+def register(api: Api, served: WorkerContext, content: bytes = CONTENT) -> str:
     """The id of the federation, uploaded and profiled."""
-    id_, unit_id = uploaded(api)
+    id_, unit_id = uploaded(api, content)
     run_unit(served, unit_id)
     assert api.get(f"/v1/federations/{id_}").json()["status"] == "ready"
     return id_

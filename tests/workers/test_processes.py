@@ -10,8 +10,6 @@ import pytest
 import torch
 from sqlalchemy import make_url
 
-from api.services.report_evidence import evidence_of
-from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
@@ -21,7 +19,6 @@ from tests.waiting import wait_until
 from tests.workers.admission import (
     IN_BATCHES,
     Submitted,
-    budget_of,
     document_of,
     experiment_of,
     ledger_of,
@@ -103,24 +100,6 @@ def test_workers_killed_at_random_moments_leave_the_ledger_of_an_undisturbed_run
     assert (unit.attempts, unit.fence) == (3, 3)
 
 
-def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(embedded_service):
-    database, processes = embedded_service
-    submitted = submit(database, {**LONG, "privacy": {**LONG["privacy"], "noise": "release"}})
-    processes.sweeper()
-    worker = processes.worker()
-    wait_for_rounds(database, submitted, 50)
-    worker.kill()
-    processes.worker()
-    assert wait_for_end(database, submitted) == "succeeded"
-    experiment, document = experiment_of(database, submitted), document_of(database, submitted)
-    assert experiment.ledger_salt is not None
-    assert unit_of(database, submitted).attempts == 2
-    found = verify(evidence_of(database, experiment, document))
-    assert [one for one in found.checks if one.outcome == "fail"] == []
-    assert "ledger.salt" in {one.name for one in found.checks if one.outcome == "pass"}
-    assert found.ledger_hash == document["integrity"]["ledger_hash"]
-
-
 def test_a_worker_that_slept_through_its_lease_writes_nothing(postgres_service, undisturbed):
     database, processes = postgres_service
     submitted = submit(database, LONG)
@@ -156,24 +135,6 @@ def test_a_stopped_worker_gives_its_unit_back_and_another_goes_on(postgres_servi
     processes.worker()
     assert wait_for_end(database, submitted) == "succeeded"
     assert ledger_hash_of(database, submitted) == undisturbed
-
-
-def test_when_every_worker_is_lost_the_sweeper_fails_the_experiment(postgres_service):
-    database, processes = postgres_service
-    submitted = submit(database, LONG, max_attempts=1, budget=1e6)
-    sweeper = processes.sweeper()
-    worker = processes.worker()
-    wait_for_rounds(database, submitted, 0)
-    worker.kill()
-    assert wait_for_end(database, submitted) == "failed"
-    experiment = experiment_of(database, submitted)
-    assert experiment.status_reason == "worker-lost"
-    assert unit_of(database, submitted).state == "failed"
-    budget, rows = budget_of(database, submitted), ledger_of(database, submitted)
-    assert budget.reserved == pytest.approx(0, abs=1e-9)
-    spent = max(int(row.releases.max()) for row in rows) * 2 / 3
-    assert budget.spent == pytest.approx(spent)
-    assert sweeper.stop(within=10) == 0
 
 
 def test_a_database_outage_is_waited_for(postgres_server, postgres_service, undisturbed):

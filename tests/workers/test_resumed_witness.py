@@ -87,6 +87,9 @@ def alter_newest(database: Database, submitted: Submitted) -> bytes:
 
 def test_rows_that_a_worker_signed_are_witnessed_by_workers(database, context, stopped):
     assert resume(database, context, stopped) == {WORKER}
+    signed = [(one.entries, one.status) for one in checkpoints_of(database, stopped)]
+    running = [(entries, "running") for entries in range(1, _ROUNDS + 1)]
+    assert signed == [*running, (_ROUNDS, "succeeded")]
     assert judged(database, stopped, context).verdict == "valid"
 
 
