@@ -55,8 +55,8 @@ def _not_stopping() -> Iterator[None]:
 @pytest.fixture
 def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
     """A service on the database of the test."""
-    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as api:
+    more = {"signing_key_file": signing_key_file, "webhooks_allow_private": True}
+    with running_api(settings_for(database_url, tmp_path, **more)) as api:
         yield api
 
 

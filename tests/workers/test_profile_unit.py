@@ -12,16 +12,11 @@ from celery.worker import state as celery_state
 from fedaudit.federations import load
 from models.database import Database
 from models.repositories import FederationRepository, UnitRepository
-from tests.workers.admission import experiment_of, lose, spec_with, submit, unit_of
+from tests.workers.admission import experiment_of, lose, spec_with, submit, unit_of, with_settings
 from tests.workers.registering import KEY, REGISTRATION, Registered, federation_of, people, register
 from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
-
-
-def with_sources(context: WorkerContext, folder: Path) -> WorkerContext:
-    settings = context.settings.model_copy(update={"sources_dir": folder})
-    return WorkerContext(settings, context.database, context.queue, "cpu")
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -96,7 +91,7 @@ def test_a_file_that_cannot_be_used_is_rejected(
     if uploaded and stored is not None:
         with context.storage.writer(KEY) as writer:
             writer.write(stored)
-    run_unit(with_sources(context, tmp_path), registered.unit_id)
+    run_unit(with_settings(context, sources_dir=tmp_path), registered.unit_id)
     (reason,) = federation_of(database, registered).reasons or []
     assert reason["pointer"] == "/federation/path"
     assert stated in reason["message"]
@@ -159,7 +154,7 @@ def by_id(registered: Registered) -> dict[str, Any]:
 @pytest.mark.parametrize("uploaded", [True, False])
 def test_experiments_train_on_a_federation_by_its_id(database, context, tmp_path, uploaded):
     (tmp_path / "people.csv").write_bytes(people(300))
-    context = with_sources(context, tmp_path)
+    context = with_settings(context, sources_dir=tmp_path)
     registered = register(database, people(300), storage=context.storage if uploaded else None)
     run_unit(context, registered.unit_id)
     files = ProjectFiles(context, registered.project_id)
