@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,13 +15,8 @@ from fedaudit.cli.main import app
 from tests.api.service import running_api, served, settings_for
 from tests.api.webhooks.webhooks import deliver
 from tests.house import ROOT
-from tests.waiting import wait_until
+from tests.waiting import listens, wait_until
 from workers.webhooks import WebhookDispatcher
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as attempt:
-        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager

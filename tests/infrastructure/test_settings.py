@@ -38,25 +38,20 @@ def test_one_url_alone_is_refused_naming_the_other(monkeypatch, given, missing, 
         Settings()
 
 
-@pytest.mark.parametrize(
-    ("name", "url"),
-    [
+def test_unknown_schemes_are_refused_naming_the_setting() -> None:
+    urls = {"database_url": POSTGRES, "broker_url": REDIS}
+    for name, url in (
         ("database_url", "mysql://localhost/x"),
         ("broker_url", "amqp://localhost"),
         ("storage_url", "ftp://host/folder"),
-    ],
-)
-def test_unknown_schemes_are_refused_naming_the_setting(name: str, url: str) -> None:
-    urls = {"database_url": POSTGRES, "broker_url": REDIS, name: url}
-    with pytest.raises(ValidationError, match=f"(?i){name}( must|\\n.*should match)"):
-        Settings(**urls)
+    ):
+        with pytest.raises(ValidationError, match=f"(?i){name}( must|\\n.*should match)"):
+            Settings(**{**urls, name: url})
 
 
 def test_the_variable_at_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDAUDIT_LEASE_SECONDS", "soon")
-    with pytest.raises(
-        SettingsError, match="FEDAUDIT_LEASE_SECONDS: Input should be a valid number"
-    ):
+    with pytest.raises(SettingsError, match="FEDAUDIT_LEASE_SECONDS: Input should be a valid num"):
         load_settings()
     monkeypatch.setenv("FEDAUDIT_LEASE_SECONDS", "30")
     monkeypatch.setenv("FEDAUDIT_BROKER_URL", REDIS)

@@ -21,17 +21,13 @@ def test_cancelling_one_cell_leaves_the_rest_of_its_unit(database: Database) -> 
     with database.write() as session:
         second = add_experiment(session, project_id, unit_id=first.unit_id, unit_position=1)
     with database.write() as session:
-        experiments = ExperimentRepository(session, project_id)
+        experiments, units = ExperimentRepository(session, project_id), UnitRepository(session)
         experiments.request_cancel(first.id)
-        assert [cell.status for cell in experiments.of_unit(first.unit_id)] == [
-            "cancelled",
-            "queued",
-        ]
-        unit = UnitRepository(session).get(first.unit_id)
-        assert unit.state == "waiting"
+        statuses = [cell.status for cell in experiments.of_unit(first.unit_id)]
+        assert statuses == ["cancelled", "queued"]
+        assert units.get(first.unit_id).state == "waiting"
         experiments.request_cancel(second.id)
-        unit = UnitRepository(session).get(first.unit_id)
-        assert unit.state == "cancelled"
+        assert units.get(first.unit_id).state == "cancelled"
 
 
 # -- what runs leave beside the ledger: events, rounds, fairness, checkpoints and reports ---------

@@ -27,7 +27,8 @@ with Client("http://127.0.0.1:1", "k", retries=Retries(attempts=1)) as client:
     for call in (asked, lambda: list(client.list()), lambda: client.submit({{}})):
         try:
             call()
-        except UnreachableError:
+        except UnreachableError as error:
+            assert "127.0.0.1:1 does not answer" in str(error)
             continue
         raise AssertionError("somebody answered")
 """
