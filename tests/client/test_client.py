@@ -60,19 +60,9 @@ def test_the_examples_of_the_readme_run(service, tmp_path, monkeypatch, capsys):
     assert Path("ledger.parquet").read_bytes()[:4] == b"PAR1"
 
 
-def test_a_submission_has_one_key_and_its_report_a_page(live: tuple[Api, Client]) -> None:
-    api, client = live
-    assert client.project(SPEC)["projection"]["leakage_worst_case"] == 4.0
-    id_ = client.submit(SPEC, idempotency_key="once")["id"]
-    assert client.submit(SPEC, idempotency_key="once")["id"] == id_
-    assert client.get(id_)["status"] == "queued"
-    document = finish(api, id_)
-    assert client.report(id_) == document
-    assert client.report_page(id_).startswith("<!")
-
-
 def test_a_pipeline_passes_only_with_gates_that_passed(live: tuple[Api, Client]) -> None:
     api, client = live
+    assert client.project(SPEC)["projection"]["leakage_worst_case"] == 4.0
     id_, bare = (client.submit(spec(name="gates", **more))["id"] for more in ({}, {"gates": []}))
     for one in (id_, bare):
         finish(api, one)

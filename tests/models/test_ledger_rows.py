@@ -134,23 +134,6 @@ def _view(database: Database, experiment_id: str) -> list[dict[str, Any]]:
         return [dict(row) for row in rows.mappings()]
 
 
-def test_the_view_has_one_line_a_subject(database: Database) -> None:
-    project_id, experiment_id = _insert(database, [ledger_row(2)])
-    released, refused, withheld = _view(database, experiment_id)
-    assert released == {
-        **{"experiment_id": experiment_id, "project_id": project_id, "round": 2, "release": 0},
-        **{"subject_kind": "client", "subject": NAMES[0], "subject_index": 0},
-        **{"observer": "server", "component": "all", "outcome": "released", "cluster": 1},
-        **{"epsilon": 27 / (3.0 * 0.1), "delta": None, "adjacency": None, "radius": 0.1},
-        **{"leakage": 9.0, "leakage_total": 2 * 27 / 3.0, "guarantee": "heuristic"},
-    }
-    assert (refused["subject"], refused["outcome"]) == (NAMES[2], "refused")
-    assert (withheld["subject"], withheld["outcome"]) == (NAMES[3], "withheld")
-    for line in (refused, withheld):
-        assert line["epsilon"] is line["radius"] is line["leakage"] is None
-        assert line["leakage_total"] == 0.0
-
-
 @pytest.mark.parametrize(("nu", "radius"), [(1e-300, 1.0), (1e12, 5e-324), (5e-324, 5e-324)])
 def test_a_figure_beyond_floating_point_is_null(database, nu, radius):
     """On Postgres an overflow is an error, which would fail every other line as well."""
@@ -187,7 +170,8 @@ def test_the_view_has_the_figures_of_the_software_to_the_last_bit(database: Data
         ]
         n = sum(sizes)
         expected.append((n / (nu * radius), radius, n / nu, count * n / nu))
-    _, experiment_id = _insert(database, rows)
+    project_id, experiment_id = _insert(database, rows)
+    figures = ("epsilon", "radius", "leakage", "leakage_total")
     stated = list(ledger_columns(columns_of_rows(rows), NAMES).lines())
     columns = tuple(name for name in stated[0] if name != "reason")
 
@@ -195,11 +179,20 @@ def test_the_view_has_the_figures_of_the_software_to_the_last_bit(database: Data
         found = [{name: line[name] for name in columns} for line in lines]
         return sorted(found, key=lambda line: (line["round"], line["subject"], line["component"]))
 
-    read = in_order(_view(database, experiment_id))
+    view = _view(database, experiment_id)
+    assert {(line["experiment_id"], line["project_id"]) for line in view} == {
+        (experiment_id, project_id)
+    }
+    read = in_order(view)
     assert read == in_order(stated)
+    # Of the first round one subject released, and who did not has paid nothing.
+    first = {line["subject"]: line for line in read if line["round"] == 1}
+    outcomes = {NAMES[0]: "released", NAMES[2]: "refused", NAMES[3]: "withheld"}
+    assert {name: line["outcome"] for name, line in first.items()} == outcomes
+    for name in (NAMES[2], NAMES[3]):
+        assert [first[name][figure] for figure in figures] == [None, None, None, 0.0]
     assert {line["component"] for line in read} == {"all", *(f"layer-{i}" for i in (1, 2, 3, 4))}
     plain = [line for line in read if line["round"] % 3 == 0 and line["outcome"] == "released"]
-    figures = ("epsilon", "radius", "leakage", "leakage_total")
     assert [tuple(line[name] for name in figures) for line in plain] == expected
     with_delta = [line for line in read if line["round"] > 2 and line["round"] % 3 == 2]
     assert all(line["epsilon"] is not None and line["leakage"] is None for line in with_delta)
