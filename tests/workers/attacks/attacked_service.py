@@ -10,8 +10,7 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import LaterAttacks
-from tests.api.answers import body_of
-from tests.api.service import Api, spec
+from tests.api.service import Api, body_of, spec
 from tests.attacks.doubles import ATTACK
 from tests.workers.serving import worker_of
 from workers.run_unit import run_unit
