@@ -39,13 +39,20 @@ def upgrade(url: str, revision: str = "head") -> None:
     """
     with locked(url) as connection:
         config = alembic_config(connection)
+        script, reached = (
+            ScriptDirectory.from_config(config),
+            MigrationContext.configure(connection),
+        )
+        newest = script.get_current_head()
         if revision == "head" and not inspect(connection).has_table("alembic_version"):
             _create(connection)
-            MigrationContext.configure(connection).stamp(
-                ScriptDirectory.from_config(config), revision
-            )
-        else:
+            reached.stamp(script, revision)
+        elif reached.get_current_revision() != newest:
+            # Revisions change the tables that the view reads, so it is made anew after the last.
+            connection.execute(text("DROP VIEW IF EXISTS privacy_ledger"))
             command.upgrade(config, revision)
+            if reached.get_current_revision() == newest:
+                connection.execute(text(create_view(connection.dialect.name)))
 
 
 class DanglingReferencesError(RuntimeError):

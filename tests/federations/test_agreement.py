@@ -36,12 +36,8 @@ def test_a_cohort_may_take_every_training_client(load: Load, refuse: Refuse) -> 
     assert load({**changes, "training.cohort": {"clients": 7}}, data=DATA).clients == 10
     faults = refuse({**changes, "training.cohort": {"clients": 8}}, data=DATA)
     assert list(faults) == ["/training/cohort/clients"]
-    message = faults["/training/cohort/clients"]
-    assert "8" in message
-    assert "7 training clients" in message
-
-
-def test_more_validation_clients_than_there_are_is_no_fault(load: Load) -> None:
+    assert "7 training clients" in faults["/training/cohort/clients"]
+    # More validation clients than there are is no fault.
     changes = {**PLAIN, "training.stopping": {"validation_clients": 200, "patience": 3}}
     assert load(changes, data=DATA).clients == 10
 
@@ -83,21 +79,15 @@ def test_faults_of_several_parts_come_together(refuse: Refuse, clients: int) -> 
 )
 def test_every_client_is_on_one_side(clients: int, fraction: float, seed: int) -> None:
     split = split_clients(clients, validation_fraction=fraction, seed=seed)
-
     both = np.concatenate([split.training, split.validation])
     assert np.array_equal(np.sort(both), np.arange(clients))
-    assert len(split.training) >= 1
-    assert len(split.validation) >= 1
     for side in (split.training, split.validation):
+        assert len(side) >= 1
         assert side.dtype == np.int32
         assert (np.diff(side) > 0).all()
+    assert len(split.validation) == validation_clients(clients, validation_fraction=fraction)
     asked = clients * fraction
     assert abs(len(split.validation) - asked) <= 0.5 or len(split.validation) in (1, clients - 1)
-
-
-@pytest.mark.parametrize(("clients", "fraction", "held"), [(2948, 0.3, 884), (4, 0.01, 1)])
-def test_sizes_are_rounded_and_no_side_is_empty(clients: int, fraction: float, held: int) -> None:
-    assert validation_clients(clients, validation_fraction=fraction) == held
 
 
 def test_one_client_cannot_be_split() -> None:

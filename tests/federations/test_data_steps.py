@@ -1,12 +1,10 @@
 """What loading computes from one unit's data and shows of another's: all of it is in the table of
 docs/guarantees.md, and nothing else moves."""
 
-import json
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -27,6 +25,7 @@ from fedaudit.spec.parse import parse_admitted
 from fedaudit.spec.sources import moves_others
 from fedaudit.spec.table import Feature, Table
 from fedaudit.training.base.cell import Cell
+from tests.federations.image_files import leaf, zipped
 from tests.spec.documents import BY_RECORD, gaussian
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding="utf-8")
@@ -50,6 +49,10 @@ UNITS: list[Option] = [
     {"privacy": BY_RECORD, "validation_unit": "record"},
     {"privacy": {**BY_RECORD, "budgets": {"column": "budget"}}, "validation_unit": "record"},
 ]
+HELD_OUT: dict[str, list[Option]] = {
+    "validation_fraction": [{}, {"validation_fraction": 0.5}],
+    "scoring": [{}, {"scoring": {"method": "split", "fraction": 0.5}}],
+}
 OPTIONS: dict[str, list[Option]] = {
     "validation_unit": UNITS,
     "client_key": [
@@ -80,32 +83,29 @@ OPTIONS: dict[str, list[Option]] = {
         {"scale": {"a": {"low": -1, "high": 1}}},
         {"scale": {"a": {"mean": 1, "deviation": 2}}},
     ],
-    "standardise": [
-        {},
-        {"standardise": "client"},
-        {"standardise": "global"},
-        {"standardise": "ranges"},
-    ],
-    "validation_fraction": [{}, {"validation_fraction": 0.5}],
-    "scoring": [{}, {"scoring": {"method": "split", "fraction": 0.5}}],
+    "standardise": [{}, *({"standardise": how} for how in ("client", "global", "ranges"))],
+    **HELD_OUT,
 }
 """By field of a table: what may be said of it, the fields that go with it beside it."""
 SAME_FILE = {
-    "leak_reviewed",
-    "source",
-    "path",
-    "id",
-    "header",
-    "labels",
-    "partition",
-    "positive",
-    "drop",
+    *("leak_reviewed", "source", "path", "id", "header", "labels", "partition", "positive", "drop")
 }
 """Fields that say where the data are and what they are called, and those that go with another."""
 
 
-def covering(options: dict[str, list[Option]]) -> Iterator[dict[str, int]]:
-    """Choices of one option for each field, until every pair of options was chosen together."""
+def covering(options: dict[str, list[Option]]) -> list[Any]:
+    """What is asked by choices of one option for each field, until every pair of options was chosen
+    together."""
+    found = []
+    for chosen in choices(options):
+        asked: Option = {}
+        for field, place in chosen.items():
+            asked |= options[field][place]
+        found.append(pytest.param(asked, id=str(chosen)))
+    return found
+
+
+def choices(options: dict[str, list[Option]]) -> Iterator[dict[str, int]]:
     random, fields = np.random.default_rng(1), sorted(options)
     left = {
         (one, i, other, j)
@@ -127,9 +127,6 @@ def covering(options: dict[str, list[Option]]) -> Iterator[dict[str, int]]:
         best = max(tried, key=lambda chosen: len(covered(chosen) & left))
         left -= covered(best)
         yield best
-
-
-CASES = list(covering(OPTIONS))
 
 
 def a_spec(source: Option, privacy: Option, **fairness: Any) -> ExperimentSpec:
@@ -167,13 +164,9 @@ def write_rows(place: Path, *, gaps: bool = True) -> None:
     place.write_text("\n".join(lines))
 
 
-@pytest.mark.parametrize("chosen", CASES, ids=str)
-def test_of_a_table_nothing_moves_but_what_is_refused(chosen, tmp_path):
-    given = {
-        field: value
-        for name, place in chosen.items()
-        for field, value in OPTIONS[name][place].items()
-    }
+@pytest.mark.parametrize("asked", covering(OPTIONS))
+def test_of_a_table_nothing_moves_but_what_is_refused(asked, tmp_path):
+    given = dict(asked)
     privacy = given.pop("privacy")
     gaps = "missing_client" in given and "missing_target" in given
     for rule in () if gaps else ("missing_client", "missing_target"):
@@ -204,7 +197,8 @@ def write_images(place: Path, *, kind: str = "u1", labels: Any = None) -> None:
     np.savez(place, x=x if kind == "u1" else x / 255, y=y, writer=writers)
 
 
-def assert_nothing_moves(given: Option, folder: Path) -> None:
+def assert_nothing_moves(source: str, path: str, asked: Option, folder: Path) -> None:
+    given = {"source": source, "path": path, **asked}
     spec = a_spec(given, given.pop("privacy"))
     cell = Cell(spec, load_federation(spec, sources_dir=folder))
     for unit in units(cell):
@@ -216,31 +210,22 @@ IMAGE_OPTIONS: dict[str, list[Option]] = {
     "classes": [{}, {"classes": 5}],
     "rotate": [{}, {"rotate": {"probability": 0.5}}],
     "client_key": [{}],
-    "validation_fraction": [{}, {"validation_fraction": 0.5}],
-    "scoring": [{}, {"scoring": {"method": "split", "fraction": 0.5}}],
+    **HELD_OUT,
 }
 
 
 @pytest.mark.parametrize("kind", ["u1", "f8", "leaf", "leaf.zip"])
-@pytest.mark.parametrize("chosen", list(covering(IMAGE_OPTIONS)), ids=str)
-def test_of_images_nothing_moves(kind: str, chosen: dict[str, int], tmp_path: Path) -> None:
-    given: Option = {"source": "images", "path": "images.npz"}
-    for field, place in chosen.items():
-        given |= IMAGE_OPTIONS[field][place]
+@pytest.mark.parametrize("asked", covering(IMAGE_OPTIONS))
+def test_of_images_nothing_moves(kind: str, asked: Option, tmp_path: Path) -> None:
+    place, source = tmp_path / "images.npz", "images"
     if kind.startswith("leaf"):
-        given |= {"source": "femnist"}
-        random = np.random.default_rng(0)
-        users = {
-            f"w{one}": {"x": random.random((4, 16)).tolist(), "y": [0, 1, 2, 0]} for one in "abcdef"
-        }
-        shard = {"users": list(users), "num_samples": [4] * 6, "user_data": users}
-        (tmp_path / "images.npz").write_text(json.dumps(shard))
-        if kind == "leaf.zip":
-            with ZipFile(tmp_path / "images.npz", "w") as out:
-                out.writestr("one.json", json.dumps(shard))
+        source = "femnist"
+        pixels = np.random.default_rng(0).random((6, 4, 16)).tolist()
+        shard = leaf({f"w{place}": (x, [0, 1, 2, 0]) for place, x in enumerate(pixels)})
+        place.write_bytes(shard if kind == "leaf" else zipped({"one.json": shard}))
     else:
-        write_images(tmp_path / "images.npz", kind=kind)
-    assert_nothing_moves(given, tmp_path)
+        write_images(place, kind=kind)
+    assert_nothing_moves(source, place.name, asked, tmp_path)
 
 
 HOSPITAL_OPTIONS: dict[str, list[Option]] = {
@@ -250,16 +235,12 @@ HOSPITAL_OPTIONS: dict[str, list[Option]] = {
     "zip_table": [{}, {"zip_table": "zips.csv"}],
     "scale": [{}, {"scale": {"longitude": 100, "average_total_payments": 1000}}],
     "standardise": [{}, {"standardise": "ranges"}],
-    "validation_fraction": [{}, {"validation_fraction": 0.5}],
-    "scoring": [{}, {"scoring": {"method": "split", "fraction": 0.5}}],
+    **HELD_OUT,
 }
 
 
-@pytest.mark.parametrize("chosen", list(covering(HOSPITAL_OPTIONS)), ids=str)
-def test_of_hospital_charges_nothing_moves(chosen: dict[str, int], tmp_path: Path) -> None:
-    given: Option = {"source": "hospital-charges", "path": "charges.csv"}
-    for field, place in chosen.items():
-        given |= HOSPITAL_OPTIONS[field][place]
+@pytest.mark.parametrize("asked", covering(HOSPITAL_OPTIONS))
+def test_of_hospital_charges_nothing_moves(asked: Option, tmp_path: Path) -> None:
     lines = [
         f"{row % 6},{10000 + row % 6},AL,{drg},{4000 + row},-86.5,33"
         for row, drg in enumerate([194, 690, 292, 392] * 12)
@@ -268,7 +249,7 @@ def test_of_hospital_charges_nothing_moves(chosen: dict[str, int], tmp_path: Pat
     (tmp_path / "charges.csv").write_text("\n".join([head, *lines]))
     zips = "\n".join(f"{10000 + one},-80,{30 + one}" for one in range(6))
     (tmp_path / "zips.csv").write_text(f"zip,longitude,latitude\n{zips}")
-    assert_nothing_moves(given, tmp_path)
+    assert_nothing_moves("hospital-charges", "charges.csv", asked, tmp_path)
 
 
 DEALT: Option = {"client_key": None, "partition": {"method": "shards", "clients": 5}}

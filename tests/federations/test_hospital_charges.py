@@ -14,7 +14,7 @@ from fedaudit.federations.hospital import with_money
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.spec.errors import InvalidInputError
-from tests.federations.conftest import Load, Refuse
+from tests.federations.conftest import Load
 
 # As CMS published it for FY2011: names with blanks around them, codes within the definition,
 # dollars with thousands separators.
@@ -69,7 +69,6 @@ def rows_of(federation: Federation, client: str) -> list[tuple[list[float], floa
 
 def test_the_file_as_cms_publishes_it(load: Load) -> None:
     federation = load(source(), data=CMS)
-
     assert federation.client_names == ("02115", "36301", "99508")
     assert federation.feature_names == ("service_index", "longitude", "latitude")
     assert federation.target_name == "average_total_payments"
@@ -83,15 +82,12 @@ def test_the_file_as_cms_publishes_it(load: Load) -> None:
     assert federation.target_scale == 10_000
 
 
-def test_clients_may_be_providers_and_scales_others(load: Load) -> None:
-    federation = load(source(client_key="provider_id", scale={"latitude": 2}), data=CMS)
+def test_clients_may_be_providers_scales_others_and_states_attributes(load: Load) -> None:
+    fairness = {"sensitive": ["region", "state"], "favourable": {"op": "le", "value": 7000}}
+    changes = source(client_key="provider_id", scale={"latitude": 2})
+    federation = load({**changes, "fairness": fairness}, data=CMS)
     assert federation.client_names == ("10001", "20001", "220001")
     assert rows_of(federation, "20001") == [([0, -149.81039, 30.60195], 1234567.89)]
-
-
-def test_state_and_region_are_attributes(load: Load) -> None:
-    fairness = {"sensitive": ["region", "state"], "favourable": {"op": "le", "value": 7000}}
-    federation = load({**source(), "fairness": fairness}, data=CMS)
     assert federation.attribute("state").values == ("AK", "AL", "MA")
     assert federation.attribute("region").values == ("AK - Anchorage", "AL - Dothan", "MA - Boston")
 
@@ -113,13 +109,9 @@ def test_later_spellings_and_plain_copies(load: Load, header: str) -> None:
 
 
 def test_the_derived_file_has_its_own_coordinates(load: Load) -> None:
-    changes = source(zip_table=None, conditions=[392, 194, 690, 292])
-    federation = load(changes, data=DERIVED)
-
+    federation = load(source(zip_table=None, conditions=[392, 194, 690, 292]), data=DERIVED)
     assert federation.client_names == ("36301", "99508")
     assert [row[0][0] for row in rows_of(federation, "36301")] == [1, 2]
-    assert [row[0][0] for row in rows_of(federation, "99508")] == [0]
-    assert federation.notes == ("rows without coordinates, left out: 1",)
 
 
 def test_a_zip_table_goes_before_the_files_own_coordinates(load: Load, zip_table: Path) -> None:
@@ -159,11 +151,8 @@ def test_files_that_do_not_fit(refuse, changes, data, pointer, says):
     assert says in refuse(changes, data=data)[where]
 
 
-def test_a_column_of_providers_is_not_needed_where_zip_codes_are_clients(load: Load) -> None:
+def test_zip_codes_need_no_providers_and_their_coordinates(load, refuse, zip_table) -> None:
     assert load(source(), data=CMS.replace("Provider Id", "Id")).clients == 3
-
-
-def test_no_row_with_coordinates(refuse: Refuse, zip_table: Path) -> None:
     zip_table.write_text("zip,longitude,latitude\n10000,1,2\n")
     assert "none of the rows" in refuse(source(), data=CMS)["/federation/zip_table"]
 

@@ -51,9 +51,9 @@ def test_large_data_are_trained_in_a_quarter_of_the_memory_that_they_take(tmp_pa
     three rounds and to score every held-out client."""
     rng = np.random.default_rng(1)
     rows, columns = 40_000, 600
-    values = rng.normal(size=(columns + 1, rows)).astype(np.float32)
+    one = pa.array(rng.normal(size=rows).astype(np.float32))
     names = ["who", "y", *(f"x{place}" for place in range(columns))]
-    table = pa.table([rng.integers(0, 600, rows), *values], names=names)
+    table = pa.table([rng.integers(0, 600, rows), *[one] * (columns + 1)], names=names)
     pq.write_table(table, tmp_path / "wide.parquet", compression="none", use_dictionary=False)
     command = [sys.executable, "-c", _LOAD_AND_TRAIN, str(tmp_path), str(24 * 10**6)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}

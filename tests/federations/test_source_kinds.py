@@ -78,13 +78,6 @@ def test_a_second_file_counts_for_what_is_read():
     assert uploaded.traits.files == ()
 
 
-def test_standardisation_is_a_limit_whichever_way_it_is_done():
-    for how in ("global", "client"):
-        [limit] = TABLE.model_copy(update={"standardise": how}).traits.data_limits
-        assert "without noise" in limit
-    assert TABLE.traits.data_limits == ()
-
-
 def test_only_what_the_seed_deals_is_dealt():
     shares = Dirichlet(method="dirichlet", clients=3, alpha=1.0)
     assert TABLE.model_copy(update={"client_key": None, "partition": shares}).dealt == shares

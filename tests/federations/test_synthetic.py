@@ -36,11 +36,9 @@ def residual(
 
 def test_linear_data_follow_the_paper(load: Load) -> None:
     federation = load({"federation": {**LINEAR, "clients": 2000}, "seed": 4})
-
     assert federation.side_by_side.shape == (20_000, 2)
     assert set(federation.counts.tolist()) == {10}
     assert np.array_equal(federation.target, federation.raw_target.astype(np.float32))
-
     u = residual(federation, np.arange(2000) % 2)
     assert u.min() > -1e-9
     assert u.max() < 1 + 1e-9
@@ -58,7 +56,6 @@ def test_linear_data_follow_the_paper(load: Load) -> None:
 @pytest.mark.parametrize("source", [LINEAR, GROUPS])
 def test_the_seed_decides_and_zero_is_a_seed(load: Load, source: dict[str, Any]) -> None:
     first, again, other = (load({"federation": source, "seed": seed}) for seed in (0, 0, 1))
-
     assert np.array_equal(first.features, again.features)
     assert np.array_equal(first.raw_target, again.raw_target)
     assert first.fingerprint == again.fingerprint
@@ -69,7 +66,6 @@ def test_the_seed_decides_and_zero_is_a_seed(load: Load, source: dict[str, Any])
 def test_a_client_does_not_depend_on_how_many_there_are(load: Load) -> None:
     few = load({"federation": {**LINEAR, "clients": 3}})
     many = load({"federation": {**LINEAR, "clients": 70_000, "rows_per_client": 10}})
-
     assert np.array_equal(few.features, many.side_by_side[:30])
     assert np.array_equal(few.raw_target, many.raw_target[:30])
     assert few.client_names == many.client_names[:3]
@@ -80,7 +76,6 @@ def test_a_client_does_not_depend_on_how_many_there_are(load: Load) -> None:
 def test_groups_follow_the_paper(load: Load) -> None:
     federation = load({"federation": GROUPS, "fairness": FAIRNESS})
     group = federation.attribute("group")
-
     assert group.values == ("g1", "g2")
     assert (group.codes == GROUP_OF[federation.client_of]).all()
     assert np.bincount(group.codes[federation.first[:-1]]).tolist() == [800, 200]
@@ -108,7 +103,6 @@ def test_the_control_deals_the_attribute_out(load: Load) -> None:
     usual = load({"federation": GROUPS, "fairness": FAIRNESS})
     codes = control.attribute("group").codes
     group = codes[control.first[:-1]]
-
     assert np.bincount(group).tolist() == [800, 200]
     assert (codes == group[control.client_of]).all(), "a client belongs to one group"
     assert np.array_equal(control.raw_target, usual.raw_target), "the data stay as they are"

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.spec.documents import gaussian
+
 FEATURES = [f"x{place}" for place in range(8)]
 
 
@@ -13,20 +15,11 @@ def laplace(noise_multiplier: float, **fields: Any) -> dict[str, Any]:
 
 
 def local(noise_multiplier: float, clip: float) -> dict[str, Any]:
-    return gaussian("gaussian-local", noise_multiplier, clip)
+    return gaussian("local", noise_multiplier, clip=clip, delta=1e-3)
 
 
 def central(noise_multiplier: float, clip: float) -> dict[str, Any]:
-    return gaussian("gaussian-central", noise_multiplier, clip)
-
-
-def gaussian(mechanism: str, noise_multiplier: float, clip: float) -> dict[str, Any]:
-    return {
-        "mechanism": mechanism,
-        "noise_multiplier": noise_multiplier,
-        "clip": clip,
-        "delta": 1e-3,
-    }
+    return gaussian("central", noise_multiplier, clip=clip, delta=1e-3)
 
 
 def write_table(

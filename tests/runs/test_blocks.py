@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedaudit.cli.run import LocalRun
-from fedaudit.fairness.noised_counts import NoisedCounts, Rounder
+from fedaudit.fairness.noised_counts import Rounder
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.count_release import count_release
 from fedaudit.randomness import CounterSource
@@ -22,11 +22,8 @@ from fedaudit.training.base.cell import Cell
 from tests.training.specs import groups_spec, ran, table_spec, train
 
 NOISE = {
-    "mechanism": "gaussian",
-    "epsilon": 2.0,
-    "delta": 1e-5,
-    "unit": "client",
-    "max_rows_per_client": 6,
+    **{"mechanism": "gaussian", "epsilon": 2.0, "delta": 1e-5},
+    **{"unit": "client", "max_rows_per_client": 6},
 }
 
 
@@ -43,8 +40,7 @@ def done() -> LocalRun:
 def test_the_last_round_is_kept_whatever_its_loss(done: LocalRun) -> None:
     utility = done.report["utility"]
     assert (utility["best_round"], utility["rounds"]) == (8, 8)
-    stopping = {"validate_every": 3}
-    _, result = train(noised(training__stopping=stopping))
+    _, result = train(noised(training__stopping={"validate_every": 3}))
     assert result.best_round == 8
 
 
@@ -60,8 +56,7 @@ def test_a_model_that_diverges_ends_no_run() -> None:
     _, ended = train(groups_spec(**diverging))
     assert ended.stopped_by == "diverged"
     report = ran(noised(**diverging)).report
-    assert report["utility"]["stopped_by"] == "rounds"
-    assert report["utility"]["rounds"] == 30
+    assert (report["utility"]["stopped_by"], report["utility"]["rounds"]) == ("rounds", 30)
     json.dumps(report, allow_nan=False)
 
 
@@ -95,11 +90,10 @@ def test_what_is_noised_moves_by_no_more_than_the_sensitivity_and_each_time_anew
         smaller = {name: counts.copy() for name, counts in result.fairness.items()}
         for counts in smaller.values():
             counts[client] = 0
-        pair: list[NoisedCounts] = []
-        for fairness in (result.fairness, smaller):
-            found = type(result)(**{**vars(result), "fairness": fairness})
-            pair.append(noised_counts(release, found.fairness, CounterSource(5), round_=0))
-        one, other = pair
+        one, other = (
+            noised_counts(release, fairness, CounterSource(5), round_=0)
+            for fairness in (result.fairness, smaller)
+        )
         totals = [int(one.counts[name].sum() - other.counts[name].sum()) for name in one.counts]
         moved.append(sum(map(abs, totals)))
     # The draws of other clients' rows move with the one that is left out; their numbers do not.

@@ -11,6 +11,7 @@ from fedaudit.runs.ledger_writer import LedgerWriter, Spending
 from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.training.base.rounds import PlannedRound, RoundColumns
 from tests.ledger.whole_chain import first_broken_link
+from tests.spec import documents
 from tests.training.specs import cell as cell_of
 from tests.training.specs import groups_spec
 
@@ -20,11 +21,7 @@ BY_RECORD = groups_spec(
     training__loss="mse",
     training__cohort={"sampling": "poisson", "rate": 0.3},
     training__local={"steps": 2, "step_size": 0.1},
-    privacy={
-        "mechanism": "record-personalised",
-        "budgets": {"distribution": "three-levels"},
-        "delta": 1e-3,
-    },
+    privacy=documents.BY_RECORD,
 )
 
 
@@ -97,9 +94,8 @@ def test_an_interrupted_round_charges_everyone_and_has_no_results() -> None:
 def test_the_largest_charges_foresee_the_worst_case_and_change_nothing() -> None:
     ledger = writer(BY_RECORD)
     groups = np.arange(len(ledger.ledger_context.subjects), dtype=np.int32)
-    assert ledger.largest_charges([PlannedRound(1, 0, groups), PlannedRound(2, 0, groups)]) == [
-        2
-    ] * len(ledger.ledger_context.observers)
+    charges = ledger.largest_charges([PlannedRound(1, 0, groups), PlannedRound(2, 0, groups)])
+    assert charges == [2] * len(ledger.ledger_context.observers)
     assert ledger.totals.max() == 0
 
 
@@ -165,11 +161,10 @@ def test_median_and_maximum_are_those_of_the_report(rounds):
     for subjects, all_outcomes in rounds:
         outcomes = np.array(all_outcomes[: len(subjects)], dtype=np.uint8)
         spending.count_rounds(np.array([subjects], dtype=np.int32), outcomes[np.newaxis])
-        for subject, outcome in zip(subjects, outcomes, strict=True):
-            counted[subject] += outcome == 0
-            refusals += outcome == 1
-            refused[subject] += outcome == 1
-            withheld += outcome == 2
+        counted[subjects] += outcomes == 0
+        refused[subjects] += outcomes == 1
+        refusals += (outcomes == 1).sum()
+        withheld += (outcomes == 2).sum()
     most, median = most_and_median(spending)
     assert (most, median) == (counted[training].max(), np.median(counted[training]))
     assert (spending.refusals, spending.withheld) == (refusals, withheld)

@@ -14,6 +14,7 @@ from fedaudit.runs.proposed_experiment import ProposalAim, propose_experiment
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import with_registration
+from tests.spec.documents import changed
 from tests.training.specs import ran
 
 ID = "00000000-0000-0000-0000-000000000000"
@@ -51,6 +52,10 @@ def facts(
     )
 
 
+def proposed(shape: DeclaredFacts, **aim: Any) -> Any:
+    return propose_experiment(shape, ProposalAim(**aim))
+
+
 def figure(found: Any) -> float:
     """What the projection says of a proposal."""
     spent = [float(entry["value"]) for entry in found.projection.epsilon]
@@ -71,7 +76,7 @@ def test_every_shape_gets_a_spec_that_parses_at_no_more_than_was_asked_for(
     clients: int, rows: int, features: int, classes: int, scale: Any, unit: Any, aim: Any
 ) -> None:
     shape = facts(clients=clients, rows=rows, features=features, classes=classes, scale=scale)
-    found = propose_experiment(shape, ProposalAim(**aim, unit=None if "leakage" in aim else unit))
+    found = proposed(shape, **aim, unit=None if "leakage" in aim else unit)
     spec = parse_spec(with_registration(found.spec, shape.registration))
     assert 0 < figure(found) <= max(aim.get("epsilon", 0), aim.get("leakage", 0))
     assert spec.training.hypotheses == 1
@@ -84,77 +89,72 @@ def test_every_shape_gets_a_spec_that_parses_at_no_more_than_was_asked_for(
 @pytest.mark.parametrize("aim", [{"epsilon": 3.0}, {"private": False}, {"leakage": 20.0}])
 @pytest.mark.parametrize("unit", ["client", "record"])
 def test_one_row_more_changes_a_proposal_only_at_a_power_of_two(unit: Any, aim: Any) -> None:
-    def proposed(rows: int) -> str:
+    def of_rows(rows: int) -> str:
         shape = facts(clients=40, scale=RANGE)
         shape = replace(shape, rows=rows, median_rows=rows / 40, most_rows=rows // 10)
-        return repr(propose_experiment(shape, ProposalAim(**aim, unit=unit)))
+        return repr(proposed(shape, **aim, unit=unit))
 
     # From 2^15.5, 46,341, on another power is the nearest.
-    found = [proposed(rows) for rows in (*range(40_000, 40_050), *range(46_300, 46_341))]
-    assert len(set(found)) == 1
-    assert proposed(80_000) != found[0]
+    found = [of_rows(rows) for rows in (*range(40_000, 40_050, 7), *range(46_300, 46_341, 8))]
+    assert len({*found, of_rows(46_340)}) == 1
+    assert of_rows(80_000) != found[0]
     assert "nearest power of two" in found[0]
 
 
 def test_more_than_a_thousand_clients_are_drawn_once_in_a_block_for_less_noise() -> None:
     shape = facts(clients=4_000, scale=RANGE)
-    found = propose_experiment(shape, ProposalAim(epsilon=3, unit="client"))
+    found = proposed(shape, epsilon=3, unit="client")
     assert found.spec["training"]["cohort"] == {"sampling": "allocation", "every": 3}
-    coins = {**found.spec, "training": {**found.spec["training"]}}
-    coins["training"]["cohort"] = {"sampling": "poisson", "rate": 1 / 3}
+    coins = changed(found.spec, {"training.cohort": {"sampling": "poisson", "rate": 1 / 3}})
     least = []
     for spec in (found.spec, coins):
         parsed = parse_spec(with_registration(spec, shape.registration))
-        figure = mechanism_of(parsed).targeted_figure(n=6, training_clients=2_800)
-        assert figure is not None
-        least.append(figure.least_noise(3))
+        targeted = mechanism_of(parsed).targeted_figure(n=6, training_clients=2_800)
+        assert targeted is not None
+        least.append(targeted.least_noise(3))
     assert least[0] < 0.95 * least[1]
 
 
 def test_hospitals_get_records_and_many_clients_are_protected_whole() -> None:
-    six = propose_experiment(facts(clients=6, rows=1000, scale=RANGE), ProposalAim(epsilon=3))
+    six = proposed(facts(clients=6, rows=1000, scale=RANGE), epsilon=3)
     assert six.spec["privacy"]["mechanism"] == "record-personalised"
     assert six.expected_useful
     assert "whole client needs 10 clients" in six.reasons[0].reason
-    many = propose_experiment(facts(scale=RANGE), ProposalAim(epsilon=3))
+    many = proposed(facts(scale=RANGE), epsilon=3)
     assert many.spec["privacy"]["mechanism"] == "gaussian-central"
     assert many.expected_useful
     # A client's statistics are protected with it; a record's are others' too.
     divisors = facts(scale=10.0)
-    assert propose_experiment(divisors, ProposalAim()).spec["federation"]["standardise"] == "client"
-    of_records = propose_experiment(divisors, ProposalAim(unit="record"))
+    assert proposed(divisors).spec["federation"]["standardise"] == "client"
+    of_records = proposed(divisors, unit="record")
     assert of_records.spec["federation"]["standardise"] is None
 
 
 def test_what_is_too_little_says_what_is_needed_and_that_is_enough() -> None:
-    clients = propose_experiment(
-        facts(clients=40, features=60, scale=RANGE), ProposalAim(epsilon=0.1, unit="client")
-    )
-    assert clients.needs is not None
-    words = clients.needs.split()
+    few = facts(clients=40, features=60, scale=RANGE)
+    words = str(proposed(few, epsilon=0.1, unit="client").needs).split()
     needed = int(words[words.index("clients") - 1])
     assert needed > 28
     # About so many: the approximation is coarse at small epsilons.
     enough = facts(clients=round(1.25 * needed / 0.69), features=60, scale=RANGE)
-    assert propose_experiment(enough, ProposalAim(epsilon=0.1, unit="client")).expected_useful
-    assert "size of x0" in str(propose_experiment(facts(rows=5), ProposalAim(unit="client")).needs)
+    assert proposed(enough, epsilon=0.1, unit="client").expected_useful
+    assert "size of x0" in str(proposed(facts(rows=5), unit="client").needs)
     # Where hardly anything lacks, what is needed is still more than was asked for.
-    close = ProposalAim(epsilon=0.311, unit="client")
-    needs = propose_experiment(facts(clients=30, scale=RANGE), close).needs
+    needs = proposed(facts(clients=30, scale=RANGE), epsilon=0.311, unit="client").needs
     assert float((needs or "").split()[-1]) > 0.311
 
 
 def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:
     shape = facts(classes=0, scale=RANGE)
-    assert propose_experiment(shape, ProposalAim(epsilon=3)).expected_useful
+    assert proposed(shape, epsilon=3).expected_useful
     scale = shape.registration["federation"]["scale"]
     scale["y"] = 10_000
-    found = propose_experiment(shape, ProposalAim(epsilon=3))
+    found = proposed(shape, epsilon=3)
     (why,) = (one.reason for one in found.reasons if one.pointer == "/training/loss")
     assert "{mean, deviation}, by what is publicly known, in place" in why
     del scale["y"]
-    assert "the size of y" in (propose_experiment(shape, ProposalAim(epsilon=3)).needs or "")
-    assert propose_experiment(shape, ProposalAim(private=False)).expected_useful
+    assert "the size of y" in (proposed(shape, epsilon=3).needs or "")
+    assert proposed(shape, private=False).expected_useful
 
 
 def test_classes_without_a_favourable_one_need_a_rule_where_groups_are_compared() -> None:
@@ -166,7 +166,7 @@ def test_classes_without_a_favourable_one_need_a_rule_where_groups_are_compared(
         ({"sensitive": ["x0"], "favourable": rule}, None),
     ):
         known = replace(shape, registration={**shape.registration, "fairness": fairness})
-        found = propose_experiment(known, ProposalAim(private=False)).needs
+        found = proposed(known, private=False).needs
         assert found is needs if needs is None else needs in found
 
 
@@ -177,9 +177,8 @@ def test_policies_floors_and_budgets_bind() -> None:
         source="registered",
     )
     floor = DisclosureFloor(minimum_group_clients=4)
-    found = propose_experiment(
-        facts(scale=RANGE, policy=policy, floor=floor, may_simulate=False, epsilon_left=0.5),
-        ProposalAim(),
+    found = proposed(
+        facts(scale=RANGE, policy=policy, floor=floor, may_simulate=False, epsilon_left=0.5)
     )
     assert found.spec["seed"] == 7
     assert found.spec["federation"]["validation_fraction"] == 0.2
@@ -202,24 +201,24 @@ def test_policies_floors_and_budgets_bind() -> None:
 def test_what_submission_would_refuse_is_not_expected_to_be_useful(known, private, why):
     shape = replace(facts(scale=RANGE), **known)
     shape = replace(shape, registration={**shape.registration, "fairness": {"sensitive": ["sex"]}})
-    found = propose_experiment(shape, ProposalAim(private=private)).needs
+    found = proposed(shape, private=private).needs
     assert found is why if why is None else why in found
 
 
 def test_clients_of_very_different_size_are_measured_by_rows_and_averaged_after_each_step() -> None:
     uneven = facts(clients=40, rows=800, scale=RANGE, median_rows=50, most_rows=29_000)
     for unit in ("client", "record"):
-        found = propose_experiment(uneven, ProposalAim(unit=unit)).spec
+        found = proposed(uneven, unit=unit).spec
         assert found["federation"]["validation_unit"] == "record"
     local = found["training"]["local"]
     assert (found["training"]["rounds"], local["steps"]) == (200, 1)
-    even = propose_experiment(facts(clients=40, rows=800, scale=RANGE), ProposalAim(unit="record"))
+    even = proposed(facts(clients=40, rows=800, scale=RANGE), unit="record")
     # Rows of a client are on average 1/40 of what the sum is divided by.
     assert local["step_size"] == pytest.approx(even.spec["training"]["local"]["step_size"] * 40)
 
 
 def test_a_rare_class_gets_its_share_as_threshold_and_longer_steps() -> None:
-    def proposed(rows: list[int]) -> dict[str, Any]:
+    def of_classes(rows: list[int]) -> dict[str, Any]:
         profile = {
             "clients": 300,
             "rows": 15_000,
@@ -228,14 +227,14 @@ def test_a_rare_class_gets_its_share_as_threshold_and_longer_steps() -> None:
             "class_balance": dict(zip(["no", "yes"], rows, strict=True)),
         }
         share = shown_facts(profile)["positive_share"]
-        return propose_experiment(facts(scale=RANGE, positive_share=share), ProposalAim()).spec
+        return proposed(facts(scale=RANGE, positive_share=share)).spec
 
-    even, rare, common = proposed([5_000, 10_000]), proposed([300, 14_700]), proposed([14_700, 300])
+    even, rare, common = map(of_classes, ([5_000, 10_000], [300, 14_700], [14_700, 300]))
     assert "decision" not in even
     assert rare["decision"] == {"threshold": 1 / 64}
     assert common["decision"] == {"threshold": 63 / 64}
     # One row more changes nothing.
-    assert proposed([301, 14_699]) == rare
+    assert of_classes([301, 14_699]) == rare
     steps = [one["training"]["local"]["step_size"] for one in (even, rare, common)]
     assert steps == [0.3, 2.4, 2.4]
 
@@ -243,25 +242,25 @@ def test_a_rare_class_gets_its_share_as_threshold_and_longer_steps() -> None:
 @pytest.mark.parametrize("aim", [{"epsilon": 3.0}, {"leakage": 20.0}])
 def test_of_a_class_that_is_too_rare_no_useful_model_is_expected_under_noise(aim: Any) -> None:
     rare, rarest = (facts(rows=1_000, scale=RANGE, positive_share=1 / one) for one in (256, 512))
-    assert propose_experiment(rare, ProposalAim(**aim)).expected_useful
-    assert "no guarantee covers it" in repr(propose_experiment(rare, ProposalAim(**aim)).reasons)
-    needs = propose_experiment(rarest, ProposalAim(**aim)).needs
+    assert proposed(rare, **aim).expected_useful
+    assert "no guarantee covers it" in repr(proposed(rare, **aim).reasons)
+    needs = proposed(rarest, **aim).needs
     assert "one row in 512" in (needs or "")
-    assert propose_experiment(rarest, ProposalAim(private=False)).expected_useful
+    assert proposed(rarest, private=False).expected_useful
 
 
 @pytest.mark.parametrize(
     ("aim", "largest", "classes", "share"),
     [
-        (ProposalAim(private=False), 40, 2, None),
-        (ProposalAim(epsilon=3), 40, 2, None),
-        (ProposalAim(epsilon=1, unit="record"), 40, 2, None),
-        (ProposalAim(epsilon=3), 3_200, 2, None),
-        (ProposalAim(epsilon=1, unit="record"), 3_200, 2, None),
-        (ProposalAim(epsilon=0.3), 40, 0, None),
-        (ProposalAim(leakage=5), 40, 0, None),
-        (ProposalAim(leakage=20), 40, 2, 0.02),
-        (ProposalAim(epsilon=3, unit="client"), 40, 2, 0.02),
+        ({"private": False}, 40, 2, None),
+        ({"epsilon": 3}, 40, 2, None),
+        ({"epsilon": 1, "unit": "record"}, 40, 2, None),
+        ({"epsilon": 3}, 3_200, 2, None),
+        ({"epsilon": 1, "unit": "record"}, 3_200, 2, None),
+        ({"epsilon": 0.3}, 40, 0, None),
+        ({"leakage": 5}, 40, 0, None),
+        ({"leakage": 20}, 40, 2, 0.02),
+        ({"epsilon": 3, "unit": "client"}, 40, 2, 0.02),
     ],
 )
 def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes, share):
@@ -283,7 +282,7 @@ def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes,
                 y = f"{33 + 2 * score + 2 * random.normal():.4f}"
             lines.append(",".join([f"t{town}", *(f"{one:.4f}" for one in x), y]))
     (tmp_path / "people.csv").write_text("\n".join(lines))
-    found = propose_experiment(shape, aim)
+    found = proposed(shape, **aim)
     spec = with_registration(found.spec, shape.registration)
     spec["federation"] = {**spec["federation"], "id": None, "path": "people.csv"}
     utility = ran(spec, tmp_path).report["utility"]

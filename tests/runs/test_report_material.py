@@ -27,10 +27,15 @@ from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.records import validation_rows
+from tests.runs.tables import central, laplace
 from tests.training.specs import cell, groups_spec, ran, table_spec
 from tests.workers.epsilon_specs import by_record
 
 DOCS = Path(__file__).parents[2] / "docs" / "models.md"
+
+
+def categorical(name: str, *categories: str) -> dict[str, Any]:
+    return {"name": name, "kind": "categorical", "categories": [*categories]}
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +56,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 ENCODED: dict[str, Any] = {
     "features": [
-        {
-            "name": "sex",
-            "kind": "categorical",
-            "categories": ["m", "f", "x"],
-            "missing": "constant",
-            "fill": "x",
-        },
+        {**categorical("sex", "m", "f", "x"), "missing": "constant", "fill": "x"},
         "y",
-        {
-            "name": "grade",
-            "kind": "categorical",
-            "categories": ["low", "high"],
-            "encoding": "ordinal",
-        },
+        {**categorical("grade", "low", "high"), "encoding": "ordinal"},
         "x",
     ],
     "scale": {"x": {"low": -1, "high": 3}, "grade": 2, "*": 4},
@@ -85,13 +79,7 @@ def a_spec(**changes: Any) -> dict[str, Any]:
             "training__cohort": {"sampling": "poisson", "rate": 0.8},
             "training__local": {"epochs": 4, "step_size": 0.5},
             "training__stopping": {"patience": None},
-            "privacy": {
-                "mechanism": "gaussian-central",
-                "noise_multiplier": 1.0,
-                "clip": 1.0,
-                "delta": 1e-3,
-                "noise": "release",
-            },
+            "privacy": {**central(1.0, 1.0), "noise": "release"},
             **changes,
         },
     )
@@ -103,21 +91,18 @@ def done(folder: Path) -> LocalRun:
     return ran(a_spec(), folder)
 
 
+BY_RANGE = {"x": {"low": -1, "high": 3}}
+FIRST = {"target": "group", "positive": "Absage"}
+CENTRED = {"target": "cost", "scale": {"cost": {"mean": 5, "deviation": 10}, **BY_RANGE}}
+DIVIDED = {"target": "cost", "scale": {"cost": 10.0, **BY_RANGE}}
 TARGETS: dict[str, dict[str, Any]] = {
     "three classes": {},
     "two classes": {"target": "group"},
-    "two, the first by name is positive": {"target": "group", "positive": "Absage"},
-    "two at another threshold": {"target": "group", "positive": "Absage"},
-    "a number of centred ranges": {
-        "target": "cost",
-        "scale": {"cost": 10.0, "x": {"low": -1, "high": 3}},
-        "standardise": "ranges",
-    },
-    "a number around a declared mean": {
-        "target": "cost",
-        "scale": {"cost": {"mean": 5, "deviation": 10}, "x": {"low": -1, "high": 3}},
-    },
-    "a number": {"target": "cost", "scale": {"cost": 10.0, "x": {"low": -1, "high": 3}}},
+    "two, the first by name is positive": FIRST,
+    "two at another threshold": FIRST,
+    "a number of centred ranges": {**DIVIDED, "standardise": "ranges"},
+    "a number around a declared mean": CENTRED,
+    "a number": DIVIDED,
 }
 
 
@@ -150,19 +135,15 @@ def test_the_lines_of_the_documentation_predict_as_the_report_says(
     found: dict[str, Any] = {"records": records}
     exec(snippet, found)
 
-    np.testing.assert_array_equal(
-        np.array(found["rows"], np.float32), federation.side_by_side[held_out.place]
-    )
-    utility, column = done.report["utility"], source["target"]
+    expected = federation.side_by_side[held_out.place]
+    np.testing.assert_array_equal(np.array(found["rows"], np.float32), expected)
+    utility, truth = done.report["utility"], [one[source["target"]] for one in records]
     owner = held_out.client_of
     if by_name:
-        right = [
-            one == record[column] for one, record in zip(found["predicted"], records, strict=True)
-        ]
         assert 0.6 < utility["accuracy"] < 1
-        assert np.mean(right) == utility["accuracy"]
+        assert np.mean(np.equal(found["predicted"], truth)) == utility["accuracy"]
     else:
-        wrong = np.array(found["predicted"]) - [float(record[column]) for record in records]
+        wrong = np.array(found["predicted"]) - np.array(truth, float)
         of_clients = [np.sqrt(np.mean((wrong[owner == one] / 10) ** 2)) for one in np.unique(owner)]
         assert np.mean(of_clients) == pytest.approx(utility["validation_loss"], rel=1e-5)
 
@@ -175,8 +156,7 @@ def test_the_file_has_no_name_that_only_the_data_have(folder: Path, named: bool)
     asked["federation"] |= {**ENCODED, "positive": "Absage"} if named else everything
     done = ran(asked, folder)
     assert isinstance(done.model, ModelFile)
-    with safetensors.safe_open(_written(done.model, folder), framework="numpy") as file:
-        layout = json.loads(file.metadata()[METADATA_KEY])["layout"]
+    layout = card_of(done.model, folder)["layout"]
     whole = done.model.layout
     classes = ["Zusage", "Absage"] if named else ["Absage", "Zusage"]
     assert (whole["classes"], whole["reasons"]) == (classes, {})
@@ -192,10 +172,23 @@ def test_the_file_has_no_name_that_only_the_data_have(folder: Path, named: bool)
     assert [name for name in (b"Absage", b"Zusage", b"cost") if name in done.model.data] == []
 
 
-def _written(model: ModelFile, folder: Path) -> Path:
+def card_of(model: ModelFile, folder: Path) -> dict[str, Any]:
+    """What a model's file says of itself."""
     path = folder / "released.safetensors"
     path.write_bytes(model.data)
-    return path
+    with safetensors.safe_open(path, framework="numpy") as file:
+        found: dict[str, Any] = json.loads(file.metadata()[METADATA_KEY])
+    return found
+
+
+HOSPITAL = {
+    "features": [
+        {"column": "service_index", "categories": ["194", "690", "292", "392"]},
+        {"column": "longitude", "scale": {"divisor": 100.0}},
+        {"column": "latitude", "scale": {"divisor": 10.0}},
+    ],
+    "target_scale": 10_000.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -205,17 +198,7 @@ def _written(model: ModelFile, folder: Path) -> Path:
             {"source": "synthetic-linear"},
             {"features": [{"column": "x1"}, {"column": "x2"}], "target_scale": 1.0},
         ),
-        (
-            {"source": "hospital-charges", "path": "x.csv"},
-            {
-                "features": [
-                    {"column": "service_index", "categories": ["194", "690", "292", "392"]},
-                    {"column": "longitude", "scale": {"divisor": 100.0}},
-                    {"column": "latitude", "scale": {"divisor": 10.0}},
-                ],
-                "target_scale": 10_000.0,
-            },
-        ),
+        ({"source": "hospital-charges", "path": "x.csv"}, HOSPITAL),
         ({"source": "femnist", "path": "x.json"}, {"classes": ["a", "b"], "features": None}),
         ({"source": "images", "path": "x.npz", "classes": 2}, {"classes": ["a", "b"]}),
         ({"source": "images", "path": "x.npz"}, {"classes": None, "features": None}),
@@ -251,10 +234,7 @@ def test_file_and_report_state_each_other(done: LocalRun, tmp_path: Path) -> Non
     section, report = done.model.section, done.report
     assert report["model"] == section.model_dump()
     assert report["model_reason"] is None
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(done.model.data)
-    with safetensors.safe_open(path, framework="numpy") as file:
-        card = json.loads(file.metadata()[METADATA_KEY])
+    card = card_of(done.model, tmp_path)
     stored = safetensors.numpy.load(done.model.data)
     assert {one["name"]: one["shape"] for one in card["tensors"]} == {
         name: list(tensor.shape) for name, tensor in stored.items()
@@ -269,10 +249,8 @@ def test_file_and_report_state_each_other(done: LocalRun, tmp_path: Path) -> Non
 
 def test_a_model_that_may_not_leave_is_in_no_file(folder: Path) -> None:
     done = ran(a_spec(privacy__noise="simulation"), folder)
-    assert isinstance(done.model, str)
-    assert "was simulated" in done.model
-    assert done.report["model"] is None
-    assert done.report["model_reason"] == done.model
+    assert "was simulated" in str(done.model)
+    assert (done.report["model"], done.report["model_reason"]) == (None, done.model)
 
 
 MODEL = {
@@ -282,14 +260,7 @@ MODEL = {
 
 
 def test_each_layer_has_noise_of_its_own_and_a_line_of_the_report() -> None:
-    privacy = {
-        "mechanism": "laplace-l2",
-        "noise_multiplier": 2.0,
-        "radius": 1.0,
-        "clip": 0.5,
-        "per_layer": True,
-        "noise": "release",
-    }
+    privacy = laplace(2.0, radius=1.0, clip=0.5, per_layer=True, noise="release")
     done = ran(groups_spec(model=MODEL, privacy=privacy, training__rounds=3))
     parts = done.report["privacy"]["leakage_by_component"]
     # Two features to 4 units, these to 3, and these to the output, each with a bias.
@@ -309,13 +280,7 @@ def test_records_have_budgets_of_their_own_whatever_the_layers() -> None:
     assert isinstance(done.model, ModelFile)
 
 
-FIXED = {
-    "mechanism": "laplace-l2",
-    "noise_multiplier": 1.0,
-    "radius": 0.05,
-    "clip": 1.0,
-    "noise": "release",
-}
+FIXED = laplace(1.0, radius=0.05, clip=1.0, noise="release")
 
 
 def started_from(data: bytes, **changes: Any) -> dict[str, Any]:

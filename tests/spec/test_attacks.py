@@ -11,7 +11,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.attacks.gradient_leakage.small_images import CONVOLUTIONAL, LAPLACE, small_cell
-from tests.spec.documents import IMAGES, changed, fault, refusals
+from tests.spec.documents import IMAGES, changed, fault, gaussian, refusals
 from tests.training.specs import groups_spec
 
 
@@ -91,19 +91,12 @@ def test_what_is_retired_is_read_and_not_attacked_with(attack, field, value):
         check_attacks(later)
 
 
-def test_rows_that_are_no_images_are_refused() -> None:
+def test_other_rows_losses_and_mechanisms_are_refused() -> None:
     found = refused(parse_spec(groups_spec()))
     assert "rows of synthetic-groups are no images" in found["/attacks/2/kind"]
-
-
-def test_gradients_of_another_loss_are_refused() -> None:
     found = refused(parse_spec(changed(IMAGES, {"training.loss": "rmse"})))
     assert "`cross-entropy` alone" in found["/training/loss"]
-
-
-def test_other_mechanisms_are_refused() -> None:
-    privacy = {"mechanism": "gaussian-local", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
-    found = refused(small_cell(privacy=privacy).spec)
+    found = refused(small_cell(privacy=gaussian("local", 1.0)).spec)
     assert "which gaussian-local is not" in found["/attacks/2/kind"]
 
 
@@ -118,10 +111,8 @@ def test_methods_whose_clients_send_no_plain_updates_are_refused(method: str) ->
 def test_networks_that_a_method_cannot_take_are_refused_with_the_reason() -> None:
     rough = refused(small_cell(model=MLP).spec)
     assert "`relu` has jumps" in rough["/attacks/2/method"]
-    pooled = {
-        **CONVOLUTIONAL,
-        "layers": [{"kind": "max-pooling", "size": 2}, *CONVOLUTIONAL["layers"]],
-    }
+    pooling = {"kind": "max-pooling", "size": 2}
+    pooled = {**CONVOLUTIONAL, "layers": [pooling, *CONVOLUTIONAL["layers"]]}
     assert "`max-pooling` has jumps" in refused(small_cell(model=pooled).spec)["/attacks/2/method"]
     found = refused(small_cell(model=CONVOLUTIONAL).spec, method="first-layer")
     assert "begins with another" in found["/attacks/2/method"]

@@ -7,6 +7,7 @@ import pytest
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.refusals import refused_by
+from tests.spec.documents import TABLE, changed, fault
 from tests.training.specs import groups_spec
 
 RECORD = {"mechanism": "discrete-laplace", "epsilon": 1, "unit": "record"}
@@ -70,60 +71,43 @@ def test_a_spec_that_was_stored_before_there_was_rounding_stays_what_it_was() ->
 
 
 def test_one_record_must_not_move_the_features_of_others() -> None:
-    table = {
-        "source": "table",
-        "path": "people.csv",
-        "client_key": "town",
-        "target": "y",
-        "standardise": "client",
-    }
     noised = {
-        "federation": table,
+        "federation": {**TABLE["federation"], "standardise": "client"},
         "fairness__sensitive": ["sex"],
         "fairness__favourable": {"op": "ge", "value": 1},
         "training__hypotheses": 1,
     }
-    [fault] = refused_by(parse_spec, groups_spec(**noised, fairness__noise=RECORD))
-    assert fault.pointer == "/fairness/noise/unit"
-    assert "constants under `scale`" in fault.message
+    pointer, message = fault(groups_spec(**noised, fairness__noise=RECORD))
+    assert pointer == "/fairness/noise/unit"
+    assert "constants under `scale`" in message
     parse_spec(groups_spec(**noised, fairness__noise=CLIENT))
 
 
+def document(fairness: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return changed(TABLE, {"fairness": fairness, **changes})
+
+
 def spec(fairness: dict[str, Any], **changes: Any) -> ExperimentSpec:
-    value = {
-        "name": "people",
-        "federation": {"source": "table", "path": "a.csv", "client_key": "who", "target": "y"},
-        "model": {"kind": "logistic"},
-        "training": {"loss": "cross-entropy", "rounds": 3, "cohort": {"clients": 2}},
-        "privacy": {"mechanism": "none"},
-        "fairness": fairness,
-        **changes,
-    }
-    return parse_spec(value)
-
-
-def fault(fairness: dict[str, Any], **changes: Any) -> tuple[str, str]:
-    (error,) = refused_by(spec, fairness, **changes)
-    return error.pointer, error.message
+    return parse_spec(document(fairness, **changes))
 
 
 def test_intersections_are_named_after_their_parts_and_come_last() -> None:
-    fairness = spec(
-        {"sensitive": ["sex", "race", "age"], "intersections": [["sex", "race"], ["age", "sex"]]}
-    ).fairness
+    pairs = [["sex", "race"], ["age", "sex"]]
+    fairness = spec({"sensitive": ["sex", "race", "age"], "intersections": pairs}).fairness
     assert fairness.attributes == ("sex", "race", "age", "sex_race", "age_sex")
     assert fairness.combinations == {"sex_race": ("sex", "race"), "age_sex": ("age", "sex")}
 
 
-def test_a_name_that_is_taken_is_spelt_otherwise() -> None:
-    column = spec(
-        {"sensitive": ["sex", "race", "sex_race"], "intersections": [["sex", "race"]]}
-    ).fairness
-    assert column.attributes[-1] == "sex x race"
-    each_other = spec(
-        {"sensitive": ["a", "a_b", "b_c", "c"], "intersections": [["a_b", "c"], ["a", "b_c"]]}
-    ).fairness
-    assert each_other.attributes[-2:] == ("a_b x c", "a x b_c")
+@pytest.mark.parametrize(
+    ("sensitive", "intersections", "names"),
+    [
+        (["sex", "race", "sex_race"], [["sex", "race"]], ("sex x race",)),
+        (["a", "a_b", "b_c", "c"], [["a_b", "c"], ["a", "b_c"]], ("a_b x c", "a x b_c")),
+    ],
+)
+def test_a_name_that_is_taken_is_spelt_otherwise(sensitive, intersections, names) -> None:
+    found = spec({"sensitive": sensitive, "intersections": intersections}).fairness
+    assert found.attributes[len(sensitive) :] == names
 
 
 @pytest.mark.parametrize(
@@ -139,14 +123,14 @@ def test_a_name_that_is_taken_is_spelt_otherwise() -> None:
 )
 def test_what_cannot_be_combined(intersections: Any, pointer: str, says: str) -> None:
     sensitive = ["sex", "race", "age", "a", "b"]
-    found, message = fault({"sensitive": sensitive, "intersections": intersections})
+    found, message = fault(document({"sensitive": sensitive, "intersections": intersections}))
     assert found == pointer
     assert says in message
 
 
 def test_names_that_stay_ambiguous_are_refused() -> None:
     names = ["sex", "race", "sex_race", "sex x race"]
-    pointer, message = fault({"sensitive": names, "intersections": [["sex", "race"]]})
+    pointer, message = fault(document({"sensitive": names, "intersections": [["sex", "race"]]}))
     assert pointer == "/fairness/intersections/0"
     assert "'sex x race'" in message
 
@@ -156,16 +140,13 @@ def test_gates_may_speak_of_an_intersection_or_of_every_attribute() -> None:
     gate = {"figure": "loss_ratio", "op": "ge", "value": 0.8}
     assert spec(fairness, gates=[{**gate, "attribute": "sex_race"}]).gates[0].compares_groups
     assert spec(fairness, gates=[gate]).gates[0].attribute is None
-    pointer, message = fault(fairness, gates=[{**gate, "attribute": "race_sex"}])
+    pointer, message = fault(document(fairness, gates=[{**gate, "attribute": "race_sex"}]))
     assert pointer == "/gates/0/attribute"
     assert "`intersections`" in message
 
 
 def test_an_outcome_is_declared_by_a_rule_or_by_classes() -> None:
-    regression = {
-        "model": {"kind": "linear"},
-        "training": {"loss": "rmse", "rounds": 3, "cohort": {"clients": 2}},
-    }
+    regression = {"model": {"kind": "linear"}, "training.loss": "rmse"}
     assert spec({"sensitive": ["sex"]}).declares_outcome
     assert not spec({"sensitive": ["sex"]}, **regression).declares_outcome
     rule = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 1}}

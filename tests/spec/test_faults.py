@@ -23,14 +23,14 @@ GROUPS = changed(
 )
 
 
-def rules(*attributes: str) -> list[dict[str, Any]]:
-    """A rule for a group of each attribute."""
-    return [{"op": "ge", "value": 1, "group": {name: "1"}} for name in attributes]
-
-
 LINEAR = changed(HOSPITAL, {"federation": {"source": "synthetic-linear"}, "fairness": {}})
 NO_GROUPS = changed(HOSPITAL, {"fairness": {}})
-SHARED = {"figure": "equalized_odds_ratio", "op": "ge", "value": 1}
+NO_TARGET = changed(TABLE, {"federation.target": ...})
+UNIT: dict[str, Any] = {"op": "ge", "value": 1}
+SHARED = {"figure": "equalized_odds_ratio", **UNIT}
+OF_SEX, BEAUTY = {**SHARED, "attribute": "sex"}, {**SHARED, "figure": "beauty"}
+OF_STATE, OF_ZIP = ({**UNIT, "group": {name: "1"}} for name in ("state", "zip"))
+OF_COST = {"figure": "leakage_max", **UNIT, "attribute": "state"}
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ SHARED = {"figure": "equalized_odds_ratio", "op": "ge", "value": 1}
         (HOSPITAL, "fairness.favourable", {"op": "ge", "value": "a"}, "`ge` takes a number"),
         (HOSPITAL, "fairness.favourable", 3, "must be an object"),
         (HOSPITAL, "fairness.favourable", [], "at least 1 item"),
-        (HOSPITAL, "fairness.favourable", rules("zip"), "'zip', not in `sensitive`"),
-        (HOSPITAL, "fairness.favourable", rules("state", "zip"), "must all speak of one attribute"),
+        (HOSPITAL, "fairness.favourable", [OF_ZIP], "'zip', not in `sensitive`"),
+        (HOSPITAL, "fairness.favourable", [OF_STATE, OF_ZIP], "must all speak of one attribute"),
         (HOSPITAL, "decision.threshold", 0.1, "is a number"),
         (TABLE, "decision.threshold", 1, "below 1, or `base-rate`"),
         (TABLE, "decision.threshold", "base-rate", "no figure of laplace-l2 counts it; declare a"),
@@ -93,49 +93,19 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
     [
         (HOSPITAL, {"training.local": {"a/b~c": 1}}, "/training/local/a~1b~0c", "unknown field"),
         # The name of a field that is the value of another.
-        (
-            TABLE,
-            {"federation.client_key": "target", "federation.target": ...},
-            "/federation/target",
-            "is required",
-        ),
+        (NO_TARGET, {"federation.client_key": "target"}, "/federation/target", "is required"),
         (HOSPITAL, {"tags": ["ok", "x" * 65]}, "/tags/1", "at most 64 characters"),
         (HOSPITAL, {"attacks": [{"kind": "luck"}]}, "/attacks/0/kind", "is not offered"),
         (HOSPITAL, {"model": {"kind": "logistic"}}, "/model/kind", "use a `linear` or `mlp`"),
         (TABLE, {"model": {"kind": "linear"}}, "/model/kind", "use `logistic` or `mlp`"),
         (GROUPS, {"fairness.sensitive": ["state"]}, "/fairness/sensitive/0", "it has ['group']"),
         (LINEAR, {"fairness.sensitive": ["group"]}, "/fairness/sensitive/0", "it has none"),
-        (
-            NO_GROUPS,
-            {"fairness.favourable": {"op": "le", "value": 1}},
-            "/fairness/sensitive",
-            "name a sensitive attribute",
-        ),
-        (
-            HOSPITAL,
-            {"fairness.favourable": [{"op": "ge", "value": 1}]},
-            "/fairness/favourable/0/group",
-            "is required",
-        ),
-        (
-            HOSPITAL,
-            {"gates": [{"figure": "leakage_max", "op": "le", "value": 1, "attribute": "state"}]},
-            "/gates/0/attribute",
-            "leave it out",
-        ),
-        (
-            HOSPITAL,
-            {"gates": [SHARED, {**SHARED, "attribute": "sex"}]},
-            "/gates/1/attribute",
-            "'sex' is not in `sensitive`",
-        ),
+        (NO_GROUPS, {"fairness.favourable": UNIT}, "/fairness/sensitive", "name a sensitive attri"),
+        (HOSPITAL, {"fairness.favourable": [UNIT]}, "/fairness/favourable/0/group", "is required"),
+        (HOSPITAL, {"gates": [OF_COST]}, "/gates/0/attribute", "leave it out"),
+        (HOSPITAL, {"gates": [SHARED, OF_SEX]}, "/gates/1/attribute", "'sex' is not in"),
         (NO_GROUPS, {"gates": [SHARED]}, "/gates/0/figure", "name a sensitive one"),
-        (
-            HOSPITAL,
-            {"gates": [{**SHARED, "figure": "beauty"}]},
-            "/gates/0/figure",
-            "'leakage_max', 'leakage_median'",
-        ),
+        (HOSPITAL, {"gates": [BEAUTY]}, "/gates/0/figure", "'leakage_max', 'leakage_median'"),
     ],
 )
 def test_a_fault_names_field_and_remedy(document, changes, pointer, message):
@@ -143,19 +113,20 @@ def test_a_fault_names_field_and_remedy(document, changes, pointer, message):
 
 
 @pytest.mark.parametrize(
-    ("changes", "pointer"),
+    ("path", "value", "pointer"),
     [
-        ({"privacy.radius": 1e-320}, "/privacy/radius"),
-        ({"privacy.radius_floor": 1e-320}, "/privacy/radius_floor"),
-        ({"privacy.per_layer": 1}, "/privacy/per_layer"),
-        ({"fairness.favourable": {"op": "ge", "value": True}}, "/fairness/favourable/value"),
-        ({"fairness.favourable": {"op": "ge", "value": 10**400}}, "/fairness/favourable/value"),
-        ({"fairness.favourable": {"op": "in", "value": [{}]}}, "/fairness/favourable/value/0"),
+        ("privacy.radius", 1e-320, "/privacy/radius"),
+        ("privacy.radius_floor", 1e-320, "/privacy/radius_floor"),
+        ("privacy.per_layer", 1, "/privacy/per_layer"),
+        *(
+            ("fairness.favourable", {"op": "ge", "value": value}, "/fairness/favourable/value")
+            for value in (True, 10**400)
+        ),
+        ("fairness.favourable", {"op": "in", "value": [{}]}, "/fairness/favourable/value/0"),
     ],
-    ids=str,
 )
-def test_a_value_that_fits_none_of_several_types_is_pointed_at(changes, pointer):
-    found = {error.pointer for error in faults(changed(HOSPITAL, changes))}
+def test_a_value_that_fits_none_of_several_types_is_pointed_at(path, value, pointer):
+    found = {error.pointer for error in faults(changed(HOSPITAL, {path: value}))}
     assert pointer in found
     assert found <= {pointer, pointer.removesuffix("/0")}
 

@@ -30,6 +30,9 @@ LOCAL = changed(TABLE, {"privacy": gaussian("local", 8)})
 RECORDS = changed(
     TABLE, {"training.cohort": POISSON, "training.local": {"steps": 5}, "privacy": BY_RECORD}
 )
+FEW = changed(CENTRAL, {"training.cohort": {"clients": 10}})
+SEVERAL = changed(CENTRAL, {"training.hypotheses": 3, "training.clustering.method": "reported"})
+UNIFORM = changed(RECORDS, {"privacy.baseline": "uniform", "training.local.batch_size": 16})
 COLUMN = changed(RECORDS, {"privacy.budgets": {"column": "age"}})
 ALLOCATION = {"sampling": "allocation", "every": 5}
 BLOCKS = changed(CENTRAL, {"training.cohort": ALLOCATION, "training.rounds": 20})
@@ -77,7 +80,7 @@ def test_a_stored_run_in_rotation_is_read_and_accounted_for_and_not_trained() ->
 
 
 def test_a_clip_moves_where_that_is_asked_for() -> None:
-    moving, fixed = parse_spec(MOVING).privacy, parse_spec(CENTRAL).privacy
+    moving, fixed = (parse_spec(one).privacy for one in (MOVING, CENTRAL))
     assert isinstance(moving, GaussianCentral)
     assert isinstance(fixed, GaussianCentral)
     assert moving.adaptive_clip is not None
@@ -113,25 +116,18 @@ def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
         (CENTRAL, "privacy.clip", 0, "greater than 0"),
         (CENTRAL, "privacy.clip", None, "must be a number"),
         (CENTRAL, "privacy.clip", 1e-42, "at least 1e-30"),
-        (LOCAL, "privacy.clip", -1, "greater than 0"),
-        (LOCAL, "privacy.clip", 0.9e-30, "use a larger clip"),
         (LOCAL, "privacy.clip", float("inf"), "finite"),
         (LOCAL, "privacy.clip", {"adaptive": ADAPTIVE}, "must be a number"),
         (LOCAL, "privacy.clip", ..., "is required"),
-        (RECORDS, "privacy.clip", 0, "greater than 0"),
         (RECORDS, "privacy.clip", 1e-42, "at least 1e-30"),
         (MOVING, "privacy.clip.adaptive.initial", 1e-42, "at least 1e-30"),
         (MOVING, "privacy.clip.adaptive.count_noise", ..., "is required"),
         (MOVING, "privacy.clip.adaptive.count_noise", 0.55, "it must exceed 0.55"),
         (CENTRAL, "privacy.delta", 0, "greater than 0"),
         (CENTRAL, "privacy.delta", 1, "less than 1"),
-        (LOCAL, "privacy.delta", -1e-5, "greater than 0"),
-        (RECORDS, "privacy.delta", float("nan"), "finite"),
         (RECORDS, "privacy.delta", ..., "is required"),
         (CENTRAL, "privacy.epsilon_budget", 0, "greater than 0"),
-        (LOCAL, "privacy.epsilon_budget", float("inf"), "finite"),
         (RECORDS, "privacy.epsilon_max", 0, "greater than 0"),
-        (RECORDS, "privacy.epsilon_min", 0, "greater than 0"),
         (RECORDS, "privacy.epsilon_min", 11, "exceed epsilon_max = 10"),
         (RECORDS, "privacy.uniform_epsilon", -5, "greater than 0"),
         (CENTRAL, "privacy.accountant", "moments", "'rdp' or 'pld'"),
@@ -148,12 +144,22 @@ def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
         (LOCAL, "training.hypotheses", 2, "use 1"),
         (RECORDS, "training.hypotheses", 2, "use 1"),
         (RECORDS, "training.loss", "rmse", "use `mse` or `cross-entropy`"),
+        (SEVERAL, "training.clustering.method", "k-means", "use `method: reported`"),
+        (UNIFORM, "training.local.batch_size", ..., "the baseline uniform"),
+        (FEW, "privacy.accountant", "pld", "`accountant: rdp`, or keep `pld` with `cohort: {sampl"),
         # Budgets.
         (RECORDS, "privacy.budgets", {}, "either a `distribution` or a"),
         (RECORDS, "privacy.budgets.column", "e", "either a `distribution` or a"),
         (RECORDS, "privacy.budgets.distribution", "uniform", "'bounded-pareto' or 'bounded-mix-ga"),
         (COLUMN, "federation", IMAGES["federation"], "images has no columns"),
         (COLUMN, "federation.features", ["sex", "age"], "'age' is a feature or the target"),
+        # Cohorts that a mechanism does not take.
+        (CENTRAL, "training.cohort", {"sampling": "systematic"}, "choose one of 'fixed', 'poi"),
+        (LOCAL, "training.cohort", POISSON, "{sampling: fixed"),
+        (RECORDS, "training.cohort", {"clients": 10}, "{sampling: poisson, rate: ...}"),
+        (LOCAL, "training.cohort", ALLOCATION, "or the mechanism `gaussian-central`"),
+        (TABLE, "training.cohort", ALLOCATION, "or the mechanism `gaussian-central`"),
+        (RECORDS, "training.cohort", ALLOCATION, "rate 1 for everyone"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_where_it_is(document, path, value, message):
@@ -161,53 +167,9 @@ def test_a_value_that_does_not_fit_is_refused_where_it_is(document, path, value,
         "privacy.budgets.column": "/privacy/budgets",
         "federation": "/privacy/budgets/column",
         "federation.features": "/privacy/budgets/column",
+        "training.cohort": "/training/cohort/sampling",
     }
     assert_refused(document, {path: value}, message, moved.get(path))
-
-
-SAMPLING = "/training/cohort/sampling"
-
-
-@pytest.mark.parametrize(
-    ("document", "cohort", "message"),
-    [
-        (CENTRAL, {"sampling": "systematic"}, "choose one of 'fixed', 'poisson'"),
-        (LOCAL, POISSON, "{sampling: fixed"),
-        (RECORDS, {"clients": 10}, "{sampling: poisson, rate: ...}"),
-        (LOCAL, ALLOCATION, "or the mechanism `gaussian-central`"),
-        (TABLE, ALLOCATION, "or the mechanism `gaussian-central`"),
-        (RECORDS, ALLOCATION, "rate 1 for everyone"),
-    ],
-)
-def test_a_cohort_that_a_mechanism_does_not_take_is_refused(document, cohort, message):
-    assert_refused(document, {"training.cohort": cohort}, message, SAMPLING)
-
-
-@pytest.mark.parametrize(
-    ("document", "changes", "pointer", "message"),
-    [
-        (
-            CENTRAL,
-            {"training.cohort": {"clients": 10}, "privacy.accountant": "pld"},
-            "/privacy/accountant",
-            "`accountant: rdp`, or keep `pld` with `cohort: {sampling: poisson",
-        ),
-        (
-            CENTRAL,
-            {"training.hypotheses": 2},
-            "/training/clustering/method",
-            "use `method: reported`",
-        ),
-        (
-            RECORDS,
-            {"privacy.baseline": "uniform"},
-            "/training/local/batch_size",
-            "the baseline uniform",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_the_remedy(document, changes, pointer, message):
-    assert_refused(document, changes, message, pointer)
 
 
 @pytest.mark.parametrize(
@@ -215,15 +177,15 @@ def test_what_does_not_fit_is_refused_with_the_remedy(document, changes, pointer
     [
         (CENTRAL, {"privacy.accountant": "pld"}),
         (CENTRAL, {"training.local": {"optimiser": "adam"}}),
-        (CENTRAL, {"training.cohort": {"clients": 10}}),
-        (CENTRAL, {"training.hypotheses": 3, "training.clustering.method": "reported"}),
+        (FEW, {}),
+        (SEVERAL, {}),
         (BLOCKS, {"privacy.accountant": "pld", "privacy.epsilon_budget": 30.0}),
         (BLOCKS, {"privacy.clip": {"adaptive": ADAPTIVE}}),
         (LOCAL, {"privacy.accountant": "pld", "privacy.epsilon_budget": 3.0}),
         (RECORDS, {"training.local": {"steps": 5, "optimiser": "rmsprop"}}),
         (RECORDS, {"federation.validation_unit": "record"}),
         (LOCAL, {"federation.validation_unit": "record"}),
-        (RECORDS, {"privacy.baseline": "filter", "training.local": {"steps": 5, "batch_size": 16}}),
+        (UNIFORM, {"privacy.baseline": "filter"}),
         (RECORDS, {"privacy.delta": 0.5, "privacy.inversion": "curve-fit"}),
         (COLUMN, {"privacy.uniform_epsilon": 5, "privacy.epsilon_min": 0.1}),
     ],

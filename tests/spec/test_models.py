@@ -30,6 +30,12 @@ def rows(*layers: dict[str, Any]) -> dict[str, Any]:
     return changed(TABLE, {"model": {"kind": "layers", "layers": list(layers)}})
 
 
+NINE, MANY = {**CONVOLUTION, "size": 9}, {**CONVOLUTION, "filters": 1024}
+SEVEN = {"kind": "average-pooling", "size": 7}
+FLAT = images(FLATTEN, DENSE)
+SEVERAL = changed(TABLE, {"training.hypotheses": 2})
+
+
 def test_layers_that_fit_are_a_spec_which_says_what_it_means() -> None:
     spec = parse_spec(images(CONVOLUTION, RELU, POOLING, FLATTEN, DENSE, {"kind": "gelu"}))
     again = parse_spec(spec.model_dump(mode="json"))
@@ -58,44 +64,20 @@ def test_layers_over_rows_take_as_many_numbers_as_the_data_have() -> None:
         (images(DENSE), "/model/layers/0", "maps of 9 by 8 with 2 channels; put `flatten` before"),
         (images(FLATTEN, FLATTEN, DENSE), "/model/layers/1", "leave it out"),
         (images(FLATTEN, DENSE, CONVOLUTION), "/model/layers/2", "is given a row"),
-        (
-            images({**CONVOLUTION, "size": 9}, FLATTEN),
-            "/model/layers/0",
-            "`convolution` of 9 by 9 does not fit maps of 9 by 8",
-        ),
-        (
-            images(CONVOLUTION, {"kind": "average-pooling", "size": 7}, FLATTEN),
-            "/model/layers/1",
-            "`average-pooling` of 7 by 7 does not fit maps of 7 by 6",
-        ),
+        (images(NINE, FLATTEN), "/model/layers/0", "9 by 9 does not fit maps of 9 by 8"),
+        (images(CONVOLUTION, SEVEN, FLATTEN), "/model/layers/1", "does not fit maps of 7 by 6"),
         (images(CONVOLUTION, FLATTEN, given=None), "/model/layers/0", "channels in `input`"),
         (rows(RELU), "/model/layers", "no layer with parameters"),
-        (
-            images({**CONVOLUTION, "filters": 1024}, FLATTEN, given=(1024, 1024, 1)),
-            "/model/layers/0",
-            "16777216 are allowed",
-        ),
+        (images(MANY, FLATTEN, given=(1024, 1024, 1)), "/model/layers/0", "16777216 are allowed"),
         (rows({"kind": "dropout"}), "/model/layers/0/kind", "is not offered"),
         (rows({"kind": "dense", "units": 0}), "/model/layers/0/units", "greater than or equal"),
         (rows(), "/model/layers", "at least 1"),
         (changed(rows(DENSE), {"model.input": [9, 8]}), "/model/input", "at least 3"),
-        (
-            changed(images(FLATTEN, DENSE), {"federation": TABLE["federation"]}),
-            "/model/kind",
-            "has no images",
-        ),
+        (changed(FLAT, {"federation": TABLE["federation"]}), "/model/kind", "has no images"),
         (changed(rows(DENSE), {"model.start": "zeros"}), "/model/start", "use `uniform`"),
         (changed(HOSPITAL, {"model.start": "zeros"}), "/model/start", "use `uniform`"),
-        (
-            changed(TABLE, {"training.hypotheses": 2, "model.start": "zeros"}),
-            "/model/start",
-            "`uniform` or `normal`",
-        ),
-        (
-            changed(TABLE, {"model.start": "glorot"}),
-            "/model/start",
-            "'zeros', 'normal' or 'uniform'",
-        ),
+        (changed(SEVERAL, {"model.start": "zeros"}), "/model/start", "`uniform` or `normal`"),
+        (changed(TABLE, {"model.start": "glorot"}), "/model/start", "'normal' or 'uniform'"),
     ],
 )
 def test_what_does_not_fit_is_named(document: dict[str, Any], pointer: str, message: str) -> None:
@@ -115,7 +97,7 @@ def test_the_bound_on_models_is_held_against_before_anything_is_built() -> None:
     ("document", "expected"),
     [
         (TABLE, "zeros"),
-        (changed(TABLE, {"training.hypotheses": 2}), "uniform"),
+        (SEVERAL, "uniform"),
         (changed(TABLE, {"model": {"kind": "linear"}, "training.loss": "mse"}), "zeros"),
         (changed(IMAGES, {"model": {"kind": "logistic"}}), "zeros"),
         (HOSPITAL, "uniform"),
@@ -139,10 +121,7 @@ def test_a_stored_spec_keeps_the_start_that_it_had_before_there_was_a_choice(doc
 
 def test_who_may_not_read_data_chooses_no_parameters() -> None:
     """A loss at parameters of one's own choice can tell a single row apart."""
-    source = {
-        name: TABLE["federation"][name] for name in ("source", "path", "client_key", "target")
-    }
-    registration = parse_registration({"name": "a", "federation": source})
+    registration = parse_registration({"name": "a", "federation": TABLE["federation"]})
     chosen = parse_spec(changed(TABLE, {"model.start": {"artifact": "0" * 64}}))
     found = departures(chosen, registration, known_groups=())
     assert [one.pointer for one in found] == ["/model/start"]

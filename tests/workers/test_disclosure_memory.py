@@ -18,7 +18,6 @@ from models.clock import utc_now
 from models.database import Database
 from models.repositories import FederationRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
-from tests.downgrades import downgrade
 from tests.training.specs import table_spec
 from tests.workers.admission import (
     document_of,
@@ -213,8 +212,7 @@ def test_what_a_spec_makes_of_images_is_no_other_file(database, sources, shown):
 
 def test_what_was_remembered_of_images_is_put_together(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'service.db'}"
-    migrations.upgrade(url)
-    downgrade(url, "0035")
+    migrations.upgrade(url, "0035")
     database = Database(url)
     of_file = hashlib.sha256(b"rows of the file").hexdigest()
     stored = [(of_file, "a"), ("3" * 64, "a"), ("4" * 64, "a"), ("4" * 64, "b")]

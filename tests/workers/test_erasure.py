@@ -280,6 +280,7 @@ def test_a_ledger_of_a_training_elsewhere_loses_its_names_and_takes_no_more_roun
     found = judged_bundle(file, served.signing_key.public)
     assert [one for one in found.checks if one.outcome != "pass"] == []
     assert found.verdict == "valid"
+    assert api.get(f"{path}/privacy-ledger").json()["salt"] is None, "names can be tried"
     assert register(api, served) == federation
     assert post(api, ledger, declared(3, NAMES[:2])).status_code == 410, "it is taken up again"
     assert reserve_status(api, ledger) == 410

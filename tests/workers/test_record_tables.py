@@ -11,8 +11,7 @@ import workers.run_loop
 from infrastructure.storage import Storage, StorageFullError, file_key
 from models.repositories import ReportRepository
 from models.vocabulary import SCOPES
-from tests.api.answers import body_of
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record, central, released
 from tests.workers.serving import ended

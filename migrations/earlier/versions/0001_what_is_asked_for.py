@@ -4,12 +4,11 @@ Revision ID: 0001
 """
 
 import sqlalchemy as sa
-from alembic import op
+
+from migrations.earlier.tables import create_table
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -28,57 +27,38 @@ def upgrade() -> None:
     _create_reservations()
 
 
-def downgrade() -> None:
-    """Removes the tables and what is in them."""
-    for table in (
-        "reservations",
-        "experiment_tags",
-        "idempotency_keys",
-        "federation_budgets",
-        "experiments",
-        "units",
-        "outbox",
-        "federations",
-        "api_keys",
-        "sweeper_leases",
-        "subject_sets",
-        "projects",
-    ):
-        op.drop_table(table)
-
-
 def _create_projects() -> None:
-    op.create_table(
+    create_table(
         "projects",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_projects"),
-        sa.UniqueConstraint("name", name="uq_projects_name"),
+        key=("id",),
+        unique=[("name",)],
     )
 
 
 def _create_subject_sets() -> None:
-    op.create_table(
+    create_table(
         "subject_sets",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("names", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_subject_sets"),
+        key=("id",),
     )
 
 
 def _create_sweeper_leases() -> None:
-    op.create_table(
+    create_table(
         "sweeper_leases",
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("holder", sa.Text(), nullable=False),
         sa.Column("lease_until", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("name", name="pk_sweeper_leases"),
+        key=("name",),
     )
 
 
 def _create_api_keys() -> None:
-    op.create_table(
+    create_table(
         "api_keys",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
@@ -88,15 +68,15 @@ def _create_api_keys() -> None:
         sa.Column("scopes", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name="fk_api_keys_project_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
-        sa.UniqueConstraint("hash", name="uq_api_keys_hash"),
+        key=("id",),
+        references={"project_id": "projects.id"},
+        unique=[("hash",)],
+        indices=[("project_id",)],
     )
-    op.create_index("ix_api_keys_project_id", "api_keys", ["project_id"])
 
 
 def _create_federations() -> None:
-    op.create_table(
+    create_table(
         "federations",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
@@ -106,16 +86,14 @@ def _create_federations() -> None:
         sa.Column("profile", sa.JSON(), nullable=False),
         sa.Column("status", sa.String(length=64), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name="fk_federations_project_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_federations"),
-        sa.UniqueConstraint(
-            "project_id", "fingerprint", name="uq_federations_project_id_fingerprint"
-        ),
+        key=("id",),
+        references={"project_id": "projects.id"},
+        unique=[("project_id", "fingerprint")],
     )
 
 
 def _create_outbox() -> None:
-    op.create_table(
+    create_table(
         "outbox",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
@@ -125,16 +103,14 @@ def _create_outbox() -> None:
         sa.Column("available_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("published_at", sa.DateTime(timezone=True), nullable=True),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name="fk_outbox_project_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_outbox"),
-    )
-    op.create_index(
-        "ix_outbox_published_at_available_at", "outbox", ["published_at", "available_at"]
+        key=("id",),
+        references={"project_id": "projects.id"},
+        indices=[("published_at", "available_at")],
     )
 
 
 def _create_units() -> None:
-    op.create_table(
+    create_table(
         "units",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
@@ -152,15 +128,14 @@ def _create_units() -> None:
         sa.CheckConstraint(
             "state IN ('waiting', 'leased', 'done', 'failed', 'cancelled')", name="ck_units_state"
         ),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name="fk_units_project_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_units"),
+        key=("id",),
+        references={"project_id": "projects.id"},
+        indices=[("state", "available_at"), ("state", "lease_until")],
     )
-    op.create_index("ix_units_state_available_at", "units", ["state", "available_at"])
-    op.create_index("ix_units_state_lease_until", "units", ["state", "lease_until"])
 
 
 def _create_experiments() -> None:
-    op.create_table(
+    create_table(
         "experiments",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
@@ -203,24 +178,19 @@ def _create_experiments() -> None:
             "status IN ('queued', 'running', 'cancelling', 'cancelled', 'succeeded', 'failed')",
             name="ck_experiments_status",
         ),
-        sa.ForeignKeyConstraint(
-            ["federation_id"], ["federations.id"], name="fk_experiments_federation_id"
-        ),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name="fk_experiments_project_id"),
-        sa.ForeignKeyConstraint(
-            ["subject_set_id"], ["subject_sets.id"], name="fk_experiments_subject_set_id"
-        ),
-        sa.ForeignKeyConstraint(["unit_id"], ["units.id"], name="fk_experiments_unit_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_experiments"),
+        key=("id",),
+        references={
+            "federation_id": "federations.id",
+            "project_id": "projects.id",
+            "subject_set_id": "subject_sets.id",
+            "unit_id": "units.id",
+        },
+        indices=[("federation_id",), ("project_id", "id"), ("project_id", "status"), ("unit_id",)],
     )
-    op.create_index("ix_experiments_federation_id", "experiments", ["federation_id"])
-    op.create_index("ix_experiments_project_id_id", "experiments", ["project_id", "id"])
-    op.create_index("ix_experiments_project_id_status", "experiments", ["project_id", "status"])
-    op.create_index("ix_experiments_unit_id", "experiments", ["unit_id"])
 
 
 def _create_federation_budgets() -> None:
-    op.create_table(
+    create_table(
         "federation_budgets",
         sa.Column("federation_id", sa.String(length=36), nullable=False),
         sa.Column("book", sa.String(length=64), nullable=False),
@@ -232,26 +202,13 @@ def _create_federation_budgets() -> None:
         sa.Column("total", sa.Double(), nullable=True),
         sa.Column("reserved", sa.Double(), nullable=False),
         sa.Column("spent", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["federation_id"], ["federations.id"], name="fk_federation_budgets_federation_id"
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name="fk_federation_budgets_project_id"
-        ),
-        sa.PrimaryKeyConstraint(
-            "federation_id",
-            "book",
-            "figure",
-            "delta",
-            "adjacency",
-            "observer",
-            name="pk_federation_budgets",
-        ),
+        key=("federation_id", "book", "figure", "delta", "adjacency", "observer"),
+        references={"federation_id": "federations.id", "project_id": "projects.id"},
     )
 
 
 def _create_idempotency_keys() -> None:
-    op.create_table(
+    create_table(
         "idempotency_keys",
         sa.Column("api_key_id", sa.String(length=36), nullable=False),
         sa.Column("route", sa.String(length=255), nullable=False),
@@ -262,35 +219,25 @@ def _create_idempotency_keys() -> None:
         sa.Column("status_code", sa.Integer(), nullable=True),
         sa.Column("response", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["api_key_id"], ["api_keys.id"], name="fk_idempotency_keys_api_key_id"
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name="fk_idempotency_keys_project_id"
-        ),
-        sa.PrimaryKeyConstraint("api_key_id", "route", "key", name="pk_idempotency_keys"),
+        key=("api_key_id", "route", "key"),
+        references={"api_key_id": "api_keys.id", "project_id": "projects.id"},
     )
 
 
 def _create_experiment_tags() -> None:
-    op.create_table(
+    create_table(
         "experiment_tags",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("tag", sa.Text(), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_experiment_tags_experiment_id"
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name="fk_experiment_tags_project_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", "tag", name="pk_experiment_tags"),
+        key=("experiment_id", "tag"),
+        references={"experiment_id": "experiments.id", "project_id": "projects.id"},
+        indices=[("project_id", "tag")],
     )
-    op.create_index("ix_experiment_tags_project_id_tag", "experiment_tags", ["project_id", "tag"])
 
 
 def _create_reservations() -> None:
-    op.create_table(
+    create_table(
         "reservations",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("federation_id", sa.String(length=36), nullable=False),
@@ -314,14 +261,5 @@ def _create_reservations() -> None:
             ],
             name="fk_reservations_budget",
         ),
-        sa.PrimaryKeyConstraint(
-            "experiment_id",
-            "federation_id",
-            "book",
-            "figure",
-            "delta",
-            "adjacency",
-            "observer",
-            name="pk_reservations",
-        ),
+        key=("experiment_id", "federation_id", "book", "figure", "delta", "adjacency", "observer"),
     )

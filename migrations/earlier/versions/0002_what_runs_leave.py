@@ -9,18 +9,16 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from migrations.earlier.privacy_ledger import create_view
+from migrations.earlier.tables import create_table
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 _PACKED = ("subjects", "outcomes", "radii", "releases", "clusters")
 
 
 def upgrade() -> None:
-    """Creates the tables and the view `privacy_ledger`."""
+    """Creates the tables."""
     _create_checkpoints()
     _create_events()
     _create_fairness()
@@ -31,23 +29,6 @@ def upgrade() -> None:
     _create_rounds()
     if op.get_bind().dialect.name == "postgresql":
         _store_packed_columns_plainly()
-    op.execute(create_view(op.get_bind().dialect.name))
-
-
-def downgrade() -> None:
-    """Removes the view, the tables and what is in them."""
-    op.execute("DROP VIEW privacy_ledger")
-    for table in (
-        "rounds",
-        "reports",
-        "release_intents",
-        "ledger_totals",
-        "ledger",
-        "fairness",
-        "events",
-        "checkpoints",
-    ):
-        op.drop_table(table)
 
 
 def _packed(element: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
@@ -61,21 +42,19 @@ def _store_packed_columns_plainly() -> None:
 
 
 def _create_checkpoints() -> None:
-    op.create_table(
+    create_table(
         "checkpoints",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
         sa.Column("round", sa.Integer(), nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_checkpoints_experiment_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", name="pk_checkpoints"),
+        key=("experiment_id",),
+        references={"experiment_id": "experiments.id"},
     )
 
 
 def _create_events() -> None:
-    op.create_table(
+    create_table(
         "events",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("sequence", sa.Integer(), autoincrement=False, nullable=False),
@@ -83,15 +62,13 @@ def _create_events() -> None:
         sa.Column("type", sa.String(length=64), nullable=False),
         sa.Column("data", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_events_experiment_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", "sequence", name="pk_events"),
+        key=("experiment_id", "sequence"),
+        references={"experiment_id": "experiments.id"},
     )
 
 
 def _create_fairness() -> None:
-    op.create_table(
+    create_table(
         "fairness",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("round", sa.Integer(), autoincrement=False, nullable=False),
@@ -99,15 +76,13 @@ def _create_fairness() -> None:
         sa.Column("project_id", sa.String(length=36), nullable=False),
         sa.Column("figures", sa.JSON(), nullable=False),
         sa.Column("counts", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_fairness_experiment_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", "round", "attribute", name="pk_fairness"),
+        key=("experiment_id", "round", "attribute"),
+        references={"experiment_id": "experiments.id"},
     )
 
 
 def _create_ledger() -> None:
-    op.create_table(
+    create_table(
         "ledger",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("round", sa.Integer(), autoincrement=False, nullable=False),
@@ -131,32 +106,26 @@ def _create_ledger() -> None:
         sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.Column("link", sa.LargeBinary(), nullable=False),
         sa.Column("interrupted", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_ledger_experiment_id"
-        ),
-        sa.PrimaryKeyConstraint(
-            "experiment_id", "round", "release", "subject_kind", "observer", name="pk_ledger"
-        ),
+        key=("experiment_id", "round", "release", "subject_kind", "observer"),
+        references={"experiment_id": "experiments.id"},
     )
 
 
 def _create_ledger_totals() -> None:
-    op.create_table(
+    create_table(
         "ledger_totals",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
         sa.Column("releases", _packed(sa.Integer()), nullable=False),
         sa.Column("refusals", sa.BigInteger(), nullable=False),
         sa.Column("withheld", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_ledger_totals_experiment_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", name="pk_ledger_totals"),
+        key=("experiment_id",),
+        references={"experiment_id": "experiments.id"},
     )
 
 
 def _create_release_intents() -> None:
-    op.create_table(
+    create_table(
         "release_intents",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("round", sa.Integer(), autoincrement=False, nullable=False),
@@ -164,32 +133,27 @@ def _create_release_intents() -> None:
         sa.Column("project_id", sa.String(length=36), nullable=False),
         sa.Column("subjects", _packed(sa.Integer()), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_release_intents_experiment_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", "round", "release", name="pk_release_intents"),
+        key=("experiment_id", "round", "release"),
+        references={"experiment_id": "experiments.id"},
     )
 
 
 def _create_reports() -> None:
-    op.create_table(
+    create_table(
         "reports",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
         sa.Column("document", sa.JSON(), nullable=False),
         sa.Column("report_hash", sa.String(length=64), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_reports_experiment_id"
-        ),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name="fk_reports_project_id"),
-        sa.PrimaryKeyConstraint("experiment_id", name="pk_reports"),
+        key=("experiment_id",),
+        references={"experiment_id": "experiments.id", "project_id": "projects.id"},
+        indices=[("project_id",)],
     )
-    op.create_index("ix_reports_project_id", "reports", ["project_id"])
 
 
 def _create_rounds() -> None:
-    op.create_table(
+    create_table(
         "rounds",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("round", sa.Integer(), autoincrement=False, nullable=False),
@@ -206,8 +170,6 @@ def _create_rounds() -> None:
         sa.Column("equalized_odds_difference", sa.Double(), nullable=True),
         sa.Column("equal_opportunity_difference", sa.Double(), nullable=True),
         sa.Column("reasons", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_rounds_experiment_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", "round", name="pk_rounds"),
+        key=("experiment_id", "round"),
+        references={"experiment_id": "experiments.id"},
     )

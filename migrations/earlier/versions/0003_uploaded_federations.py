@@ -10,8 +10,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 _FEDERATION_COLUMNS: dict[str, Any] = {
     "reasons": sa.JSON(none_as_null=True),
@@ -36,12 +34,3 @@ def upgrade() -> None:
         " CONSTRAINT fk_federations_unit_id REFERENCES units (id)"
     )
     op.create_index("ix_federations_unit_id", "federations", ["unit_id"])
-
-
-def downgrade() -> None:
-    """Removes the columns; stored files stay, and nothing knows them any more."""
-    op.drop_index("ix_federations_unit_id", table_name="federations")
-    op.drop_column("federations", "unit_id")
-    for name in reversed(_FEDERATION_COLUMNS):
-        op.drop_column("federations", name)
-    op.drop_column("units", "kind")

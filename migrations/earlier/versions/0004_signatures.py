@@ -4,26 +4,25 @@ Revision ID: 0004
 """
 
 import sqlalchemy as sa
-from alembic import op
+
+from migrations.earlier.tables import create_table
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Creates the tables; what ran before stays unsigned."""
-    op.create_table(
+    create_table(
         "signing_keys",
         sa.Column("key_id", sa.String(length=64), nullable=False),
         sa.Column("algorithm", sa.String(length=64), nullable=False),
         sa.Column("public_key", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("retired_at", sa.DateTime(timezone=True), nullable=True),
-        sa.PrimaryKeyConstraint("key_id", name="pk_signing_keys"),
+        key=("key_id",),
     )
-    op.create_table(
+    create_table(
         "ledger_checkpoints",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("entries", sa.Integer(), autoincrement=False, nullable=False),
@@ -31,14 +30,6 @@ def upgrade() -> None:
         sa.Column("project_id", sa.String(length=36), nullable=False),
         sa.Column("envelope", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_ledger_checkpoints_experiment_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", "entries", "status", name="pk_ledger_checkpoints"),
+        key=("experiment_id", "entries", "status"),
+        references={"experiment_id": "experiments.id"},
     )
-
-
-def downgrade() -> None:
-    """Removes the tables: reports keep their signatures, ledgers lose their checkpoints."""
-    op.drop_table("ledger_checkpoints")
-    op.drop_table("signing_keys")

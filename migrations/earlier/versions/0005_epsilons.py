@@ -9,12 +9,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from migrations.earlier import epsilon_ledger, privacy_ledger
-
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 
 def _numbers() -> sa.types.TypeEngine[Any]:
@@ -43,19 +39,8 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 
 def upgrade() -> None:
     """Adds the columns, which what is there leaves empty."""
-    op.execute("DROP VIEW privacy_ledger")
     for table, columns in _COLUMNS.items():
         for name, kind in columns.items():
             op.add_column(table, sa.Column(name, kind, nullable=True))
     if op.get_bind().dialect.name == "postgresql":
         op.execute("ALTER TABLE ledger ALTER COLUMN epsilons SET STORAGE EXTERNAL")
-    op.execute(epsilon_ledger.create_view(op.get_bind().dialect.name))
-
-
-def downgrade() -> None:
-    """Removes the columns: what was spent as an epsilon with a delta is forgotten."""
-    op.execute("DROP VIEW privacy_ledger")
-    for table, columns in reversed(_COLUMNS.items()):
-        for name in reversed(columns):
-            op.drop_column(table, name)
-    op.execute(privacy_ledger.create_view(op.get_bind().dialect.name))

@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
-branch_labels = None
-depends_on = None
 
 _COLUMNS = ("leakage_by_cluster", "plane")
 
@@ -18,9 +16,3 @@ def upgrade() -> None:
     """Adds the columns; rounds that are there keep them empty."""
     for name in _COLUMNS:
         op.add_column("rounds", sa.Column(name, sa.JSON(none_as_null=True), nullable=True))
-
-
-def downgrade() -> None:
-    """Removes the columns."""
-    for name in reversed(_COLUMNS):
-        op.drop_column("rounds", name)

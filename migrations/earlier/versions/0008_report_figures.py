@@ -7,16 +7,15 @@ import sqlalchemy as sa
 from alembic import op
 
 from migrations.earlier.stored_reports import index_stored_reports
+from migrations.earlier.tables import create_table
 
 revision = "0008"
 down_revision = "0007"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Creates the tables, and fills them from the reports that are stored."""
-    op.create_table(
+    create_table(
         "report_figures",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("figure", sa.String(length=64), nullable=False),
@@ -27,22 +26,11 @@ def upgrade() -> None:
         sa.Column("adjacency", sa.String(length=64), nullable=True),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_report_figures_experiment_id"
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name="fk_report_figures_project_id"
-        ),
-        sa.PrimaryKeyConstraint(
-            "experiment_id", "figure", "attribute", "observer", name="pk_report_figures"
-        ),
+        key=("experiment_id", "figure", "attribute", "observer"),
+        references={"experiment_id": "experiments.id", "project_id": "projects.id"},
+        indices=[("project_id", "figure", "value")],
     )
-    op.create_index(
-        "ix_report_figures_project_id_figure_value",
-        "report_figures",
-        ["project_id", "figure", "value"],
-    )
-    op.create_table(
+    create_table(
         "report_summaries",
         sa.Column("experiment_id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=36), nullable=False),
@@ -50,23 +38,8 @@ def upgrade() -> None:
         sa.Column("guarantee_kind", sa.String(length=64), nullable=True),
         sa.Column("unit", sa.String(length=64), nullable=True),
         sa.Column("summary", sa.JSON(none_as_null=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name="fk_report_summaries_experiment_id"
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name="fk_report_summaries_project_id"
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", name="pk_report_summaries"),
-    )
-    op.create_index(
-        "ix_report_summaries_project_id_experiment_id",
-        "report_summaries",
-        ["project_id", "experiment_id"],
+        key=("experiment_id",),
+        references={"experiment_id": "experiments.id", "project_id": "projects.id"},
+        indices=[("project_id", "experiment_id")],
     )
     index_stored_reports(op.get_bind())
-
-
-def downgrade() -> None:
-    """Removes the tables: the figures stay in their reports."""
-    op.drop_table("report_summaries")
-    op.drop_table("report_figures")

@@ -4,17 +4,16 @@ Revision ID: 0010
 """
 
 import sqlalchemy as sa
-from alembic import op
+
+from migrations.earlier.tables import create_table
 
 revision = "0010"
 down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Creates the table."""
-    op.create_table(
+    create_table(
         "gate_policies",
         sa.Column("project_id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.String(length=64), nullable=False),
@@ -22,13 +21,6 @@ def upgrade() -> None:
         sa.Column("gates", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name="fk_gate_policies_project_id"
-        ),
-        sa.PrimaryKeyConstraint("project_id", "name", name="pk_gate_policies"),
+        key=("project_id", "name"),
+        references={"project_id": "projects.id"},
     )
-
-
-def downgrade() -> None:
-    """Removes the table: evaluations then name their gates themselves."""
-    op.drop_table("gate_policies")

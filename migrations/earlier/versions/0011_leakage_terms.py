@@ -14,10 +14,6 @@ reservation is moved to that of its experiment's spec:
 The theorem's own sum is reserved for runs that are submitted from here on; a budget of it lists
 the earlier ones as not counted.
 
-On the way back the rows of a book become one again, with all that is reserved and spent. Its total
-is the smallest of those that were set, so that nothing is allowed that was not; reservations of the
-theorem's sum, and totals for it, are forgotten, as is which federations forbid simulation.
-
 Revision ID: 0011
 """
 
@@ -31,8 +27,6 @@ from alembic import op
 
 revision = "0011"
 down_revision = "0010"
-branch_labels = None
-depends_on = None
 
 _KEY = ("federation_id", "book", "figure", "delta", "adjacency", "observer")
 _BUDGETS = sa.table(
@@ -54,18 +48,6 @@ def upgrade() -> None:
     )
     for budget in _rows(_BUDGETS, figure="leakage", adjacency=""):
         _keep_apart(budget)
-
-
-def downgrade() -> None:
-    """Adds leakage up over radii and clips, and removes the setting."""
-    for table in (_RESERVATIONS, _BUDGETS):
-        op.execute(sa.delete(table).where(table.c.figure == "log_ratio"))
-    books: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for budget in _rows(_BUDGETS, figure="leakage"):
-        books[budget["federation_id"], budget["book"]].append(budget)
-    for budgets in books.values():
-        _join(budgets)
-    op.drop_column("federations", "simulation")
 
 
 def _keep_apart(budget: Row) -> None:
@@ -91,22 +73,6 @@ def _keep_apart(budget: Row) -> None:
         op.execute(sa.update(_BUDGETS).where(_is(_BUDGETS, budget)).values(values))
     else:
         op.execute(sa.delete(_BUDGETS).where(_is(_BUDGETS, budget)))
-
-
-def _join(budgets: list[Row]) -> None:
-    one = {**budgets[0], "adjacency": ""}
-    totals = [budget["total"] for budget in budgets if budget["total"] is not None]
-    sums = [sum(budget[name] for budget in budgets) for name in ("reserved", "spent")]
-    stored = [budget for budget in budgets if budget["adjacency"] == ""]
-    if not stored:
-        _add(one, 0.0, 0.0)
-    for budget in budgets:
-        if budget["adjacency"]:
-            for reservation in _reservations(budget):
-                _move(reservation, "")
-            op.execute(sa.delete(_BUDGETS).where(_is(_BUDGETS, budget)))
-    values = {"total": min(totals, default=None), "reserved": sums[0], "spent": sums[1]}
-    op.execute(sa.update(_BUDGETS).where(_is(_BUDGETS, one)).values(values))
 
 
 def _terms(experiment_id: str) -> str:

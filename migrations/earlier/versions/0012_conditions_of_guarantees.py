@@ -15,8 +15,6 @@ from sqlalchemy import Connection
 
 revision = "0012"
 down_revision = "0011"
-branch_labels = None
-depends_on = None
 
 _AT_ONCE = 200
 _SUM = "log_ratio_max"
@@ -40,10 +38,15 @@ _document = sa.cast(sa.literal_column("document"), sa.Text()).label("document")
 
 
 def upgrade() -> None:
-    """Adds the columns, and fills them from stored reports."""
+    """Adds the columns, with what stored reports say."""
     op.add_column("experiments", sa.Column(_SUM, sa.Double(), nullable=True))
     op.add_column("report_summaries", sa.Column("in_force", sa.Boolean(), nullable=True))
-    connection, last = op.get_bind(), ""
+    fill_from_reports(op.get_bind())
+
+
+def fill_from_reports(connection: Connection) -> None:
+    """Fills the columns, and adds the figure."""
+    last = ""
     while rows := connection.execute(
         sa.select(_reports.c.experiment_id, _reports.c.project_id, _document)
         .where(_reports.c.experiment_id > last)
@@ -53,13 +56,6 @@ def upgrade() -> None:
         for experiment_id, project_id, document in rows:
             _fill(connection, experiment_id, project_id, document)
         last = rows[-1].experiment_id
-
-
-def downgrade() -> None:
-    """Drops the columns and the stored figure."""
-    op.get_bind().execute(sa.delete(_figures).where(_figures.c.figure == _SUM))
-    for table, column in (("report_summaries", "in_force"), ("experiments", _SUM)):
-        op.drop_column(table, column)
 
 
 def _fill(connection: Connection, experiment_id: str, project_id: str, document: str) -> None:

@@ -1,7 +1,6 @@
 """Federations have a disclosure policy, and experiments that under which they were admitted.
 
-Both are null for what is stored: whatever was asked until now was left to whoever asked. On the way
-back the policies are forgotten.
+Both are null for what is stored: whatever was asked until then was allowed.
 
 Revision ID: 0014
 """
@@ -11,8 +10,6 @@ from alembic import op
 
 revision = "0014"
 down_revision = "0013"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -22,10 +19,3 @@ def upgrade() -> None:
         "federations", sa.Column("disclosure_set_at", sa.DateTime(timezone=True), nullable=True)
     )
     op.add_column("experiments", sa.Column("disclosure", sa.JSON(), nullable=True))
-
-
-def downgrade() -> None:
-    """Drops them."""
-    op.drop_column("experiments", "disclosure")
-    for column in ("disclosure_set_at", "disclosure"):
-        op.drop_column("federations", column)

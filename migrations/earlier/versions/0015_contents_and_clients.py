@@ -9,9 +9,6 @@
 - Federations count the profiles that were published of them, and tables have a sketch of their
   rows, by which near-copies are found among what is registered from here on.
 
-On the way back the rows of a budget become one again, with all that is reserved and spent, and the
-smallest of its totals.
-
 Revision ID: 0015
 """
 
@@ -24,10 +21,10 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
+from migrations.earlier.tables import create_table
+
 revision = "0015"
 down_revision = "0014"
-branch_labels = None
-depends_on = None
 
 _BEFORE = ("federation_id", "book", "figure", "delta", "adjacency", "observer")
 _AFTER = (*_BEFORE, "unit_key")
@@ -61,33 +58,15 @@ def upgrade() -> None:
         _keep_apart(budget)
 
 
-def downgrade() -> None:
-    """Joins the rows of a budget, and removes the tables and columns."""
-    budgets: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for budget in _rows(_BUDGETS):
-        budgets[tuple(budget[name] for name in _BEFORE)].append(budget)
-    for rows in budgets.values():
-        _join(rows)
-    _change_keys(_AFTER, _BEFORE)
-    for table in ("federation_budgets", "reservations"):
-        op.drop_column(table, "unit_key")
-    op.drop_index("ix_federations_fingerprint", "federations")
-    op.drop_column("federations", "profiles")
-    for table in ("near_copies", "row_sketches", "contents"):
-        op.drop_table(table)
-
-
 def _create_tables() -> None:
-    op.create_table(
+    create_table(
         "contents",
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.Column("owner_project_id", sa.String(length=36), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["owner_project_id"], ["projects.id"], name="fk_contents_owner_project_id"
-        ),
-        sa.PrimaryKeyConstraint("fingerprint", name="pk_contents"),
+        key=("fingerprint",),
+        references={"owner_project_id": "projects.id"},
     )
-    op.create_table(
+    create_table(
         "row_sketches",
         sa.Column("federation_id", sa.String(length=36), nullable=False),
         sa.Column(
@@ -96,12 +75,10 @@ def _create_tables() -> None:
             nullable=False,
         ),
         sa.Column("rows", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["federation_id"], ["federations.id"], name="fk_row_sketches_federation_id"
-        ),
-        sa.PrimaryKeyConstraint("federation_id", name="pk_row_sketches"),
+        key=("federation_id",),
+        references={"federation_id": "federations.id"},
     )
-    op.create_table(
+    create_table(
         "near_copies",
         sa.Column("federation_id", sa.String(length=36), nullable=False),
         sa.Column("other_id", sa.String(length=36), nullable=False),
@@ -110,7 +87,7 @@ def _create_tables() -> None:
             sa.ForeignKeyConstraint([name], ["federations.id"], name=f"fk_near_copies_{name}")
             for name in ("federation_id", "other_id")
         ),
-        sa.PrimaryKeyConstraint("federation_id", "other_id", name="pk_near_copies"),
+        key=("federation_id", "other_id"),
     )
 
 
@@ -165,21 +142,6 @@ def _keep_apart(budget: Row) -> None:
         return
     values = {"reserved": reserved, "spent": spent}
     op.execute(sa.update(_BUDGETS).where(_is(_BUDGETS, budget)).values(values))
-
-
-def _join(budgets: list[Row]) -> None:
-    one = {**budgets[0], "unit_key": ""}
-    totals = [budget["total"] for budget in budgets if budget["total"] is not None]
-    sums = [sum(budget[name] for budget in budgets) for name in ("reserved", "spent")]
-    if not any(budget["unit_key"] == "" for budget in budgets):
-        _add(one, 0.0, 0.0)
-    for budget in budgets:
-        if budget["unit_key"]:
-            for reservation in _reservations(budget):
-                _move(reservation, "")
-            op.execute(sa.delete(_BUDGETS).where(_is(_BUDGETS, budget)))
-    values = {"total": min(totals, default=None), "reserved": sums[0], "spent": sums[1]}
-    op.execute(sa.update(_BUDGETS).where(_is(_BUDGETS, one)).values(values))
 
 
 def _unit_key(reservation: Row) -> str:

@@ -8,25 +8,24 @@ Revision ID: 0016
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0016"
 down_revision = "0015"
-branch_labels = None
-depends_on = None
 
 _WITHHELD = "withheld_attributes"
 
 
 def upgrade() -> None:
     """Makes the two tables, and adds the column to experiments."""
-    op.create_table(
+    create_table(
         "disclosure_memories",
         sa.Column("fingerprint", sa.String(64), nullable=False),
         sa.Column("profile_cuts", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("fingerprint", name=op.f("pk_disclosure_memories")),
+        key=("fingerprint",),
     )
-    op.create_table(
+    create_table(
         "disclosed_sets",
         sa.Column("fingerprint", sa.String(64), nullable=False),
         sa.Column("numbering", sa.String(64), nullable=False),
@@ -40,19 +39,6 @@ def upgrade() -> None:
             ["disclosure_memories.fingerprint"],
             name=op.f("fk_disclosed_sets_fingerprint_disclosure_memories"),
         ),
-        sa.PrimaryKeyConstraint(
-            "fingerprint",
-            "numbering",
-            "digest",
-            "favourable_digest",
-            name=op.f("pk_disclosed_sets"),
-        ),
+        key=("fingerprint", "numbering", "digest", "favourable_digest"),
     )
     op.add_column("experiments", sa.Column(_WITHHELD, sa.JSON(none_as_null=True), nullable=True))
-
-
-def downgrade() -> None:
-    """Forgets what was disclosed."""
-    op.drop_column("experiments", _WITHHELD)
-    op.drop_table("disclosed_sets")
-    op.drop_table("disclosure_memories")

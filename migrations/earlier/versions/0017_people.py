@@ -9,12 +9,11 @@ Revision ID: 0017
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0017"
 down_revision = "0016"
-branch_labels = None
-depends_on = None
 
 _SIGN = "reports:sign"
 _keys = sa.table("api_keys", sa.column("id"), sa.column("scopes", sa.JSON()))
@@ -28,7 +27,7 @@ def upgrade() -> None:
         op.add_column("experiments", sa.Column(name, sa.JSON(none_as_null=True), nullable=True))
     for name in ("created_by", "updated_by"):
         op.add_column("gate_policies", sa.Column(name, sa.JSON(none_as_null=True), nullable=True))
-    op.create_table(
+    create_table(
         "setting_changes",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("project_id", sa.String(36), nullable=False),
@@ -38,17 +37,15 @@ def upgrade() -> None:
         sa.Column("value", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("changed_by", sa.JSON(), nullable=False),
         sa.Column("changed_at", UtcDateTime(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_setting_changes_project_id")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_setting_changes")),
+        key=("id",),
+        references={"project_id": "projects.id"},
     )
     op.create_index(
         "ix_setting_changes_subject",
         "setting_changes",
         ["project_id", "subject_kind", "subject", "id"],
     )
-    op.create_table(
+    create_table(
         "sign_offs",
         sa.Column("experiment_id", sa.String(36), nullable=False),
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
@@ -59,29 +56,11 @@ def upgrade() -> None:
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("envelope", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("signed_at", UtcDateTime(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name=op.f("fk_sign_offs_experiment_id")
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_sign_offs_project_id")
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", "number", name=op.f("pk_sign_offs")),
+        key=("experiment_id", "number"),
+        references={"experiment_id": "experiments.id", "project_id": "projects.id"},
     )
     op.create_index("ix_sign_offs_signed_at", "sign_offs", ["signed_at", "created_at"])
     _change_scopes(add=True)
-
-
-def downgrade() -> None:
-    """Forgets who did what."""
-    _change_scopes(add=False)
-    op.drop_table("sign_offs")
-    op.drop_table("setting_changes")
-    for name in ("updated_by", "created_by"):
-        op.drop_column("gate_policies", name)
-    for name in ("cancelled_by", "created_by"):
-        op.drop_column("experiments", name)
-    for name in ("created_by", "person"):
-        op.drop_column("api_keys", name)
 
 
 def _change_scopes(*, add: bool) -> None:

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0018"
 down_revision = "0017"
-branch_labels = None
-depends_on = None
 
+_LEDGER = {"ledger_id": "declared_ledgers.id"}
 _PACKED = ("subjects", "outcomes", "radii", "releases", "clusters", "epsilons")
 
 
@@ -32,19 +32,12 @@ def upgrade() -> None:
             op.execute(f"ALTER TABLE declared_entries ALTER COLUMN {column} SET STORAGE EXTERNAL")
 
 
-def downgrade() -> None:
-    """Forgets what was declared."""
-    for table in ("reports", "checkpoints", "reservations", "tallies", "rounds", "entries"):
-        op.drop_table(f"declared_{table}")
-    op.drop_table("declared_ledgers")
-
-
 def _packed(element: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
     return sa.JSON().with_variant(postgresql.ARRAY(element), "postgresql")
 
 
 def _create_ledgers() -> None:
-    op.create_table(
+    create_table(
         "declared_ledgers",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("project_id", sa.String(36), nullable=False),
@@ -65,19 +58,14 @@ def _create_ledgers() -> None:
         sa.Column("declared_at", UtcDateTime(), nullable=True),
         sa.Column("signed_entries", sa.Integer(), nullable=False),
         sa.Column("signed_at", UtcDateTime(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_declared_ledgers_project_id")
-        ),
-        sa.ForeignKeyConstraint(
-            ["federation_id"], ["federations.id"], name=op.f("fk_declared_ledgers_federation_id")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_declared_ledgers")),
+        key=("id",),
+        references={"project_id": "projects.id", "federation_id": "federations.id"},
+        indices=[("project_id", "id")],
     )
-    op.create_index("ix_declared_ledgers_project_id_id", "declared_ledgers", ["project_id", "id"])
 
 
 def _create_entries() -> None:
-    op.create_table(
+    create_table(
         "declared_entries",
         *_key("round", "release"),
         sa.Column("subject_kind", sa.String(64), nullable=False),
@@ -104,12 +92,13 @@ def _create_entries() -> None:
         sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.Column("link", sa.LargeBinary(), nullable=False),
         sa.Column("interrupted", sa.Boolean(), nullable=False),
-        *_constraints("entries", "round", "release", "subject_kind", "observer"),
+        key=("ledger_id", "round", "release", "subject_kind", "observer"),
+        references=_LEDGER,
     )
 
 
 def _create_rounds() -> None:
-    op.create_table(
+    create_table(
         "declared_rounds",
         *_key("round"),
         sa.Column("content_hash", sa.String(64), nullable=False),
@@ -121,23 +110,25 @@ def _create_rounds() -> None:
         sa.Column("groups", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("head", sa.String(64), nullable=False),
         sa.Column("declared_at", UtcDateTime(), nullable=False),
-        *_constraints("rounds", "round"),
+        key=("ledger_id", "round"),
+        references=_LEDGER,
     )
 
 
 def _create_tallies() -> None:
-    op.create_table(
+    create_table(
         "declared_tallies",
         *_key("place"),
         sa.Column("charge", sa.JSON(), nullable=False),
         sa.Column("rounds", sa.Integer(), nullable=False),
         sa.Column("counts", _packed(sa.BigInteger()), nullable=False),
-        *_constraints("tallies", "place"),
+        key=("ledger_id", "place"),
+        references=_LEDGER,
     )
 
 
 def _create_reservations() -> None:
-    op.create_table(
+    create_table(
         "declared_reservations",
         *_key("round"),
         sa.Column("event", sa.JSON(), nullable=False),
@@ -146,26 +137,29 @@ def _create_reservations() -> None:
         sa.Column("state", sa.String(64), nullable=False),
         sa.Column("reserved_at", UtcDateTime(), nullable=False),
         sa.Column("expires_at", UtcDateTime(), nullable=False),
-        *_constraints("reservations", "round"),
+        key=("ledger_id", "round"),
+        references=_LEDGER,
     )
 
 
 def _create_proofs() -> None:
-    op.create_table(
+    create_table(
         "declared_checkpoints",
         *_key("entries"),
         sa.Column("envelope", sa.JSON(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
-        *_constraints("checkpoints", "entries"),
+        key=("ledger_id", "entries"),
+        references=_LEDGER,
     )
-    op.create_table(
+    create_table(
         "declared_reports",
         *_key(),
         sa.Column("entries", sa.Integer(), nullable=False),
         sa.Column("document", sa.JSON(), nullable=False),
         sa.Column("report_hash", sa.String(64), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
-        *_constraints("reports"),
+        key=("ledger_id",),
+        references=_LEDGER,
     )
 
 
@@ -174,13 +168,4 @@ def _key(*numbers: str) -> list[sa.Column[Any]]:
         sa.Column("ledger_id", sa.String(36), nullable=False),
         *(sa.Column(name, sa.Integer(), autoincrement=False, nullable=False) for name in numbers),
         sa.Column("project_id", sa.String(36), nullable=False),
-    ]
-
-
-def _constraints(table: str, *key: str) -> list[sa.Constraint]:
-    return [
-        sa.ForeignKeyConstraint(
-            ["ledger_id"], ["declared_ledgers.id"], name=op.f(f"fk_declared_{table}_ledger_id")
-        ),
-        sa.PrimaryKeyConstraint("ledger_id", *key, name=op.f(f"pk_declared_{table}")),
     ]

@@ -6,20 +6,17 @@ Revision ID: 0019
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0019"
 down_revision = "0018"
-branch_labels = None
-depends_on = None
-
-_TABLE = "prediction_audits"
 
 
 def upgrade() -> None:
     """Makes the table."""
-    op.create_table(
-        _TABLE,
+    create_table(
+        "prediction_audits",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("project_id", sa.String(36), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -40,19 +37,9 @@ def upgrade() -> None:
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("started_at", UtcDateTime(), nullable=True),
         sa.Column("finished_at", UtcDateTime(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_prediction_audits_project_id")
-        ),
-        sa.ForeignKeyConstraint(
-            ["unit_id"], ["units.id"], name=op.f("fk_prediction_audits_unit_id")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_prediction_audits")),
+        key=("id",),
+        references={"project_id": "projects.id", "unit_id": "units.id"},
+        indices=[("unit_id",)],
     )
-    op.create_index("ix_prediction_audits_project_id", _TABLE, ["project_id", "id"])
-    op.create_index("ix_prediction_audits_unit_id", _TABLE, ["unit_id"])
-    op.create_index("ix_prediction_audits_fingerprint", _TABLE, ["project_id", "fingerprint"])
-
-
-def downgrade() -> None:
-    """Forgets every audit; what they disclosed stays remembered."""
-    op.drop_table(_TABLE)
+    for name, second in (("project_id", "id"), ("fingerprint", "fingerprint")):
+        op.create_index(f"ix_prediction_audits_{name}", "prediction_audits", ["project_id", second])

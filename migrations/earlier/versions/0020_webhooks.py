@@ -6,17 +6,16 @@ Revision ID: 0020
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0020"
 down_revision = "0019"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Adds both tables."""
-    op.create_table(
+    create_table(
         "webhook_endpoints",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("project_id", sa.String(36), nullable=False),
@@ -33,13 +32,11 @@ def upgrade() -> None:
         sa.Column("created_by", sa.JSON(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.Column("updated_by", sa.JSON(none_as_null=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_webhook_endpoints_project_id")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_endpoints")),
+        key=("id",),
+        references={"project_id": "projects.id"},
+        indices=[("project_id",)],
     )
-    op.create_index("ix_webhook_endpoints_project_id", "webhook_endpoints", ["project_id"])
-    op.create_table(
+    create_table(
         "webhook_deliveries",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("endpoint_id", sa.String(36), nullable=False),
@@ -58,12 +55,8 @@ def upgrade() -> None:
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("ended_at", UtcDateTime(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["endpoint_id"],
-            ["webhook_endpoints.id"],
-            name=op.f("fk_webhook_deliveries_endpoint_id"),
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_deliveries")),
+        key=("id",),
+        references={"endpoint_id": "webhook_endpoints.id"},
     )
     for name, columns in (
         ("state_available_at", ["state", "available_at"]),
@@ -71,9 +64,3 @@ def upgrade() -> None:
         ("created_at", ["created_at"]),
     ):
         op.create_index(f"ix_webhook_deliveries_{name}", "webhook_deliveries", columns)
-
-
-def downgrade() -> None:
-    """Forgets the endpoints, and what was on its way to them."""
-    op.drop_table("webhook_deliveries")
-    op.drop_table("webhook_endpoints")

@@ -8,17 +8,16 @@ Revision ID: 0021
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0021"
 down_revision = "0020"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Makes the two tables."""
-    op.create_table(
+    create_table(
         "pending_uploads",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("project_id", sa.String(36), nullable=False),
@@ -29,17 +28,12 @@ def upgrade() -> None:
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("expires_at", UtcDateTime(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_pending_uploads_project_id")
-        ),
-        sa.ForeignKeyConstraint(
-            ["api_key_id"], ["api_keys.id"], name=op.f("fk_pending_uploads_api_key_id")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_pending_uploads")),
+        key=("id",),
+        references={"project_id": "projects.id", "api_key_id": "api_keys.id"},
     )
     for column in ("api_key_id", "expires_at"):
         op.create_index(op.f(f"ix_pending_uploads_{column}"), "pending_uploads", [column])
-    op.create_table(
+    create_table(
         "artifacts",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("project_id", sa.String(36), nullable=False),
@@ -50,15 +44,7 @@ def upgrade() -> None:
         sa.Column("parameters", sa.BigInteger(), nullable=False),
         sa.Column("created_by", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_artifacts_project_id")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_artifacts")),
-        sa.UniqueConstraint("project_id", "sha256", name=op.f("uq_artifacts_project_id_sha256")),
+        key=("id",),
+        references={"project_id": "projects.id"},
+        unique=[("project_id", "sha256")],
     )
-
-
-def downgrade() -> None:
-    """Forgets the list and the uploads. Files of uploads stay until somebody removes them."""
-    op.drop_table("artifacts")
-    op.drop_table("pending_uploads")

@@ -10,8 +10,6 @@ from alembic import op
 
 revision = "0022"
 down_revision = "0021"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -20,9 +18,3 @@ def upgrade() -> None:
         "units", sa.Column("lost_leases", sa.Integer(), nullable=False, server_default="0")
     )
     op.add_column("units", sa.Column("traceparent", sa.String(64), nullable=True))
-
-
-def downgrade() -> None:
-    """Drops them."""
-    op.drop_column("units", "traceparent")
-    op.drop_column("units", "lost_leases")

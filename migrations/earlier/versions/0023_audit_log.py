@@ -8,17 +8,16 @@ Revision ID: 0023
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0023"
 down_revision = "0022"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Makes the tables."""
-    op.create_table(
+    create_table(
         "audit_entries",
         sa.Column("project_id", sa.String(36), nullable=False),
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
@@ -31,16 +30,14 @@ def upgrade() -> None:
         sa.Column("person", sa.Text(), nullable=True),
         sa.Column("details", sa.JSON(), nullable=False),
         sa.Column("link", sa.String(64), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_audit_entries_project_id")
-        ),
-        sa.PrimaryKeyConstraint("project_id", "number", name=op.f("pk_audit_entries")),
+        key=("project_id", "number"),
+        references={"project_id": "projects.id"},
     )
     for column in ("action", "key_id"):
         op.create_index(
             f"ix_audit_entries_{column}", "audit_entries", ["project_id", column, "number"]
         )
-    op.create_table(
+    create_table(
         "audit_heads",
         sa.Column("project_id", sa.String(36), nullable=False),
         sa.Column("entries", sa.Integer(), nullable=False),
@@ -48,26 +45,15 @@ def upgrade() -> None:
         sa.Column("signed_entries", sa.Integer(), nullable=False),
         sa.Column("envelope", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("signed_at", UtcDateTime(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_audit_heads_project_id")
-        ),
-        sa.PrimaryKeyConstraint("project_id", name=op.f("pk_audit_heads")),
+        key=("project_id",),
+        references={"project_id": "projects.id"},
     )
 
-    op.create_table(
+    create_table(
         "request_minutes",
         sa.Column("project_id", sa.String(36), nullable=False),
         sa.Column("minute", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("requests", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_request_minutes_project_id")
-        ),
-        sa.PrimaryKeyConstraint("project_id", "minute", name=op.f("pk_request_minutes")),
+        key=("project_id", "minute"),
+        references={"project_id": "projects.id"},
     )
-
-
-def downgrade() -> None:
-    """Forgets the log and the counts."""
-    op.drop_table("request_minutes")
-    op.drop_table("audit_heads")
-    op.drop_table("audit_entries")

@@ -9,8 +9,6 @@ from sqlalchemy.dialects import postgresql
 
 revision = "0024"
 down_revision = "0023"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -25,10 +23,3 @@ def upgrade() -> None:
         "declared_reservations",
         sa.Column("replaced", sa.Integer(), nullable=False, server_default="0"),
     )
-
-
-def downgrade() -> None:
-    """Drops them."""
-    op.drop_column("declared_reservations", "replaced")
-    op.drop_column("declared_ledgers", "drawn_counts")
-    op.drop_column("declared_ledgers", "drawn_names")

@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0025"
 down_revision = "0024"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -18,10 +16,3 @@ def upgrade() -> None:
     op.add_column("declared_ledgers", sa.Column("secret", sa.LargeBinary(), nullable=True))
     op.add_column("declared_rounds", sa.Column("drawn", sa.String(64), nullable=True))
     op.add_column("declared_entries", sa.Column("declaration", sa.LargeBinary(), nullable=True))
-
-
-def downgrade() -> None:
-    """Drops them. Links of rounds with a declaration can then no longer be recomputed."""
-    op.drop_column("declared_entries", "declaration")
-    op.drop_column("declared_rounds", "drawn")
-    op.drop_column("declared_ledgers", "secret")

@@ -6,18 +6,17 @@ Revision ID: 0027
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0027"
 down_revision = "0025"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Makes the tables and columns."""
     _erasures()
-    op.create_table(
+    create_table(
         "expired_files",
         sa.Column("project_id", sa.String(36), nullable=False),
         sa.Column("kind", sa.String(64), nullable=False),
@@ -26,9 +25,9 @@ def upgrade() -> None:
         sa.Column("kept_days", sa.Integer(), nullable=True),
         sa.Column("expired_at", UtcDateTime(), nullable=False),
         sa.Column("removed_at", UtcDateTime(), nullable=True),
-        sa.PrimaryKeyConstraint("project_id", "kind", "owner", name=op.f("pk_expired_files")),
+        key=("project_id", "kind", "owner"),
+        indices=[("removed_at",)],
     )
-    op.create_index("ix_expired_files_removed_at", "expired_files", ["removed_at"])
     op.create_index("ix_experiments_finished_at", "experiments", ["finished_at"])
     op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"])
     op.add_column("api_keys", sa.Column("previous_hash", sa.String(64), nullable=True))
@@ -42,7 +41,7 @@ def upgrade() -> None:
 
 
 def _erasures() -> None:
-    op.create_table(
+    create_table(
         "erasures",
         sa.Column("federation_id", sa.String(36), nullable=False),
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
@@ -57,44 +56,18 @@ def _erasures() -> None:
         sa.Column("others", sa.Integer(), nullable=False),
         sa.Column("completed_at", UtcDateTime(), nullable=True),
         sa.Column("envelope", sa.JSON(none_as_null=True), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["federation_id"], ["federations.id"], name=op.f("fk_erasures_federation_id")
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_erasures_project_id")
-        ),
-        sa.PrimaryKeyConstraint("federation_id", "number", name=op.f("pk_erasures")),
+        key=("federation_id", "number"),
+        references={"federation_id": "federations.id", "project_id": "projects.id"},
+        indices=[("completed_at",)],
     )
-    op.create_index("ix_erasures_completed_at", "erasures", ["completed_at"])
-    op.create_table(
+    create_table(
         "erased_ledgers",
         sa.Column("owner_id", sa.String(36), nullable=False),
         sa.Column("project_id", sa.String(36), nullable=False),
         sa.Column("federation_id", sa.String(36), nullable=False),
         sa.Column("erased_at", UtcDateTime(), nullable=False),
         sa.Column("envelope", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["federation_id"], ["federations.id"], name=op.f("fk_erased_ledgers_federation_id")
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_erased_ledgers_project_id")
-        ),
-        sa.PrimaryKeyConstraint("owner_id", name=op.f("pk_erased_ledgers")),
+        key=("owner_id",),
+        references={"federation_id": "federations.id", "project_id": "projects.id"},
+        indices=[("federation_id",)],
     )
-    op.create_index("ix_erased_ledgers_federation_id", "erased_ledgers", ["federation_id"])
-
-
-def downgrade() -> None:
-    """Drops them: nobody can tell any more what was erased, and why."""
-    op.drop_column("signing_keys", "compromised_note")
-    op.drop_column("signing_keys", "compromised_at")
-    op.drop_column("web_sessions", "key_hash")
-    with op.batch_alter_table("api_keys") as keys:
-        keys.drop_constraint(op.f("uq_api_keys_previous_hash"), type_="unique")
-    for column in ("rotated_at", "previous_until", "previous_hash"):
-        op.drop_column("api_keys", column)
-    op.drop_index("ix_idempotency_keys_created_at", "idempotency_keys")
-    op.drop_index("ix_experiments_finished_at", "experiments")
-    op.drop_table("expired_files")
-    op.drop_table("erased_ledgers")
-    op.drop_table("erasures")

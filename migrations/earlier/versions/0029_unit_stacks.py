@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0029"
 down_revision = "0027"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -19,10 +17,3 @@ def upgrade() -> None:
         "units", sa.Column("stack_size", sa.Integer(), nullable=False, server_default="1")
     )
     op.create_index("ix_units_stack_key_state", "units", ["stack_key", "state"])
-
-
-def downgrade() -> None:
-    """Drops it."""
-    op.drop_index("ix_units_stack_key_state", "units")
-    op.drop_column("units", "stack_size")
-    op.drop_column("units", "stack_key")

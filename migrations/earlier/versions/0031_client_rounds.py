@@ -6,12 +6,11 @@ Revision ID: 0031
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.arrays import PackedArray
 
 revision = "0031"
 down_revision = "0030"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -20,7 +19,7 @@ def upgrade() -> None:
         "ledger_totals",
         sa.Column("indexed_rounds", sa.Integer(), nullable=False, server_default="0"),
     )
-    op.create_table(
+    create_table(
         "client_rounds",
         sa.Column("experiment_id", sa.String(36), nullable=False),
         sa.Column("block", sa.Integer(), autoincrement=False, nullable=False),
@@ -28,14 +27,6 @@ def upgrade() -> None:
         sa.Column("project_id", sa.String(36), nullable=False),
         sa.Column("subjects", PackedArray("int32"), nullable=False),
         sa.Column("rounds", PackedArray("int32"), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name=op.f("fk_client_rounds_experiment_id")
-        ),
-        sa.PrimaryKeyConstraint("experiment_id", "part", "block", name=op.f("pk_client_rounds")),
+        key=("experiment_id", "part", "block"),
+        references={"experiment_id": "experiments.id"},
     )
-
-
-def downgrade() -> None:
-    """Drops it."""
-    op.drop_table("client_rounds")
-    op.drop_column("ledger_totals", "indexed_rounds")

@@ -4,22 +4,18 @@ Revision ID: 0033
 """
 
 import sqlalchemy as sa
-from alembic import op
 
+from migrations.earlier.tables import create_table
 from models.tables.base import UtcDateTime
 
 revision = "0033"
 down_revision = "0032"
-branch_labels = None
-depends_on = None
-
-_TABLE = "later_attacks"
 
 
 def upgrade() -> None:
     """Makes the table."""
-    op.create_table(
-        _TABLE,
+    create_table(
+        "later_attacks",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("experiment_id", sa.String(36), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
@@ -39,21 +35,12 @@ def upgrade() -> None:
         sa.Column("statement", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("envelope", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("alarms", sa.Integer(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["experiment_id"], ["experiments.id"], name=op.f("fk_later_attacks_experiment_id")
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_later_attacks_project_id")
-        ),
-        sa.ForeignKeyConstraint(["unit_id"], ["units.id"], name=op.f("fk_later_attacks_unit_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_later_attacks")),
-        sa.UniqueConstraint(
-            "experiment_id", "number", name=op.f("uq_later_attacks_experiment_id_number")
-        ),
+        key=("id",),
+        references={
+            "experiment_id": "experiments.id",
+            "project_id": "projects.id",
+            "unit_id": "units.id",
+        },
+        unique=[("experiment_id", "number")],
+        indices=[("unit_id",)],
     )
-    op.create_index("ix_later_attacks_unit_id", _TABLE, ["unit_id"])
-
-
-def downgrade() -> None:
-    """Forgets what was found later; the alarms that experiments count stay."""
-    op.drop_table(_TABLE)

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0034"
 down_revision = "0033"
-branch_labels = None
-depends_on = None
 
 _INDEX = "ix_reservations_federation_id"
 
@@ -16,8 +14,3 @@ _INDEX = "ix_reservations_federation_id"
 def upgrade() -> None:
     """Every submission reads those of one content; without it, all there are."""
     op.create_index(_INDEX, "reservations", ["federation_id"])
-
-
-def downgrade() -> None:
-    """Reads all of them again."""
-    op.drop_index(_INDEX, "reservations")

@@ -9,8 +9,6 @@ from alembic import op
 
 revision = "0035"
 down_revision = "0034"
-branch_labels = None
-depends_on = None
 
 _OVERWRITTEN = (
     ("declared_tallies", "counts"),
@@ -29,13 +27,6 @@ def upgrade() -> None:
     )
     op.add_column("declared_rounds", sa.Column("reservations", sa.String(64), nullable=True))
     _store("EXTERNAL")
-
-
-def downgrade() -> None:
-    """Drops them. Rounds whose declarations hold them are then not what was declared."""
-    _store("EXTENDED")
-    op.drop_column("declared_rounds", "reservations")
-    op.drop_column("declared_reservations", "denied")
 
 
 def _store(how: str) -> None:

@@ -11,10 +11,10 @@ import hashlib
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.earlier.tables import create_table
+
 revision = "0036"
 down_revision = "0035"
-branch_labels = None
-depends_on = None
 
 _OTHERS = ("rows of the file", "rows by what they hold")
 _OF_CLIENTS = "rows of clients"
@@ -22,7 +22,7 @@ _OF_CLIENTS = "rows of clients"
 
 def upgrade() -> None:
     """Makes the table, and gives all sets of images one numbering."""
-    op.create_table(
+    create_table(
         "disclosure_anchors",
         sa.Column("anchor", sa.String(16), nullable=False),
         sa.Column("fingerprint", sa.String(64), nullable=False),
@@ -31,7 +31,7 @@ def upgrade() -> None:
             ["disclosure_memories.fingerprint"],
             name=op.f("fk_disclosure_anchors_fingerprint_disclosure_memories"),
         ),
-        sa.PrimaryKeyConstraint("anchor", "fingerprint", name=op.f("pk_disclosure_anchors")),
+        key=("anchor", "fingerprint"),
     )
     sets = sa.table(
         "disclosed_sets",
@@ -46,11 +46,6 @@ def upgrade() -> None:
     )
     op.execute(sets.delete().where(of_images[0], twice))
     op.execute(sets.update().where(of_images[0]).values(numbering=_named(_OF_CLIENTS)))
-
-
-def downgrade() -> None:
-    """Drops the table. What was disclosed of images is not found any more."""
-    op.drop_table("disclosure_anchors")
 
 
 def _named(numbering: str) -> str:

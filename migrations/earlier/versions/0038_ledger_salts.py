@@ -9,8 +9,6 @@ from alembic import op
 
 revision = "0038"
 down_revision = "0036"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -18,9 +16,3 @@ def upgrade() -> None:
     op.add_column("experiments", sa.Column("ledger_salt", sa.LargeBinary(), nullable=True))
     layout = sa.Column("model_layout", sa.JSON(none_as_null=True), nullable=True)
     op.add_column("reports", layout)
-
-
-def downgrade() -> None:
-    """Drops them. Ledgers whose digests were keyed cannot be verified any more."""
-    op.drop_column("reports", "model_layout")
-    op.drop_column("experiments", "ledger_salt")

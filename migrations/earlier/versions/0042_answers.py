@@ -8,15 +8,8 @@ from alembic import op
 
 revision = "0042"
 down_revision = "0041"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Adds the column; null for what ended before."""
     op.add_column("experiments", sa.Column("answer", sa.JSON(none_as_null=True), nullable=True))
-
-
-def downgrade() -> None:
-    """Drops it."""
-    op.drop_column("experiments", "answer")

@@ -8,16 +8,9 @@ from alembic import op
 
 revision = "0045"
 down_revision = "0044"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Adds the column; nothing is known of the clients of earlier reports."""
     clients = sa.Column("clients", sa.JSON(none_as_null=True), nullable=True)
     op.add_column("reports", clients)
-
-
-def downgrade() -> None:
-    """Drops it."""
-    op.drop_column("reports", "clients")

@@ -8,17 +8,9 @@ from alembic import op
 
 revision = "0046"
 down_revision = "0045"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Adds the columns; earlier reports have no claims."""
     op.add_column("reports", sa.Column("claims", sa.JSON(none_as_null=True), nullable=True))
     op.add_column("signing_keys", sa.Column("derived_from", sa.String(64), nullable=True))
-
-
-def downgrade() -> None:
-    """Drops them."""
-    op.drop_column("signing_keys", "derived_from")
-    op.drop_column("reports", "claims")

@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0049"
 down_revision = "0048"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -28,8 +26,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("federation_id", "size"),
     )
     op.create_index("ix_run_log_experiment_id", "run_log", ["experiment_id"])
-
-
-def downgrade() -> None:
-    """Drops it."""
-    op.drop_table("run_log")

@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0052"
 down_revision = "0051"
-branch_labels = None
-depends_on = None
 
 _KEY = ("federation_id", "book", "figure", "delta", "adjacency", "observer", "unit_key")
 _EARLIER = "earlier"
@@ -45,22 +43,3 @@ def upgrade() -> None:
         table.drop_column("spent")
     op.drop_index(_BEFORE, "reservations")
     op.create_index(_INDEX, "reservations", [*_KEY, "state", "amount", "spent"])
-
-
-def downgrade() -> None:
-    """Adds them up again."""
-    op.drop_index(_INDEX, "reservations")
-    op.create_index(_BEFORE, "reservations", ["federation_id"])
-    with op.batch_alter_table("federation_budgets") as table:
-        for name in ("reserved", "spent"):
-            table.add_column(sa.Column(name, sa.Double(), nullable=False, server_default="0"))
-    counted = _RESERVATIONS.c.figure != "epsilon"
-    held = (counted, _RESERVATIONS.c.state == "held")
-    left = _sum(_RESERVATIONS.c.amount - _RESERVATIONS.c.spent, *held)
-    spent = _sum(_RESERVATIONS.c.spent, counted)
-    sums = {"reserved": left.scalar_subquery(), "spent": spent.scalar_subquery()}
-    op.get_bind().execute(_BUDGETS.update().values(sums))
-    op.get_bind().execute(_RESERVATIONS.delete().where(_RESERVATIONS.c.experiment_id == _EARLIER))
-    with op.batch_alter_table("federation_budgets") as table:
-        for name in ("reserved", "spent"):
-            table.alter_column(name, existing_type=sa.Double(), server_default=None)

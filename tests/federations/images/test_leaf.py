@@ -41,7 +41,6 @@ def refuse(folder: Path, content: bytes, **fields: Any) -> str:
 def test_a_file_is_read_to_the_arrays_it_was_made_from(tmp_path: Path) -> None:
     users = handwriting(1, {"f02_b": 7, "f01_a": 3, "F03": 5})
     federation = load_leaf(tmp_path, leaf(as_lists(users)))
-
     assert federation.client_names == ("F03", "f01_a", "f02_b"), "sorted by code point"
     rows = rows_of(federation)
     assert rows.image == (28, 28, 1)
@@ -82,18 +81,13 @@ def test_compressed_and_in_shards_it_is_the_same(tmp_path: Path) -> None:
     users = as_lists(handwriting(2, {"a": 2, "b": 1, "c": 3}, width=9))
     plain = load_leaf(tmp_path, leaf(users))
     packed = load_leaf(tmp_path, gzip.compress(leaf(users)), name="leaf.json.gz")
-    shards = load_leaf(
-        tmp_path,
-        zipped(
-            {
-                "train/": b"",
-                "train/1.json": leaf({"b": users["b"]}),
-                "train/0.json": leaf({name: users[name] for name in "ca"}),
-                "__MACOSX/train/._0.json": b"\x00",
-            }
-        ),
-        name="leaf.zip",
-    )
+    members = {
+        "train/": b"",
+        "train/1.json": leaf({"b": users["b"]}),
+        "train/0.json": leaf({name: users[name] for name in "ca"}),
+        "__MACOSX/train/._0.json": b"\x00",
+    }
+    shards = load_leaf(tmp_path, zipped(members), name="leaf.zip")
     for other in (packed, shards):
         assert other.client_names == plain.client_names
         assert np.array_equal(rows_of(other).values, rows_of(plain).values)
@@ -181,17 +175,17 @@ def test_files_that_are_not_leaf(tmp_path: Path, content: bytes, says: str) -> N
     assert says in refuse(tmp_path, content)
 
 
-def test_a_user_in_two_shards(tmp_path: Path) -> None:
-    content = zipped({"0.json": leaf(GOOD), "1.json": leaf({"b": GOOD["b"]})})
-    assert "('1.json') has a user 'b', whom '0.json' has too" in refuse(tmp_path, content)
-
-
-def test_a_fault_in_a_shard_names_the_shard(tmp_path: Path) -> None:
-    wide = {"c": ([[0] * 9], [0])}
-    content = zipped({"0.json": leaf(GOOD), "1.json": leaf(wide)})
-    assert "('1.json') gives user 'c' images of 9 numbers" in refuse(tmp_path, content)
-    content = zipped({"0.json": leaf(GOOD), "1.json": b"{"})
-    assert "('1.json') is not as LEAF writes it" in refuse(tmp_path, content)
+@pytest.mark.parametrize(
+    ("shard", "says"),
+    [
+        (leaf({"b": GOOD["b"]}), "has a user 'b', whom '0.json' has too"),
+        (leaf({"c": ([[0] * 9], [0])}), "gives user 'c' images of 9 numbers"),
+        (b"{", "is not as LEAF writes it"),
+    ],
+)
+def test_a_fault_in_a_shard_names_the_shard(tmp_path: Path, shard: bytes, says: str) -> None:
+    content = zipped({"0.json": leaf(GOOD), "1.json": shard})
+    assert f"('1.json') {says}" in refuse(tmp_path, content)
 
 
 @pytest.mark.parametrize(

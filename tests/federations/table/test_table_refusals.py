@@ -15,7 +15,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, Refuse, spec_value
 
-PATH = "/federation/path"
+PATH, FIRST = "/federation/path", "/federation/features/0"
 GOOD = "hospital,x,cost\na,1,2\nb,3,4\na,1,2\n"
 ONE_OF_CLASSES = {**CLASSIFIER, "federation.positive": "1"}
 
@@ -28,16 +28,12 @@ ONE_OF_CLASSES = {**CLASSIFIER, "federation.positive": "1"}
         ({"federation.target": "hospital"}, "/federation/target", "client key"),
         ({"federation.features": ["x", "y"]}, "/federation/features/1", "'y'"),
         ({"federation.features": ["x", "x"]}, "/federation/features/1", "twice"),
-        ({"federation.features": ["cost"]}, "/federation/features/0", "is the target"),
-        ({"federation.features": ["hospital"]}, "/federation/features/0", "is the client key"),
+        ({"federation.features": ["cost"]}, FIRST, "is the target"),
+        ({"federation.features": ["hospital"]}, FIRST, "is the client key"),
         ({"federation.drop": ["y"]}, "/federation/drop/0", "'y'"),
         ({"federation.drop": ["x"]}, "/federation/features", "no column is left"),
         ({"federation.drop": ["cost"]}, "/federation/drop/0", "do not drop it"),
-        (
-            {"federation.drop": ["x"], "federation.features": ["x"]},
-            "/federation/features/0",
-            "under `drop` too",
-        ),
+        ({"federation.drop": ["x"], "federation.features": ["x"]}, FIRST, "under `drop` too"),
         ({"fairness": {"sensitive": ["race"]}}, "/fairness/sensitive/0", "'race'"),
         ({"fairness": {"sensitive": ["x", "cost"]}}, "/fairness/sensitive/1", "is the target"),
         ({"federation.scale": {"a/b": 2}}, "/federation/scale/a~1b", "neither a feature"),
@@ -68,12 +64,7 @@ def test_all_missing_columns_are_named_at_once(refuse: Refuse) -> None:
     ("rows", "changes", "pointer", "says"),
     [
         ("a,1,2\na,3,4\n", {}, "client_key", "at least two"),
-        (
-            "a,1,2\nb,3,4\nc,3,4\n",
-            {},
-            "client_key",
-            "'hospital' is different in every one of the 3",
-        ),
+        ("a,1,2\nb,3,4\nc,3,4\n", {}, "client_key", "different in every one of the 3"),
         ("a,1,yes\nb,1,no\na,1,\n", CLASSIFIER, "target", "row 3 of column 'cost' is empty"),
         ("a,1,yes\nb,1,yes\na,1,yes\n", CLASSIFIER, "target", "one value only"),
         ("a,1,1\nb,1,2\na,1,3\n", ONE_OF_CLASSES, "positive", "3 classes"),
@@ -86,17 +77,15 @@ def test_client_keys_and_classes(refuse, rows, changes, pointer, says):
 
 def test_a_measurement_makes_no_classes(refuse: Refuse) -> None:
     lines = "".join(f"{'ab'[row % 2]},1,{row}.5\n" for row in range(1001))
-    faults = refuse(CLASSIFIER, data="hospital,x,cost\n" + lines)
-    assert "1001 distinct values" in faults["/federation/target"]
-    assert "rmse" in faults["/federation/target"]
+    message = refuse(CLASSIFIER, data="hospital,x,cost\n" + lines)["/federation/target"]
+    assert "1001 distinct values" in message
+    assert "rmse" in message
 
 
 def test_parquet_gaps_and_infinities(refuse: Refuse, sources: Path) -> None:
     for gap, says in ((None, "is empty"), (float("nan"), "not finite"), (2**63, "past 64 bits")):
-        kind = pa.uint64() if isinstance(gap, int) else pa.float64()
-        table = pa.table(
-            {"hospital": ["a", "b", "b"], "x": pa.array([1, gap, 1], kind), "cost": [1, 2, 3]}
-        )
+        x = pa.array([1, gap, 1], pa.uint64() if isinstance(gap, int) else pa.float64())
+        table = pa.table({"hospital": ["a", "b", "b"], "x": x, "cost": [1, 2, 3]})
         pq.write_table(table, sources / "data.csv")
         message = refuse()["/federation/features"]
         assert "row 2 of column 'x'" in message
@@ -128,10 +117,8 @@ def _damaged(rng: random.Random, content: bytes) -> bytes:
 def test_damaged_files_are_refused_or_read_and_never_worse(sources: Path, kind: str) -> None:
     rng = random.Random(7)
     text = b"hospital,x,cost\n" + b'a,1,2\n"b, c",3,4\n' * 5
-    pq.write_table(
-        pa.table({"hospital": ["a", "b", "b"], "x": [1.5, 2, 3], "cost": [1, 2, 3]}),
-        sources / "good",
-    )
+    table = pa.table({"hospital": ["a", "b", "b"], "x": [1.5, 2, 3], "cost": [1, 2, 3]})
+    pq.write_table(table, sources / "good")
     whole = {"csv": text, "gzip": gzip.compress(text), "parquet": (sources / "good").read_bytes()}
     spec = parse_spec(spec_value({}))
     pointers: list[str] = []

@@ -4,8 +4,7 @@ from typing import Any
 
 from models.repositories import EventRepository, LaterAttacksRepository, UnitRepository
 from models.tables.experiments import LaterAttacks
-from tests.api.answers import body_of
-from tests.api.service import Api, spec
+from tests.api.service import Api, body_of, spec
 from tests.attacks.doubles import ATTACK
 from tests.workers.serving import worker_of
 from tests.workers.test_erasure import FEDERATION, register

@@ -12,10 +12,8 @@ from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository
 from models.tables.experiments import Unit
-from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
-from tests.api.people.keys import key_of
-from tests.api.service import KEY, Api, spec
+from tests.api.service import KEY, Api, body_of, key_of, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
 from tests.workers.attacks.attacked_service import (
     ask,
