@@ -16,7 +16,7 @@ from tests.reports.conftest import SPEC
 from tests.reports.sections.test_between_hypotheses_section import FIXED
 from tests.reports.sections.test_between_hypotheses_section import made as with_hypotheses
 from tests.reports.sections.test_fairness_sections import with_scores
-from tests.reports.sections.test_records_section import material_of
+from tests.reports.sections.test_epsilon_report import material_of
 
 Material = Callable[..., ReportMaterial]
 Shape = tuple[str, dict[str, Any], Series | None]
