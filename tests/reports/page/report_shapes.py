@@ -15,7 +15,7 @@ from tests.reports.charts.test_charts_page import Gaps, Round, made
 from tests.reports.conftest import SPEC
 from tests.reports.sections.test_between_hypotheses_section import FIXED
 from tests.reports.sections.test_between_hypotheses_section import made as with_hypotheses
-from tests.reports.sections.test_fairness_sections import with_scores
+from tests.reports.sections.test_cross_check import with_scores
 from tests.reports.sections.test_epsilon_report import material_of
 
 Material = Callable[..., ReportMaterial]
