@@ -124,15 +124,14 @@ def test_a_wrong_count_is_named_with_both_values() -> None:
     section = section_of(wrong, minimum=1, reference=None, classifier=False)
     with pytest.raises(FiguresDisagreeError) as raised:
         checked(section, rows_of(COUNTS), wrong)
-    said = re.fullmatch(
-        r"selection_rate by site = g1 is (\S+) in the report, and Fairlearn \S+ computes (\S+) "
-        r"from the rows",
-        str(raised.value),
+    said = (
+        r"selection_rate by site = g1 is (\S+) in the report, and Fairlearn \S+ computes (\S+) from"
     )
-    assert [float(value) for value in said.groups()] == [0.16, 0.15]
+    assert re.match(said, str(raised.value)).groups() == ("0.16", "0.15")
 
 
-GAP, RATE = "demographic_parity_difference", "selection_rate"
+GAP, RATE, TRUE = "demographic_parity_difference", "selection_rate", "true_positive_rate"
+NO_POSITIVES = np.array([[30, 10, 40, 20], [0, 5, 45, 0]])
 
 
 @pytest.mark.parametrize(
@@ -143,12 +142,7 @@ GAP, RATE = "demographic_parity_difference", "selection_rate"
         (COUNTS, ("metrics", GAP, "value"), None, f"{GAP} by .* is undefined in the report"),
         (COUNTS, ("groups", 0, RATE), None, f"{RATE} by .* is undefined in the report"),
         # Fairlearn's answer to a rate without denominator.
-        (
-            np.array([[30, 10, 40, 20], [0, 5, 45, 0]]),
-            ("groups", 1, "true_positive_rate"),
-            0.0,
-            "computes undefined from the rows",
-        ),
+        (NO_POSITIVES, ("groups", 1, TRUE), 0.0, "computes undefined from the rows"),
     ],
 )
 def test_another_figure_is_named(counts: Any, place: Any, value: float | None, said: str) -> None:
@@ -195,9 +189,7 @@ def test_what_cannot_be_compared_says_why() -> None:
 
 
 def test_the_document_and_the_page_have_it(material) -> None:
-    made = material(
-        spec={"fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0}}}
-    )
+    made = material()
     report = assemble(made)
     assert "not handed over" in report["fairness"][0]["cross_check_reason"]
     assert "Not computed a second time: the rows were not handed over" in render(report)
