@@ -27,7 +27,7 @@ from benchmarks.servers import Server, start_postgres, start_valkey
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from models.tables.base import Base
-from tests.cli.service import Service, running
+from tests.cli.service import Service, forked
 from tests.house import ROOT
 
 _VALKEY_DATABASES = 16
@@ -200,19 +200,21 @@ def production(migrated_postgres_url: str, valkey_server: Server) -> Iterator[di
 
 
 @pytest.fixture(scope="session")
-def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One `fedaudit up` for the session, with the examples as its sources.
+def running_service(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """One service for the session, with the examples as its sources.
 
-    Who kills its processes, exchanges its keys or looks at the whole of it starts one of its own.
+    Who kills its processes, exchanges its keys or looks at the whole of it starts `fedaudit up`.
     """
     folder = tmp_path_factory.mktemp("running") / "data"
-    with running("--sources-dir", ROOT / "examples", data_dir=folder) as service:
+    with forked(folder, database=sqlite_template, sources=ROOT / "examples") as service:
         yield service
 
 
 @pytest.fixture(scope="module")
 def service(running_service: Service, request: pytest.FixtureRequest) -> Service:
-    """The session's `fedaudit up`, in a project of this module."""
+    """The session's service, in a project of this module."""
     return running_service.in_project(request.module.__name__.rpartition(".")[2])
 
 

@@ -31,7 +31,7 @@ _LIBRARIES = (
     *("fedaudit.cli.main", "fedaudit.cli.run", "fedaudit.cli.experiments", "fedaudit.cli.verify"),
     *("fedaudit_client.client", "workers.app", "workers.context"),
     *("workers.flush", "workers.eraser", "workers.sweeper", "workers.proof.signing"),
-    *("workers.proof.declared_signing", "workers.webhooks"),
+    *("workers.proof.declared_signing", "workers.webhooks", "api.app"),
 )
 _FILES = 5
 """The request, the three standard files, and where the exit code goes."""
@@ -133,11 +133,12 @@ class Preloaded:
 
 
 @cache
-def programs() -> Preloaded:
-    """Those of this test process; what forks them ends with it."""
+def programs(tree: Path | None = None) -> Preloaded:
+    """Those of this test process; what forks them ends with it. `tree`: of the version there."""
     here, there = socket.socketpair()
     process = subprocess.Popen(
         [sys.executable, "-P", __file__, str(there.fileno())],
+        env={**os.environ, "PYTHONPATH": str(tree)} if tree else None,
         pass_fds=[there.fileno()],
         stdin=subprocess.DEVNULL,
     )

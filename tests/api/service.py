@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import text
+from sqlalchemy import Connection, event, text
 from starlette.testclient import TestClient
 
 from api.app import create_app
@@ -40,13 +40,14 @@ from models.repositories import (
 )
 from models.tables.base import Base
 from models.tables.experiments import Experiment
-from models.vocabulary import SCOPES
+from models.vocabulary import PROJECT_SCOPES, SCOPES
 from tests.fairness.disclosures import disclosed_counts
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.ledger.single_entry import SingleEntry, digest_of, link
 from tests.utility.comparisons import useful_model
 from workers.finish import report_index
 
+T = TypeVar("T", bound=Base)
 SPEC: dict[str, Any] = {
     "name": "groups-k2",
     "seed": 7,
@@ -142,19 +143,43 @@ class Api:
         return self.client.request(method, path, headers=sent, **options)
 
     def get(self, path: str, **options: Any) -> Any:
-        """GET."""
         return self.request("GET", path, **options)
 
     def post(self, path: str, **options: Any) -> Any:
-        """POST."""
         return self.request("POST", path, **options)
 
     def submit(self, value: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         """A queued experiment."""
         response = self.post("/v1/experiments", json=value or SPEC, **options)
-        assert response.status_code == 202, response.text
-        body: dict[str, Any] = response.json()
-        return body
+        return dict(body_of(response, 202))
+
+    def check(self, value: dict[str, Any] | None = None, **options: Any) -> Any:
+        """The answer to an experiment that is to be checked alone."""
+        return self.post("/v1/experiments?validate_only=true", json=value or SPEC, **options)
+
+    def set_budget(self, federation_id: str, total: float | None, **setting: Any) -> Any:
+        """The answer to a total, of leakage in simulations unless something else is set."""
+        asked = {"book": "simulation", "figure": "leakage", "total": total, **setting}
+        return self.request("PUT", f"/v1/federations/{federation_id}/budget", json=asked)
+
+    def budgets(self, federation_id: str, key: str = "", **wanted: Any) -> list[dict[str, Any]]:
+        """The budgets on a federation that have these values."""
+        answer = self.get(f"/v1/federations/{federation_id}/budget", key=key)
+        return [one for one in body_of(answer)["items"] if one.items() >= wanted.items()]
+
+    def change(self, *statements: Any) -> None:
+        """Change the database behind the service's back."""
+        with self.database.write() as session:
+            for one in statements:
+                session.execute(one)
+
+    def put_source(self, name: str, content: bytes) -> Path:
+        """A file below the sources folder."""
+        assert self.settings.sources_dir is not None
+        path = self.settings.sources_dir / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        return path
 
     def counts(self) -> dict[str, int]:
         """Rows of every table; in one statement, since tests count before and after all they do."""
@@ -163,12 +188,33 @@ class Api:
         with self.database.read() as session:
             return dict(zip(names, session.execute(text(f"SELECT {asked}")).one(), strict=True))
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Fails where the block leaves a row more or less in any table."""
+        before = self.counts()
+        yield
+        assert self.counts() == before
+
+    def row(self, table: type[T], key: Any) -> T:
+        """What is stored under a primary key."""
+        with self.database.read() as session:
+            return session.get_one(table, key)
+
     def stored(self, experiment_id: str) -> Experiment:
         """The experiment's row."""
-        with self.database.read() as session:
-            row = session.get(Experiment, experiment_id)
-            assert row is not None
-            return row
+        return self.row(Experiment, experiment_id)
+
+
+def body_of(response: Any, status: int = 200) -> Any:
+    """The JSON of an answer; fails with all of it where it has another status."""
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def key_of(api: Api, name: str, *scopes: str) -> str:
+    """A key of a person, with these scopes or with every one."""
+    asked = {"name": f"{name}'s key", "scopes": scopes or PROJECT_SCOPES, "person": {"name": name}}
+    return str(body_of(api.post("/v1/api-keys", json=asked), 201)["key"])
 
 
 @cache
@@ -188,6 +234,24 @@ def running_api(settings: Settings) -> Iterator[Api]:
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         yield Api(settings, database, client, project_id, key)
     database.close()
+
+
+@contextmanager
+def statements(api: Api) -> Iterator[list[str]]:
+    """The statements that the API sends to its database in the block."""
+    found: list[str] = []
+    engine = api.client.app.state.resources.database.engine  # type: ignore[attr-defined]
+
+    def note(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        # Not of sessions that only read: the schema is looked at now and then.
+        if "sqlite_begin" not in connection.get_execution_options():
+            found.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
 
 
 @contextmanager

@@ -1,19 +1,27 @@
 """Audits at a service: made by a worker, remembered, signed, and no oracle."""
 
+import io
 import json
+import threading
+import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import pytest
+from pypdf import PdfReader
 
+from api.shared.page_printer import PagePrinter
 from fedaudit.reports.sections.provenance import report_envelope
+from fedaudit_client import Client, ProblemError
 from models.repositories import UnitRepository
 from models.tables.experiments import Unit
-from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
-from tests.api.service import KEY, Api
+from tests.api.service import KEY, Api, body_of, served
 from tests.audits.service_audits import made, report_of, row_of
 from tests.audits.tables import asking, audited, people, write
+from tests.reports.page.weasyprint_here import needs_pango
 from tests.workers.serving import worker_of
 from workers import audit_unit
 from workers.finish import fail_unit
@@ -123,16 +131,10 @@ def test_faults_are_shown_to_those_who_may_read_data_alone(api: Api, sources: Pa
     assert "'1'" not in shown["message"]
     assert "federations:read" in shown["message"]
     assert api.get(f"/v1/audits/{audit['id']}/report").status_code == 404
-
-
-def test_without_the_scope_a_file_has_to_be_registered(api: Api, sources: Path) -> None:
-    write(sources, people(seed=6), "unregistered.csv")
-    key = api.key_with("experiments:write")
-    answer = api.post("/v1/audits", json=asking(path="unregistered.csv"), key=key)
-    assert answer.status_code == 422
-    [fault] = answer.json()["errors"]
-    assert fault["pointer"] == "/path"
-    assert "is not registered" in fault["message"]
+    # And a file has to be registered.
+    blind = api.key_with("experiments:write")
+    [fault] = body_of(api.post("/v1/audits", json=asking(path="odd.csv"), key=blind), 422)["errors"]
+    assert (fault["pointer"], "is not registered" in fault["message"]) == ("/path", True)
 
 
 def registered(api: Api, path: str, **more: Any) -> str:
@@ -158,18 +160,11 @@ def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources:
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/sensitive/1"]
     taken = api.post("/v1/audits", json=asking(**asked, sensitive=["sex"]), key=limited)
     assert taken.status_code == 202
-    api.request(
-        "PUT",
-        f"/v1/federations/{federation}/disclosure",
-        json={"minimum_group_size": 50, "minimum_group_clients": 5, "sensitive": ["sex"]},
-    )
-    faults = api.post("/v1/audits", json=asking(path="registered.csv")).json()["errors"]
-    assert {one["pointer"] for one in faults} == {
-        "/minimum_group_size",
-        "/client_key",
-        "/sensitive/1",
-    }
     kept = {"minimum_group_size": 50, "minimum_group_clients": 5, "sensitive": ["sex"]}
+    api.request("PUT", f"/v1/federations/{federation}/disclosure", json=kept)
+    faults = api.post("/v1/audits", json=asking(path="registered.csv")).json()["errors"]
+    lacking = {"/minimum_group_size", "/client_key", "/sensitive/1"}
+    assert {one["pointer"] for one in faults} == lacking
     assert made(api, **asked, **kept)["status"] == "succeeded"
 
 
@@ -178,14 +173,12 @@ def test_a_total_against_readers_of_reports_refuses_audits(api: Api, sources: Pa
     write(sources, people(seed=8), "owned.csv")
     federation = registered(api, "owned.csv")
     total = {"book": "release", "figure": "epsilon", "observer": "report", "delta": 1e-6}
-    zero_out = {"adjacency": "add-or-remove-one"}
-    path = f"/v1/federations/{federation}/budget"
+    total |= {"adjacency": "add-or-remove-one"}
     made(api, path="owned.csv")
     # The second total finds those queued that were asked for while there was none.
     for amount, expected, audits in ((0.5, 409, 1), (None, 202, 0), (0.5, 409, 3)):
-        set_ = api.request("PUT", path, json={**total, **zero_out, "total": amount})
-        assert set_.status_code == 200, set_.text
-        [one] = api.get(path).json()["items"]
+        assert api.set_budget(federation, amount, **total).status_code == 200
+        [one] = api.budgets(federation)
         listed = [(gap["mechanism"], gap["runs"]) for gap in one["uncounted"]]
         assert listed == ([("audit", audits)] if audits else [])
         for key in (None, api.key_with("experiments:write", "federations:read", project="lab")):
@@ -193,16 +186,6 @@ def test_a_total_against_readers_of_reports_refuses_audits(api: Api, sources: Pa
             assert answer.status_code == expected, answer.text
             assert expected == 202 or "whose figures have no noise" in answer.json()["detail"]
     assert "3 audits: nothing bounds" in text_of(signed_in(api).get(f"/federations/{federation}"))
-
-
-def test_the_same_request_starts_one_audit(api: Api, sources: Path) -> None:
-    write(sources, people(), "once.csv")
-    headers = {"Idempotency-Key": "one"}
-    first, second = (
-        api.post("/v1/audits", json=asking(path="once.csv"), headers=headers).json()
-        for _ in range(2)
-    )
-    assert first["id"] == second["id"]
 
 
 def test_a_missing_file_is_refused_and_a_changed_one_fails(api: Api, sources: Path) -> None:
@@ -235,3 +218,88 @@ def test_a_lost_worker_fails_the_audit_and_an_error_is_tried_again(api, sources,
     assert (between.status, between.report) == ("running", None)
     run_unit(worker_of(api), second.unit_id)
     assert row_of(api, second.id).status == "succeeded"
+
+
+# -- audits by a browser and by the Python client -------------------------------------------------
+
+NOBODY = "01890000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def audit(api: Api, sources: Path) -> dict[str, Any]:
+    write(sources, people())
+    return made(api, name="<b>hiring</b>", sensitive=["sex"])
+
+
+def test_the_list_leads_to_reports_and_marks_what_decides_nothing(api, sources, audit):
+    write(sources, people() | {"predicted": ["yes"] * 600}, "constant.csv")
+    constant = made(api, path="constant.csv", sensitive=["sex"])
+    failed = made(api, truth="absent")
+    browser = signed_in(api)
+    shown = browser.get("/audits").text
+    assert 'href="/audits" aria-current="page"' in shown
+    degenerate = "".join(row for row in shown.split("<tr") if "model-degenerate" in row)
+    assert (constant["id"] in degenerate, audit["id"] in degenerate) == (True, False)
+    rows = {one["id"]: f'href="/audits/{one["id"]}"' in shown for one in (audit, constant, failed)}
+    assert rows == {audit["id"]: True, constant["id"]: True, failed["id"]: False}
+    assert "&lt;b&gt;hiring&lt;/b&gt;" in shown
+    assert "<strong>truth</strong>" in shown
+    for path in ("/audits?cursor=nonsense", f"/audits/{failed['id']}", f"/audits/{NOBODY}"):
+        assert browser.get(path).status_code in (404, 422)
+
+
+def test_the_report_leads_to_its_verification_and_its_bundle(api, audit):
+    path = f"/audits/{audit['id']}"
+    browser = signed_in(api)
+    report = browser.get(path)
+    assert "Audit of predictions" in report.text
+    assert "script" not in report.headers["content-security-policy"]
+    for link in ("/audits", f"{path}/verification", f"{path}/bundle.zip"):
+        assert f'href="{link}"' in report.text
+    checked = browser.get(f"{path}/verification").text
+    assert "The report is the one that was stored" in checked
+    assert "The rows are not here" in checked
+    assert zipfile.is_zipfile(io.BytesIO(browser.get(f"{path}/bundle.zip").content))
+
+
+@needs_pango
+def test_the_report_is_printed_on_three_pages(api: Api, audit: dict[str, Any]) -> None:
+    path = f"/audits/{audit['id']}/report.pdf"
+    pages = PdfReader(io.BytesIO(api.get(f"/v1{path}?appendix=1").content)).pages
+    assert 1 < len(pages) <= 3
+    assert "Who is treated worse: by sex" in pages[0].extract_text()
+    # Nothing is known of what training spent.
+    assert "No limit was set to" not in pages[0].extract_text()
+    with patch.object(PagePrinter, "pdf", lambda _, page: page.encode()):
+        assert signed_in(api).get(path).content == api.get(f"/v1{path}").content != b""
+
+
+def test_a_page_shows_what_the_key_opens(api: Api, audit: dict[str, Any]) -> None:
+    path = f"/audits/{audit['id']}"
+    reader = signed_in(api, "reports:read")
+    assert reader.get("/audits").status_code == 403
+    assert 'href="/audits"' not in reader.get(path).text
+    lister = signed_in(api, "experiments:read")
+    assert f'href="{path}"' not in lister.get("/audits").text
+    assert lister.get(path).status_code == 403
+
+
+def test_the_client_asks_waits_and_takes_away(api: Api, sources: Path) -> None:
+    write(sources, people(seed=3), "asked.csv")
+    with served(api) as url, Client(url, api.key) as client:
+        spec = asking(path="asked.csv", sensitive=["sex"])
+        submitted = client.submit_audit(spec, idempotency_key="asked")
+        assert client.submit_audit(spec, idempotency_key="asked")["id"] == submitted["id"]
+        id_ = submitted["id"]
+        worker = threading.Thread(
+            target=run_unit, args=(worker_of(api), row_of(api, id_).unit_id), daemon=True
+        )
+        worker.start()
+        audit = client.wait_audit(id_)
+        worker.join()
+        assert (audit["status"], audit) == ("succeeded", client.ask("GET", f"audits/{id_}"))
+        assert client.audit_report(id_)["experiment"]["id"] == id_
+        client.download_audit_bundle(id_, file := io.BytesIO())
+        assert "report.json" in zipfile.ZipFile(file).namelist()
+        with pytest.raises(ProblemError):
+            client.wait_audit(NOBODY)

@@ -1,73 +1,59 @@
 """The command line as a person calls it, in a process of its own."""
 
+import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.service import SPEC, spec
-from tests.cli.service import SCRIPT, Service, clean_environment, running
+from tests.cli.service import Service, clean_environment
 from tests.preloaded import programs
-from tests.processes import completed
 
-SECONDS = 120
-
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
 
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
     """Runs `fedaudit ARGUMENTS` away from the checkout; `env` sets variables."""
 
-    def call(
-        *arguments: object, stdin: str = "", env: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return programs().run(
-            *map(str, arguments),
-            stdin=stdin,
-            env=clean_environment(**(env or {})),
-            cwd=tmp_path,
-            timeout=SECONDS,
-        )
+    def call(*arguments: object, stdin: str = "", env: dict[str, str] | None = None) -> Done:
+        environment = clean_environment(**(env or {}))
+        words = map(str, arguments)
+        return programs().run(*words, stdin=stdin, env=environment, cwd=tmp_path, timeout=120)
 
     return call
-
-
-@pytest.fixture
-def installed_command(tmp_path: Path) -> Command:
-    """The same by the script that was installed, from the first import on."""
-
-    def call(
-        *arguments: object, stdin: str = "", env: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return completed(
-            [str(SCRIPT), *map(str, arguments)],
-            input=stdin,
-            env=clean_environment(**(env or {})),
-            cwd=tmp_path,
-        )
-
-    return call
-
-
-@pytest.fixture(scope="session")
-def own_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A running `fedaudit up` for those who kill its processes and exchange its keys."""
-    with running(data_dir=tmp_path_factory.mktemp("service") / "data") as service:
-        yield service
 
 
 @pytest.fixture
 def call(command: Command, service: Service) -> Command:
-    """Runs a command against the module's service; `env` sets variables."""
+    """Runs a command against the module's service; keywords set variables."""
 
-    def run(*arguments: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: object, stdin: str = "", **env: str) -> Done:
         return command(*arguments, stdin=stdin, env={**service.environment, **env})
 
     return run
+
+
+@pytest.fixture
+def said(call: Command) -> Callable[..., str]:
+    """The same of a command that ends well: what it prints."""
+
+    def run(*arguments: object, **options: str) -> str:
+        done = call(*arguments, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def told(said: Callable[..., str]) -> Callable[..., Any]:
+    """The same of one that prints JSON."""
+    return lambda *arguments, **options: json.loads(said(*arguments, **options))
 
 
 @pytest.fixture
@@ -82,3 +68,11 @@ def small_spec() -> dict[str, Any]:
         fairness={"minimum_group_size": 30, "intervals": {"samples": 100}},
         gates=[{**gate, "value": 100}, {**odds, "value": 1.0, "allow_degenerate": True}],
     )
+
+
+def assert_refused(done: Done, *words: str, code: int = 2) -> None:
+    """A command names what is wrong, without a traceback."""
+    assert done.returncode == code, done.stdout + done.stderr
+    text = " ".join(done.stderr.split())
+    assert [one for one in words if one not in text] == [], done.stderr
+    assert "Traceback" not in done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 from fedaudit.reports.audit_report import AuditReport
 from tests.audits.tables import people, write
+from tests.cli.conftest import assert_refused
 
 COLUMNS = ("--truth", "hired", "--prediction", "predicted", "--sensitive", "sex")
 
@@ -47,14 +48,10 @@ def test_the_gates_of_a_policy_decide_the_exit_code(audit, tmp_path, figure, bou
 
 
 def test_faults_name_column_and_remedy(audit) -> None:
-    done = audit("--sensitive", "gender")
-    assert done.returncode == 2
-    assert "/sensitive/1" in done.stderr
-    assert "no column 'gender'" in done.stderr
+    assert_refused(audit("--sensitive", "gender"), "/sensitive/1", "no column 'gender'")
 
 
 def test_a_file_that_is_not_there_is_no_matter_of_the_service(command) -> None:
     done = command("audit", "absent.csv", *COLUMNS, "--favourable", "yes")
-    assert done.returncode == 2
-    assert "'absent.csv' does not exist" in " ".join(done.stderr.split())
+    assert_refused(done, "'absent.csv' does not exist")
     assert "sources folder" not in done.stderr

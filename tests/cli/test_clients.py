@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from fedaudit.federations.split import split_clients
 from fedaudit.reports.clients import shared_reasons
 
 SITES = {"Aachen": 300, "Bonn": 250, "Celle": 200, "Dachau": 90, "Emden": 22, "Fulda": 210}
@@ -42,6 +43,14 @@ SPEC: dict[str, Any] = {
     "fairness": {"sensitive": ["sex"]},
 }
 
+WITHOUT_PATIENCE = {**SPEC["training"], "stopping": {"patience": None}}
+SAMPLED = {**SPEC["training"], "stopping": {"validation_clients": 2}}
+NOISE = {
+    **{"mechanism": "discrete-laplace", "epsilon": 1, "unit": "client"},
+    "max_rows_per_client": 20,
+}
+NOISED = {"fairness": {**SPEC["fairness"], "noise": NOISE}, "training": WITHOUT_PATIENCE}
+
 
 def table(seed: int) -> str:
     draw, lines = np.random.default_rng(seed), ["site,x,sex,ill"]
@@ -52,13 +61,8 @@ def table(seed: int) -> str:
     return "\n".join([*lines, ""])
 
 
-@pytest.fixture(scope="module")
-def service(running_service):
-    return running_service.in_project("sites")
-
-
 @pytest.fixture
-def submit(call, tmp_path, request) -> Iterator[Any]:
+def submit(told, tmp_path, request) -> Any:
     # Data for each test: reports on the same data hide what two of them together would disclose.
     (tmp_path / "sites.csv").write_text(table(crc32(request.node.name.encode())))
     registration = {
@@ -67,36 +71,30 @@ def submit(call, tmp_path, request) -> Iterator[Any]:
         "fairness": SPEC["fairness"],
     }
     (tmp_path / "sites.yaml").write_text(yaml.safe_dump(registration))
-    added = call("federations", "add", tmp_path / "sites.csv", "--wait", "--json",
-                 "--spec", tmp_path / "sites.yaml")  # fmt: skip
-    assert added.returncode == 0, added.stderr
-    federation = json.loads(added.stdout)["id"]
+    add = ("federations", "add", tmp_path / "sites.csv", "--spec", tmp_path / "sites.yaml")
+    federation = told(*add, "--wait", "--json")["id"]
 
     def submitted(*, federation_changes: dict[str, Any] | None = None, **changes: Any) -> str:
         source = {**SPEC["federation"], "id": federation, **(federation_changes or {})}
         spec = {**SPEC, "federation": source, **changes}
-        done = call("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))
-        assert done.returncode == 0, done.stderr
-        found: str = json.loads(done.stdout)["id"]
-        return found
+        return str(told("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"])
 
     submitted.federation = federation  # type: ignore[attr-defined]
     return submitted
 
 
-def clients_of(call: Any, id_: str) -> list[dict[str, Any]]:
-    done = call("api", "GET", f"experiments/{id_}/clients")
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["items"]
-    return found
+@pytest.fixture
+def clients_of(told) -> Callable[[str], list[dict[str, Any]]]:
+    """What is said of each client of an experiment."""
+    return lambda id_: told("api", "GET", f"experiments/{id_}/clients")["items"]
 
 
-def test_what_each_site_paid_and_how_it_fares(call, service, submit):
+def test_what_each_site_paid_and_how_it_fares(said, told, service, submit, clients_of):
     id_ = submit()
-    found = {one["client"]: one for one in clients_of(call, id_)}
+    found = {one["client"]: one for one in clients_of(id_)}
     assert list(found) == list(SITES)
 
-    ledger = call("export", id_, "--what", "ledger").stdout.splitlines()
+    ledger = said("export", id_, "--what", "ledger").splitlines()
     lines = [json.loads(line) for line in ledger]
     released = Counter(one["subject"] for one in lines if one["outcome"] == "released")
     refused = Counter(one["subject"] for one in lines if one["outcome"] == "refused")
@@ -116,8 +114,8 @@ def test_what_each_site_paid_and_how_it_fares(call, service, submit):
     assert len(trained) == 2
     assert all(found[site]["accuracy"] is None for site in trained)
     scored = found.keys() - trained
-    report = json.loads(call("report", id_).stdout)
-    assert "Aachen" not in json.dumps(report), "sites are named nowhere in the signed report"
+    report = said("report", id_)
+    assert "Aachen" not in report, "sites are named nowhere in the signed report"
     known = {
         site: found[site]["accuracy"] for site in scored if found[site]["accuracy"] is not None
     }
@@ -128,15 +126,27 @@ def test_what_each_site_paid_and_how_it_fares(call, service, submit):
     assert known
 
     url = f"{service.url}/v1/experiments/{id_}/clients"
-    bearer = {"Authorization": f"Bearer {service.api_key}"}
+    bearer = service.bearer
     first = httpx.get(url, params={"limit": 4}, headers=bearer).json()
     assert (len(first["items"]), first["figure"]) == (4, "leakage")
     rest = httpx.get(url, params={"limit": 4, "cursor": first["next_cursor"]}, headers=bearer)
     assert [*first["items"], *rest.json()["items"]] == list(found.values())
     assert rest.json()["next_cursor"] is None
 
+    # Only readers of the ledger see it.
+    few = service.key_with("experiments:read", "reports:read")
+    assert httpx.get(url, headers={"Authorization": f"Bearer {few}"}).status_code == 403
+    for key, may in ((service.api_key, True), (few, False)):
+        with httpx.Client(base_url=service.url, headers={"Origin": service.url}) as pages:
+            pages.post("/sign-in", data={"key": key, "next": "/"})
+            for path in (f"/experiments/{id_}", f"/experiments/{id_}/report"):
+                page = pages.get(path, follow_redirects=True)
+                assert page.status_code == 200
+                assert ("Aachen" in page.text) is may, path
+                assert ("What each client paid" in page.text) is may
 
-def test_all_six_train_and_are_measured_where_rows_are_held_out(call, service, submit):
+
+def test_all_six_train_and_are_measured_where_rows_are_held_out(service, submit):
     """With the whole way of a signed report: trained, attacked, verified."""
     rows = {"validation_fraction": 0.3, "validation_unit": "record"}
     fairness = {"sensitive": ["site", "sex"], "minimum_group_clients": 1}
@@ -149,8 +159,7 @@ def test_all_six_train_and_are_measured_where_rows_are_held_out(call, service, s
         privacy=privacy,
         attacks=[{"kind": "membership"}],
     )
-    url = f"{service.url}/v1/experiments/{id_}/report"
-    bearer = {"Authorization": f"Bearer {service.api_key}"}
+    url, bearer = f"{service.url}/v1/experiments/{id_}/report", service.bearer
     found = httpx.get(f"{url}/with-clients", headers=bearer).json()
     report = found["report"]
     assert report == httpx.get(f"{url}.json", headers=bearer).json(), "signed, and as it was"
@@ -176,66 +185,37 @@ def test_all_six_train_and_are_measured_where_rows_are_held_out(call, service, s
     assert {one["value"] for one in site["groups"]} > {"Aachen", "Bonn", "other sites"}
     assert all(one["metrics"]["accuracy_difference"]["value"] is not None for one in (site, sex))
 
-    asked = {"name": "few", "scopes": ["reports:read"]}
-    made = httpx.post(f"{service.url}/v1/api-keys", json=asked, headers=bearer).json()
-    few = {"Authorization": f"Bearer {made['key']}"}
+    few = {"Authorization": f"Bearer {service.key_with('reports:read')}"}
     assert httpx.get(f"{url}/with-clients", headers=few).status_code == 403
     assert httpx.get(url, headers=few).json() == report
 
 
 @pytest.mark.parametrize("few", ["left out", "to choose by"])
-def test_a_client_has_no_accuracy_where_few_of_its_rows_are_not_scored(call, submit, few):
+def test_a_client_has_no_accuracy_where_few_of_its_rows_are_not_scored(
+    said, submit, clients_of, few
+):
     """Less that of a report that scores them all, it would be that of these rows."""
     changes: dict[str, Any] = {}
     disclosure = ("api", "PUT", f"federations/{submit.federation}/disclosure", "--body", "-")
     fairness: dict[str, Any] = {"sensitive": ["sex"]}
     if few == "left out":
         fairness = {"sensitive": ["site", "sex"], "exclude": {"site": ["Celle"]}}
-        fixed = call(*disclosure, stdin=json.dumps({"exclude": fairness["exclude"]}))
-        assert fixed.returncode == 0, fixed.stderr
+        said(*disclosure, stdin=json.dumps({"exclude": fairness["exclude"]}))
     else:
         changes = {"scoring": {"method": "split", "fraction": 0.9}}
-    try:
-        id_ = submit(name=few, seed=11, fairness=fairness, federation_changes=changes)
-    finally:
-        call(*disclosure, stdin="{}")
-    found = clients_of(call, id_)
+    found = clients_of(submit(name=few, seed=11, fairness=fairness, federation_changes=changes))
     assert all(one["accuracy"] is None for one in found)
     assert any("not all rows of the client are scored" in one["reason"] for one in found)
 
 
-def test_pages_show_it_to_readers_of_the_ledger_alone(service, submit):
-    id_ = submit(name="pages")
-    bearer = {"Authorization": f"Bearer {service.api_key}"}
-    few = ["experiments:read", "reports:read"]
-    asked = {"name": "few", "scopes": few}
-    made = httpx.post(f"{service.url}/v1/api-keys", json=asked, headers=bearer)
-    key = made.json()["key"]
-    refused = httpx.get(
-        f"{service.url}/v1/experiments/{id_}/clients", headers={"Authorization": f"Bearer {key}"}
-    )
-    assert refused.status_code == 403
-    for one, may in ((service.api_key, True), (key, False)):
-        with httpx.Client(base_url=service.url, headers={"Origin": service.url}) as pages:
-            pages.post("/sign-in", data={"key": one, "next": "/"})
-            for path in (f"/experiments/{id_}", f"/experiments/{id_}/report"):
-                page = pages.get(path, follow_redirects=True)
-                assert page.status_code == 200
-                assert ("Aachen" in page.text) is may, path
-                assert ("What each client paid" in page.text) is may
-
-
-def test_sites_are_compared_and_small_ones_pooled(call, submit):
+def test_sites_are_compared_and_small_ones_pooled(told, submit):
     fairness = {"sensitive": ["site"], "minimum_group_clients": 1}
-    training = {**SPEC["training"], "stopping": {"patience": None}}
-    for seed in range(20):
-        found = _held_out(seed)
-        if "Emden" in found and len(found) == 4:
-            break
+    seed = next(one for one in range(20) if {"Emden"} < _held_out(one) and len(_held_out(one)) == 4)
+    found = _held_out(seed)
     gates = [{"figure": "accuracy_difference", "attribute": "site", "op": "le", "value": 1,
               "allow_degenerate": True, "allow_simulation": True}]  # fmt: skip
-    id_ = submit(seed=seed, fairness=fairness, training=training, gates=gates)
-    report = json.loads(call("report", id_).stdout)
+    id_ = submit(seed=seed, fairness=fairness, training=WITHOUT_PATIENCE, gates=gates)
+    report = told("report", id_)
     [section] = report["fairness"]
     groups = {one["value"]: one for one in section["groups"]}
     assert "Emden" not in groups
@@ -251,14 +231,12 @@ def test_sites_are_compared_and_small_ones_pooled(call, submit):
     # Others are held out, and pooled: what was read before for the first is not used for it.
     other = next(one for one in range(20) if not {"Emden", "Dachau"} <= _held_out(one)
                  and _held_out(one) != found and "Emden" not in _held_out(one))  # fmt: skip
-    id_ = submit(seed=other, fairness=fairness, training=training)
-    [section] = json.loads(call("report", id_).stdout)["fairness"]
+    id_ = submit(seed=other, fairness=fairness, training=WITHOUT_PATIENCE)
+    [section] = told("report", id_)["fairness"]
     assert {one["value"] for one in section["groups"]} == set(SITES)
 
 
 def _held_out(seed: int) -> set[str]:
-    from fedaudit.federations.split import split_clients
-
     split = split_clients(len(SITES), validation_fraction=0.67, seed=seed)
     return {sorted(SITES)[place] for place in split.validation.tolist()}
 
@@ -274,8 +252,8 @@ def _held_out(seed: int) -> set[str]:
         ),
     ],
 )
-def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
-    found = clients_of(call, submit(privacy=privacy))
+def test_what_is_not_known_has_its_reason(submit, clients_of, privacy, reason, pays):
+    found = clients_of(submit(privacy=privacy))
     assert [one["client"] for one in found] == sorted(SITES)
     trained = [one for one in found if "did not train" not in one["reason"]]
     assert len(trained) == 2
@@ -289,31 +267,14 @@ def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (
-            {"training": {**SPEC["training"], "stopping": {"validation_clients": 2}}},
-            "rounds score samples of the held-out clients",
-        ),
-        (
-            {
-                "fairness": {
-                    **SPEC["fairness"],
-                    "noise": {
-                        "mechanism": "discrete-laplace",
-                        "epsilon": 1,
-                        "unit": "client",
-                        "max_rows_per_client": 20,
-                    },
-                },
-                "training": {**SPEC["training"], "stopping": {"patience": None}},
-            },
-            "fairness.noise protects the people held out",
-        ),
+        ({"training": SAMPLED}, "rounds score samples of the held-out clients"),
+        (NOISED, "fairness.noise protects the people held out"),
     ],
 )
 def test_no_accuracy_is_shown_that_would_escape_what_the_report_hides(
-    call, submit, changes, reason
+    submit, clients_of, changes, reason
 ):
-    found = clients_of(call, submit(**changes))
+    found = clients_of(submit(**changes))
     assert [one["accuracy"] for one in found] == [None] * len(SITES)
     assert Counter(reason in one["reason"] for one in found) == {True: 4, False: 2}
     assert Counter(one["spent"] is not None for one in found) == {True: 2, False: 4}

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,9 +11,10 @@ from fedaudit.cli.demo import _proposed
 from fedaudit.cli.output import CommandError
 from fedaudit.cli.remote import connected
 from tests.cli.service import clean_environment
+from tests.house import ROOT
 from tests.processes import completed
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 TABLE, REGISTRATION = EXAMPLES / "clinics.csv", EXAMPLES / "registrations" / "clinics.yaml"
 
 

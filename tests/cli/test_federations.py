@@ -7,111 +7,68 @@ import pytest
 import yaml
 
 from fedaudit.cli import federations
-
-REGISTRATION = {
-    "name": "incomes",
-    "federation": {"source": "table", "client_key": "client", "target": "income"},
-    "fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 50}},
-}
-SPEC = {
-    "name": "on incomes",
-    "federation": {**REGISTRATION["federation"], "path": "elsewhere.csv"},
-    "model": {"kind": "linear"},
-    "training": {"loss": "rmse", "rounds": 2, "cohort": {"clients": 5}},
-    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
-    "fairness": {**REGISTRATION["fairness"], "intervals": None},
-}
+from tests.api.uploads import CONTENT, REGISTRATION, spec_of
+from tests.cli.conftest import assert_refused
 
 
 @pytest.fixture
 def data(tmp_path):
     """A table of 40 clients."""
-    rows = [
-        f"c{client},{'a' if client % 2 else 'b'},{client},{10 * row + client}"
-        for client in range(40)
-        for row in range(4)
-    ]
     path = tmp_path / "incomes.csv"
-    path.write_text("\n".join(["client,group,age,income", *rows, ""]))
+    path.write_bytes(CONTENT)
     return path
-
-
-def test_a_federation_from_upload_to_removal(call, data):
-    added = call("federations", "add", data, "--spec", "-", "--wait", "--json", stdin=_text(SPEC))
-    assert added.returncode == 0, added.stderr
-    federation = json.loads(added.stdout)
-    assert (federation["status"], federation["name"]) == ("ready", "on incomes")
-    assert federation["profile"]["rows"] == 160
-    assert f"{federation['id']}  ready " in call("federations", "list").stdout
-    shown = call("federations", "show", federation["id"]).stdout
-    for text in ("incomes.csv", "  group:", "a: 80", "median: 4.0", "income >= 50"):
-        assert text in shown
-    by_id = {**SPEC, "federation": {**REGISTRATION["federation"], "id": federation["id"]}}
-    trained = call("submit", "-", "--wait", "--json", stdin=_text(by_id))
-    assert trained.returncode == 0, trained.stderr
-    assert json.loads(trained.stdout)["federation_id"] == federation["id"]
-    _bind_and_free(call, federation["id"], by_id)
-    shown = call("federations", "show", federation["id"]).stdout
-    for text in ("unit_key client_key=client", "no total is set", "They count"):
-        assert text in shown
-    asked = call("federations", "remove", federation["id"])
-    assert asked.returncode == 2
-    assert "--yes" in asked.stderr
-    assert call("federations", "remove", federation["id"], "--yes").returncode == 0
-    assert f"{federation['id']}  deleted" in call("federations", "list").stdout
-    assert call("submit", "-", stdin=_text(by_id)).returncode == 2
-
-
-def _bind_and_free(call, federation_id, spec):
-    """Sets a disclosure policy that refuses the spec, and takes it back."""
-    policy = _text({"minimum_group_size": 31, "edges": {}})
-    path = ("api", "PUT", f"federations/{federation_id}/disclosure", "--body", "-")
-    done = call(*path, stdin=policy)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["minimum_group_size"] == 31
-    refused = call("submit", "-", stdin=_text(spec))
-    assert refused.returncode == 2
-    assert "/fairness/minimum_group_size" in refused.stderr
-    wrong = call(*path, stdin="size: 3")
-    assert (wrong.returncode, "/size" in wrong.stderr) == (2, True)
-    done = call(*path, stdin="{}")
-    assert json.loads(done.stdout)["minimum_group_size"] is None
-
-
-def test_a_rejected_federation_exits_with_one_and_says_why(call, data):
-    data.write_text(data.read_text().replace(",income", ",pay"))
-    added = call(
-        "federations", "add", data, "--registration", "-", "--wait", stdin=_text(REGISTRATION)
-    )
-    assert added.returncode == 1
-    assert "rejected" in added.stderr
-    assert "/federation/target" in added.stdout
-
-
-def test_what_is_wrong_is_reported_before_anything_is_sent(command, call, data):
-    offline = {"FEDAUDIT_URL": "http://127.0.0.1:9", "FEDAUDIT_API_KEY": "fa_x"}
-    wrong = _text({**REGISTRATION, "federation": {"source": "table", "target": "income"}})
-    refused = command("federations", "add", data, "--registration", "-", stdin=wrong, env=offline)
-    assert refused.returncode == 2
-    assert "/federation/client_key" in refused.stderr
-    missing = call(
-        "federations",
-        "add",
-        data.parent / "missing",
-        "--registration",
-        "-",
-        stdin=_text(REGISTRATION),
-    )
-    assert missing.returncode == 2
-    assert "No such file" in missing.stderr
-    right = command(
-        "federations", "add", data, "--registration", "-", stdin=_text(REGISTRATION), env=offline
-    )
-    assert right.returncode == 4
 
 
 def _text(value):
     return yaml.safe_dump(value)
+
+
+def test_a_federation_from_upload_to_removal(call, said, told, data):
+    spec = _text(spec_of({"path": "elsewhere.csv"}, name="on incomes"))
+    federation = told("federations", "add", data, "--spec", "-", "--wait", "--json", stdin=spec)
+    id_ = federation["id"]
+    assert (federation["status"], federation["name"]) == ("ready", "on incomes")
+    assert federation["profile"]["rows"] == 120
+    assert f"{id_}  ready " in said("federations", "list")
+    shown = said("federations", "show", id_)
+    for text in ("incomes.csv", "  group:", "a: 60", "median: 3.0", "income >= 50"):
+        assert text in shown
+    by_id = _text(spec_of({"id": id_}))
+    assert told("submit", "-", "--wait", "--json", stdin=by_id)["federation_id"] == id_
+    # A disclosure policy that refuses the spec, and is taken back.
+    path = ("api", "PUT", f"federations/{id_}/disclosure", "--body", "-")
+    policy = told(*path, stdin=_text({"minimum_group_size": 31, "edges": {}}))
+    assert policy["minimum_group_size"] == 31
+    assert_refused(call("submit", "-", stdin=by_id), "/fairness/minimum_group_size")
+    assert_refused(call(*path, stdin="size: 3"), "/size")
+    assert told(*path, stdin="{}")["minimum_group_size"] is None
+    shown = said("federations", "show", id_)
+    for text in ("unit_key client_key=client", "no total is set", "They count"):
+        assert text in shown
+    assert_refused(call("federations", "remove", id_), "--yes")
+    said("federations", "remove", id_, "--yes")
+    assert f"{id_}  deleted" in said("federations", "list")
+    assert call("submit", "-", stdin=by_id).returncode == 2
+
+
+def test_a_rejected_federation_exits_with_one_and_says_why(call, data):
+    data.write_text(data.read_text().replace(",income", ",pay"))
+    add = ("federations", "add", data, "--registration", "-", "--wait")
+    added = call(*add, stdin=_text(REGISTRATION))
+    assert_refused(added, "rejected", code=1)
+    assert "/federation/target" in added.stdout
+
+
+def test_what_is_wrong_is_reported_before_anything_is_sent(command, data):
+    offline = {"FEDAUDIT_URL": "http://127.0.0.1:9", "FEDAUDIT_API_KEY": "fa_x"}
+    without_key = {**REGISTRATION, "federation": {"source": "table", "target": "income"}}
+    for path, registration, code, why in (
+        (data, without_key, 2, "/federation/client_key"),
+        (data.parent / "missing", REGISTRATION, 2, "No such file"),
+        (data, REGISTRATION, 4, "127.0.0.1:9"),
+    ):
+        add = ("federations", "add", path, "--registration", "-")
+        assert_refused(command(*add, stdin=_text(registration), env=offline), why, code=code)
 
 
 def test_the_file_is_closed_once_it_is_sent(data, tmp_path, monkeypatch, capsys):
@@ -131,19 +88,16 @@ def test_the_file_is_closed_once_it_is_sent(data, tmp_path, monkeypatch, capsys)
     assert json.loads(capsys.readouterr().out)["status"] == "ready"
 
 
-def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_path, call):
-    out = tmp_path / "proposed.yaml"
-    done = command("federations", "scaffold", str(data), "--out", str(out))
+def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_path, said):
+    scaffold, out = ("federations", "scaffold"), tmp_path / "proposed.yaml"
+    done = command(*scaffold, data, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "--registration" in done.stderr
     assert yaml.safe_load(out.read_text())["federation"]["client_key"] == "client"
-    again = command("federations", "scaffold", str(data), "--out", str(out))
-    assert (again.returncode, "exists" in again.stderr) == (2, True)
-    assert command("federations", "scaffold", str(tmp_path / "none.csv")).returncode == 2
-    printed = command("federations", "scaffold", str(data), "--json")
-    assert json.loads(printed.stdout)["rows"] == 160
-    added = call("federations", "add", str(data), "--registration", str(out), "--wait")
-    assert added.returncode == 0, added.stderr
+    assert_refused(command(*scaffold, data, "--out", out), "exists")
+    assert_refused(command(*scaffold, tmp_path / "none.csv"), "none.csv")
+    assert json.loads(command(*scaffold, data, "--json").stdout)["rows"] == 120
+    said("federations", "add", data, "--registration", out, "--wait")
 
 
 def test_what_is_long_is_shortened_and_warnings_are_legible(capsys):

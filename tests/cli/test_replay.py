@@ -1,19 +1,18 @@
 """`fedaudit replay`: a spec beside its neighbour, in a process of its own."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import typer
 import yaml
 
+from fedaudit.attacks.replay import replay as replays
 from fedaudit.attacks.replay.replay_finding import ReplayFinding, ReplayReport
+from fedaudit.cli.attack import replay as replay_command
 from fedaudit.cli.output import ExitCode
+from tests.cli.conftest import Command
 from tests.training.specs import groups_spec
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def small(**changes: Any) -> str:
@@ -66,9 +65,6 @@ def test_nothing_found_is_no_evidence_where_nothing_is_bounded(command: Command,
 
 
 def test_a_finding_has_an_exit_code_of_its_own(monkeypatch, capsys, tmp_path):
-    from fedaudit.attacks.replay import replay as replays
-    from fedaudit.cli.attack import replay as replay_command
-
     finding = ReplayFinding(
         stage="noise", check="noise added", round=3, allowed="1", measured="0.5", times=2
     )

@@ -4,78 +4,96 @@ import json
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from time import monotonic, sleep
 
 import pytest
 import yaml
+
+from tests.api.ledgers.trainings import LOCAL
+from tests.cli.conftest import assert_refused
+from tests.waiting import wait_until
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 
 @pytest.fixture
-def bundle(call, small_spec, tmp_path):
+def bundle(call, told, small_spec, tmp_path):
     """A finished experiment's id and its bundle; the experiment runs once."""
-    options = ("--wait", "--json", "--idempotency-key", "verified")
-    done = call("submit", "-", *options, stdin=yaml.safe_dump(small_spec))
-    assert done.returncode == 0, done.stderr
-    identifier = json.loads(done.stdout)["id"]
+    once = ("--wait", "--json", "--idempotency-key", "verified")
+    identifier = told("submit", "-", *once, stdin=yaml.safe_dump(small_spec))["id"]
     path = tmp_path / "bundle.zip"
     fetched = call("verify", identifier, "--out", path)
-    assert fetched.returncode == 3, fetched.stdout + fetched.stderr
-    assert "a key that comes with the evidence proves nothing" in fetched.stderr
+    assert_refused(fetched, "a key that comes with the evidence proves nothing", code=3)
     return identifier, path
 
 
+@pytest.fixture
+def trusted(service):
+    """The option that names the service's key."""
+    return "--public-key", service.data_dir / "signing-key.pem.pub"
+
+
 def test_a_sign_off_is_signed_by_the_service_and_in_the_bundle(
-    call, command, service, small_spec, tmp_path
+    call, said, told, service, small_spec, trusted, tmp_path
 ):
     spec = {**small_spec, "name": "signed-off"}
-    done = call("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))
-    identifier = json.loads(done.stdout)["id"]
-    made = command(
+    id_ = told("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"]
+    made = said(
         *("keys", "create", "--project", service.project, "--scopes", "reports:read,reports:sign"),
         *("--person", "Ada Lovelace", "--person-role", "officer", "--data-dir", service.data_dir),
     )
-    ada = {**service.environment, "FEDAUDIT_API_KEY": made.stdout.strip()}
-    refused = command("sign-off", identifier, "--decision", "approved", env=ada)
-    assert refused.returncode == 2
-    assert "guarantee is not in force" in refused.stderr
-    options = ("--decision", "approved", "--note", "a rehearsal")
-    signed = command("sign-off", identifier, *options, env=ada)
-    assert signed.returncode == 0, signed.stderr
-    assert "sign-off 1: approved by Ada Lovelace, officer" in signed.stdout
-    deadline = monotonic() + 60
-    while True:
-        listed = command("api", "GET", f"experiments/{identifier}/sign-offs", env=ada)
-        [one] = json.loads(listed.stdout)["items"]
-        if one["envelope"] is not None:
-            break
-        assert monotonic() < deadline, "the sweeper has not signed it"
-        sleep(0.5)
-    path, key = tmp_path / "bundle.zip", service.data_dir / "signing-key.pem.pub"
-    call("verify", identifier, "--out", path)
-    found = command("verify", path, "--public-key", key)
-    assert found.returncode == 0, found.stdout
-    assert "sign-off 1: approved by Ada Lovelace, officer" in found.stdout
-    assert "ok    sign_offs.chain" in found.stdout
+    ada = {"FEDAUDIT_API_KEY": made.strip()}
+    approve = ("sign-off", id_, "--decision", "approved")
+    assert_refused(call(*approve, **ada), "guarantee is not in force")
+    stated = "sign-off 1: approved by Ada Lovelace, officer"
+    assert stated in said(*approve, "--note", "a rehearsal", **ada)
+    listed = ("api", "GET", f"experiments/{id_}/sign-offs")
+    signed = lambda: told(*listed, **ada)["items"][0]["envelope"]  # noqa: E731
+    wait_until(signed, "the sweeper to sign it", pause=0.5)
+    call("verify", id_, "--out", tmp_path / "bundle.zip")
+    found = said("verify", tmp_path / "bundle.zip", *trusted)
+    assert stated in found
+    assert "ok    sign_offs.chain" in found
 
 
-def test_a_bundle_is_verified_offline(command, service, bundle):
+def test_a_training_elsewhere_is_declared_and_its_bundle_is_valid(
+    call, said, told, service, trusted, tmp_path
+):
+    ledger = told("api", "POST", "ledgers", "--body", "-", stdin=yaml.safe_dump(LOCAL))["id"]
+    declare = ("api", "POST", f"ledgers/{ledger}/rounds", "--body", "-")
+    event = {"kind": "gaussian", "noise_multiplier": 8}
+    rounds = {"rounds": [{"round": 1, "event": event, "participants": ["a", "b"]}]}
+    posted = told(*declare, stdin=json.dumps(rounds))
+    assert posted["rounds"][0]["charged"] == "participants"
+    report = ("api", "GET", f"ledgers/{ledger}/report")
+    signature = lambda: told(*report)["integrity"]["signature"]  # noqa: E731
+    wait_until(signature, "the sweeper to sign", pause=0.5)
+    bundle, kept = tmp_path / "bundle.zip", tmp_path / "kept.zip"
+    said("api", "GET", f"ledgers/{ledger}/bundle", "--out", bundle)
+    verified = said("verify", bundle, *trusted)
+    # By its id too, as experiments and audits are.
+    by_id = said("verify", ledger, *trusted, "--out", kept)
+    assert f"valid: ledger {ledger}, 1 entry\n" in by_id
+    assert "not verified: clips, noise, samples and counts are as the trainer declared" in by_id
+    assert said("verify", kept, *trusted) == verified
+    faulty = json.dumps({"rounds": [{"round": 2}]})
+    assert_refused(call(*declare, stdin=faulty), "/rounds/0/event")
+
+
+def test_a_bundle_is_verified_offline(command, trusted, bundle):
     identifier, path = bundle
-    key = service.data_dir / "signing-key.pem.pub"
-    done = command("verify", path, "--public-key", key, "--json")
+    done = command("verify", path, *trusted, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert (found["verdict"], found["experiment_id"]) == ("valid", identifier)
     assert {check["outcome"] for check in found["checks"]} == {"pass"}
-    stated = command("verify", path, "--public-key", key)
+    stated = command("verify", path, *trusted)
     assert stated.stdout.splitlines()[-1].startswith("valid: experiment ")
     untrusted = command("verify", path)
     assert untrusted.returncode == 3
     assert "consistent, signer untrusted" in untrusted.stdout
 
 
-def test_an_altered_bundle_is_reported_with_its_place(command, service, bundle, tmp_path):
+def test_an_altered_bundle_is_reported_with_its_place(command, trusted, bundle, tmp_path):
     with zipfile.ZipFile(bundle[1]) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     lines = members["ledger.ndjson"].splitlines(keepends=True)
@@ -87,14 +105,14 @@ def test_an_altered_bundle_is_reported_with_its_place(command, service, bundle, 
         with zipfile.ZipFile(changed, "w") as archive:
             for name, kept in members.items():
                 archive.writestr(name, content if name == "ledger.ndjson" else kept)
-        for options in ((), ("--public-key", service.data_dir / "signing-key.pem.pub")):
+        for options in ((), trusted):
             done = command("verify", changed, *options)
             assert done.returncode == 1
             assert said in done.stdout
             assert done.stdout.splitlines()[-1].startswith("altered: ")
 
 
-def test_the_bundle_of_another_experiment_is_refused(command, service, bundle):
+def test_the_bundle_of_another_experiment_is_refused(call, trusted, bundle):
     """A service that answers every question with its best run."""
     content = bundle[1].read_bytes()
 
@@ -109,25 +127,19 @@ def test_the_bundle_of_another_experiment_is_refused(command, service, bundle):
         def log_message(self, *_):
             """Say nothing."""
 
-    key = service.data_dir / "signing-key.pem.pub"
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        known = {
-            **service.environment,
-            "FEDAUDIT_URL": f"http://127.0.0.1:{server.server_address[1]}",
-        }
-        asked = command("verify", UNKNOWN, "--public-key", key, env=known)
-        same = command("verify", bundle[0], "--public-key", key, env=known)
+        there = {"FEDAUDIT_URL": f"http://127.0.0.1:{server.server_address[1]}"}
+        asked, same = (call("verify", id_, *trusted, **there) for id_ in (UNKNOWN, bundle[0]))
         server.shutdown()
-    assert (asked.returncode, asked.stdout) == (1, "")
-    assert f"{UNKNOWN} was asked for, {bundle[0]} came" in asked.stderr
-    assert same.returncode == 0
+    assert_refused(asked, f"{UNKNOWN} was asked for, {bundle[0]} came", code=1)
+    assert (asked.stdout, same.returncode) == ("", 0)
 
 
 def test_what_cannot_be_verified_is_named(command, call, service, tmp_path):
     text = tmp_path / "text"
     text.write_text("no zip")
-    for arguments, said in (
+    for arguments, why in (
         ((text,), "is no bundle: it is no zip file"),
         (("nothing",), "neither a file nor the id of an experiment, audit or ledger"),
         ((text, "--public-key", tmp_path / "absent"), "cannot use"),
@@ -135,67 +147,49 @@ def test_what_cannot_be_verified_is_named(command, call, service, tmp_path):
         ((text, "--public-key", text), "holds no public key"),
     ):
         done = command("verify", *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert said in done.stderr
+        assert_refused(done, why)
+        assert done.stdout == ""
     assert call("verify", UNKNOWN).returncode == 2
 
 
-def test_a_signing_key_is_made_once(command, tmp_path):
-    made = command("keys", "signing", "--out", tmp_path / "key.pem")
-    assert made.returncode == 0, made.stderr
-    assert made.stdout == f"{tmp_path / 'key.pem.pub'}\n"
-    again = command("keys", "signing", "--out", tmp_path / "key.pem")
-    assert again.returncode == 2
-    assert "never overwritten" in again.stderr
+def test_a_signing_key_is_made_once_and_others_may_not_read_it(command, tmp_path):
+    path = tmp_path / "key.pem"
+    made = command("keys", "signing", "--out", path)
+    assert (made.returncode, made.stdout) == (0, f"{path}.pub\n"), made.stderr
+    assert_refused(command("keys", "signing", "--out", path), "never overwritten")
+    path.chmod(0o644)
+    named = {"FEDAUDIT_SIGNING_KEY_FILE": str(path)}
+    assert_refused(command("up", "--data-dir", tmp_path / "data", env=named), "chmod 600")
 
 
-def test_up_refuses_a_key_that_others_can_read(command, tmp_path):
-    command("keys", "signing", "--out", tmp_path / "key.pem")
-    (tmp_path / "key.pem").chmod(0o644)
-    named = {"FEDAUDIT_SIGNING_KEY_FILE": str(tmp_path / "key.pem")}
-    done = command("up", "--data-dir", tmp_path / "data", env=named)
-    assert done.returncode == 2
-    assert "chmod 600" in done.stderr
-
-
-def test_a_dossier_is_had_from_the_service(bundle, call, service, tmp_path):
+def test_a_dossier_is_had_from_the_service(bundle, call, said, trusted, tmp_path):
     identifier, path = bundle
-    key = service.data_dir / "signing-key.pem.pub"
     assert call("dossier", path, "--out", tmp_path / "a").returncode == 2
-    assert call("dossier", identifier, "--out", tmp_path / "a").returncode == 0
-    checked = call("verify", tmp_path / "a", "--public-key", key)
-    assert checked.returncode == 0, checked.stdout
-    again = call("dossier", identifier, "--out", tmp_path / "a")
-    assert (again.returncode, "has a dossier" in again.stderr) == (2, True)
+    said("dossier", identifier, "--out", tmp_path / "a")
+    said("verify", tmp_path / "a", *trusted)
+    assert_refused(call("dossier", identifier, "--out", tmp_path / "a"), "has a dossier")
     page = tmp_path / "a" / "dossier.html"
     page.write_text(page.read_text().replace("questions are open", "questions open"))
-    worded = call("verify", page.parent, "--public-key", key)
-    assert (worded.returncode, "what is signed is unaltered" in worded.stderr) == (3, True)
+    worded = call("verify", page.parent, *trusted)
+    assert_refused(worded, "what is signed is unaltered", code=3)
 
 
-def test_what_a_bundle_extracts(bundle, call, command, service, tmp_path):
+def test_what_a_bundle_extracts(bundle, call, said, service, trusted, tmp_path):
     identifier, path = bundle
-    key = ("--public-key", service.data_dir / "signing-key.pem.pub")
     extracted = tmp_path / "extracted"
-    assert call("verify", path, *key, "--extract", extracted).returncode == 0
+    said("verify", path, *trusted, "--extract", extracted)
     files = {one.name for one in extracted.iterdir()}
     assert {"report.json", "claims.jsonl", "claims-key.pub", "gates.sigstore.json"} <= files
-    made = command(
-        *("keys", "create", "--project", service.project, "--scopes", "reports:read"),
-        *("--data-dir", service.data_dir),
-    )
-    claims = call(
-        *("api", "GET", f"experiments/{identifier}/claims.jsonl"),
-        FEDAUDIT_API_KEY=made.stdout.strip(),
-    )
-    assert claims.stdout == (extracted / "claims.jsonl").read_text()
+    reader = {"FEDAUDIT_API_KEY": service.key_with("reports:read")}
+    claims = said("api", "GET", f"experiments/{identifier}/claims.jsonl", **reader)
+    assert claims == (extracted / "claims.jsonl").read_text()
     for head in (extracted / "log" / "checkpoint", path):
-        assert call("verify", path, *key, "--earlier", head).returncode == 0
+        said("verify", path, *trusted, "--earlier", head)
     other = tmp_path / "other"
     other.write_text((extracted / "log" / "checkpoint").read_text().replace("\n", "\n1", 1))
-    refused = call("verify", path, *key, "--earlier", other)
+    refused = call("verify", path, *trusted, "--earlier", other)
     assert (refused.returncode, "log.earlier" in refused.stdout) == (1, True)
-    folder = call("verify", extracted, *key, "--extract", tmp_path / "again")
-    assert (folder.returncode, "a dossier has no log" in folder.stderr) == (2, True)
-    nowhere = call("verify", path, *key, "--extract", other / "folder")
-    assert (nowhere.returncode, f"cannot use {other}" in nowhere.stderr) == (2, True)
+    folder = call("verify", extracted, *trusted, "--extract", tmp_path / "again")
+    assert_refused(folder, "a dossier has no log")
+    nowhere = call("verify", path, *trusted, "--extract", other / "folder")
+    assert_refused(nowhere, f"cannot use {other}")

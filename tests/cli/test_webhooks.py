@@ -2,48 +2,41 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from time import sleep
 from typing import Any
 
 from typer.testing import CliRunner
 
+from benchmarks.servers import free_port
 from fedaudit.cli.main import app
 from tests.api.service import running_api, served, settings_for
 from tests.api.webhooks.webhooks import deliver
+from tests.house import ROOT
+from tests.waiting import listens, wait_until
 from workers.webhooks import WebhookDispatcher
-
-PAGE = Path(__file__).parents[2] / "docs/webhooks.md"
 
 
 @contextmanager
 def shown_receiver(secret: str, port: int) -> Iterator[subprocess.Popen[str]]:
     """The receiver that the page shows, ready."""
-    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/webhooks.md").read_text(), re.DOTALL)
     environment = {"WEBHOOK_SECRET": secret, "PORT": str(port)}
     command = [sys.executable, "-c", code]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         try:
-            while process.poll() is None:
-                with socket.socket() as attempt:
-                    if attempt.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                sleep(0.02)
+            wait_until(lambda: process.poll() is not None or listens(port), pause=0.02)
             yield process
         finally:
             process.terminate()
 
 
 def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
 
     def call(method: str, path: str = "", body: Any = None) -> Any:
         sent = ("--body", "-") if body else ()
@@ -60,8 +53,6 @@ def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
         address = f"http://127.0.0.1:{port}/"
         made = call("POST", body={"url": address, "events": ["gate.failed"]})
         id_ = f"/{made['id']}"
-        changed = call("PATCH", id_, {"events": ["budget.low"], "description": "pipeline"})
-        assert changed["events"] == ["budget.low"]
         assert "secret" not in call("GET")["items"][0]
         rotated = call("POST", f"{id_}/rotate-secret")
         call("POST", f"{id_}/test")
@@ -78,7 +69,6 @@ def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
         with shown_receiver("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", port):
             call("POST", f"{id_}/test")
             assert deliver(api, dispatcher, made)[0]["status_code"] == 401
-        call("PATCH", id_, {"enabled": False})
-        assert call("GET", id_)["disabled_reason"] == "disabled by tests"
+        assert call("PATCH", id_, {"events": ["budget.low"]})["events"] == ["budget.low"]
         call("DELETE", id_)
         assert call("GET")["items"] == []

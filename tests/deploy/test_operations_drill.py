@@ -5,15 +5,12 @@ schema, and the backup restored. Nothing that was submitted is lost or differs b
 import io
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from zipfile import ZipFile
 
-import httpx
 import psycopg
 import pytest
 
@@ -27,6 +24,7 @@ from models.database import HEAD
 from models.keys import create_key
 from models.vocabulary import SCOPES
 from tests.api.service import settings_for
+from tests.cli.service import status
 from tests.deploy.test_backups import commands, run
 from tests.house import PLACES
 from tests.infrastructure.secrets_keys import secrets_key_in
@@ -44,7 +42,7 @@ revision, down_revision = "{LATER}", "{HEAD}"
 def upgrade() -> None:
     op.add_column("experiments", sa.Column("drilled", sa.Integer(), nullable=True))
 '''
-SHORT, LONG = spec_with(training__rounds=30), spec_with(training__rounds=3000)
+SHORT, LONG = spec_with(training__rounds=30), spec_with(training__rounds=2500)
 """The second lasts until the new workers are there."""
 
 
@@ -73,32 +71,11 @@ class Drill:
         """One more, ready."""
         port = str(free_port())
         self.urls.append(f"http://127.0.0.1:{port}")
-        return self.process("api", "--port", port, tree=tree)
-
-    def process(self, *module: str, tree: Path | None) -> Process:
-        """Of this version, or of that in a tree."""
-        if tree is None:
-            return self.service.start(*module)
-        log = self.folder / f"later-{module[0]}.log"
-        env = {**os.environ, **self.service.environment, "PYTHONPATH": str(tree)}
-        with log.open("wb") as output:
-            command = [sys.executable, "-P", "-m", *module]
-            popen = subprocess.Popen(command, env=env, cwd=tree, stdout=output, stderr=output)
-        process = Process(popen, log)  # type: ignore[arg-type]  # it has the same methods
-        self.service.running.append(process)
-        return process
-
-
-def health(url: str, of: str = "ready") -> int:
-    """The status of an answer; 0 without one."""
-    try:
-        return httpx.get(f"{url}/health/{of}", timeout=5, trust_env=False).status_code
-    except httpx.HTTPError:
-        return 0
+        return self.service.start("api", "--port", port, tree=tree)
 
 
 def await_ready(url: str) -> None:
-    wait_until(lambda: health(url) == 200, f"{url} to be ready", pause=0.1)
+    wait_until(lambda: status(f"{url}/health/ready") == 200, f"{url} to be ready", pause=0.1)
 
 
 @pytest.fixture
@@ -216,18 +193,16 @@ def keys_are_exchanged(drill: Drill) -> None:
 def upgraded(drill: Drill, old: list[Process]) -> None:
     """A later version takes over, process by process, while the long run goes on."""
     tree = later_version(drill.folder)
-    environment = {**os.environ, **drill.service.environment, "PYTHONPATH": str(tree)}
-    command = [sys.executable, "-P", "-m", "migrations", "upgrade"]
-    migrated = subprocess.run(command, env=environment, cwd=tree, capture_output=True, check=False)
-    assert migrated.returncode == 0, migrated.stderr
+    migrated = drill.service.start("migrations", "upgrade", tree=tree)
+    assert migrated.popen.wait(60) == 0, migrated.output
     for url in drill.urls:
-        assert (health(url), health(url, "live")) == (503, 200)
+        assert [status(f"{url}/health/{of}") for of in ("ready", "live")] == [503, 200]
     with pytest.raises(ProblemError) as refused:
         drill.client("many", 0).submit(SHORT)
     assert refused.value.status == 503
     drill.api(tree=tree)
-    drill.process("workers", "--device", "cpu", tree=tree)
-    drill.process("workers.sweeper", tree=tree)
+    drill.service.start("workers", "--device", "cpu", tree=tree)
+    drill.service.start("workers.sweeper", tree=tree)
     await_ready(drill.urls[-1])
     for process in old:
         process.stop()

@@ -1,14 +1,15 @@
 """Every command of README and docs, page by page as printed, against one running service.
 
 `ID` in a command is the newest of what the command is about. A line that needs what a test cannot
-have is listed with its reason; every other line has to end with 0, or as listed.
+have is listed with its reason; every other line has to end with 0, or as listed. What several pages
+print is typed once.
 """
 
+import itertools
 import re
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +18,12 @@ import pytest
 import yaml
 
 from fedaudit_client.client import Client
-from tests.cli.service import SCRIPT, Service, clean_environment
+from tests.cli.service import Service, clean_environment
 from tests.house import ROOT
 from tests.preloaded import programs
 from tests.processes import completed
 from tests.test_docs import DOCS, README
+from tests.waiting import wait_until
 
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
 NOT_RUN = {
@@ -57,7 +59,6 @@ ROUNDS = """rounds:
     event: {kind: poisson-gaussian, rate: 0.05, noise_multiplier: 1.0}
     participants: []
 """
-PATIENCE_SECONDS = 60
 UNDER_WAY = {"queued", "running", "cancelling", "profiling"}
 DISCLOSURE = "minimum_group_size: 10\n"
 ATTACKS = [{"kind": "membership", "method": "threshold"}]
@@ -82,8 +83,6 @@ def folder(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the commands are typed: a checkout's examples, and files that pages call their own."""
     made = tmp_path_factory.mktemp("typed")
     (made / "examples").symlink_to(ROOT / "examples")
-    (made / "bin").mkdir()
-    (made / "bin" / "fedaudit").symlink_to(SCRIPT)
     shutil.copy(ROOT / "examples/people.csv", made / "data.csv")
     [terms] = re.findall(r"```yaml\n(name: .*?)```", (DOCS / "ledgers.md").read_text(), re.DOTALL)
     (made / "terms.yaml").write_text(terms)
@@ -110,16 +109,23 @@ def something_of_each_kind(service: Service) -> None:
             client.wait(client.submit(spec)["id"])
 
 
+@pytest.fixture(scope="module")
+def typed() -> set[str]:
+    """The lines of the pages before."""
+    return set()
+
+
 @pytest.mark.parametrize(
     "page", [one for one in PAGES if [*commands(one)]], ids=lambda page: page.stem
 )
-def test_its_commands_do_what_it_says(page: Path, service: Service, folder: Path) -> None:
-    typed = list(commands(page))
+def test_its_commands_do_what_it_says(
+    page: Path, service: Service, folder: Path, typed: set[str]
+) -> None:
     variables = dict(service.environment)
     policies = (ROOT / "examples/policies/release.yaml").read_text("utf-8")
     (folder / "policy.yaml").write_text(DISCLOSURE if page.stem == "federations" else policies)
-    for printed in typed:
-        if any(re.search(pattern, printed) for pattern in NOT_RUN):
+    for printed in commands(page):
+        if printed in typed or any(re.search(pattern, printed) for pattern in NOT_RUN):
             continue
         expected = next((ends for p, ends in ENDS_WITH.items() if re.search(p, printed)), {0})
         line = with_id(printed, service)
@@ -127,6 +133,8 @@ def test_its_commands_do_what_it_says(page: Path, service: Service, folder: Path
         assert ended.returncode in expected, (line, ended.stdout[-2000:], ended.stderr[-2000:])
         if "reports:sign" in line:
             [variables["FEDAUDIT_API_KEY"]] = re.findall(r"\S{40,}", ended.stdout)
+        else:
+            typed.add(printed)
 
 
 def test_what_is_not_run_is_still_on_a_page() -> None:
@@ -141,14 +149,13 @@ def with_id(line: str, service: Service) -> str:
         return line
     kind = next(kind for pattern, kind in KINDS.items() if re.search(pattern, line))
     name = "release" if line.startswith("fedaudit model") else "synthetic-groups-k2"
-    headers = {"Authorization": f"Bearer {service.api_key}"}
-    for _ in range(PATIENCE_SECONDS):
-        items = httpx.get(f"{service.url}/v1/{kind}", headers=headers).json()["items"]
+
+    def ended() -> list[dict[str, str]]:
+        items = httpx.get(f"{service.url}/v1/{kind}", headers=service.bearer).json()["items"]
         items = [one for one in items if kind != "experiments" or one["name"] == name]
-        if not any(one.get("status") in UNDER_WAY for one in items):
-            break
-        time.sleep(1)
-    for one in items:
+        return [] if any(one.get("status") in UNDER_WAY for one in items) else items
+
+    for one in wait_until(ended, f"the end of {kind}", pause=0.5):
         line = re.sub(r"\bID\b", one["id"], line, count=1)
     return line
 
@@ -158,9 +165,16 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Type a line: by bash where it needs one, else without the seconds of the imports."""
     environment = clean_environment(**variables, FEDAUDIT_DATA_DIR=str(service.data_dir))
+    options, given = {"env": environment, "cwd": folder}, ""
     words = shlex.split(line, comments=True)
-    if words[0] == "fedaudit" and not re.search(r"[|&]", line):
-        return programs().run(*words[1:], stdin="", env=environment, cwd=folder, timeout=120)
-    environment["PATH"] = f"{folder / 'bin'}:{environment['PATH']}"
-    typed = line.replace("curl ", "curl --fail-with-body -sS ")
-    return completed(["bash", "-euo", "pipefail", "-c", typed], env=environment, cwd=folder)
+    if words[0] != "fedaudit":
+        typed = line.replace("curl ", "curl --fail-with-body -sS ")
+        return completed(["bash", "-euo", "pipefail", "-c", typed], **options)
+    for _, part in itertools.groupby(words, lambda word: word != "|"):
+        first, *arguments = part
+        if first == "fedaudit":
+            done = programs().run(*arguments, stdin=given, timeout=120, **options)
+            given = done.stdout
+            if done.returncode:
+                break
+    return done

@@ -4,14 +4,12 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 import pytest
 import yaml
 
@@ -21,212 +19,140 @@ from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_registration, parse_uploaded
 from fedaudit_client.client import Client
 from tests.cli.service import Service
-from tests.federations.image_files import zipped
+from tests.federations.image_files import npz, zipped
+from tests.house import ROOT
 
-CLIENTS = 12
-ROWS = 20
-"""Of a client."""
-_SIDE = 6
-
-Json = dict[str, Any]
+CLIENTS, ROWS, SIDE = 12, 20, 6
+"""Rows are of each client, and a side of each image."""
+CLIENT = np.arange(CLIENTS * ROWS) // ROWS
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A file, and the parts of a spec that describe it."""
+    """A file, the parts of a spec that describe it, and the groups of its attribute."""
 
     file_name: str
     content: bytes
-    federation: Json
-    fairness: Json
-    model: Json
+    federation: dict[str, Any]
+    attribute: str
+    groups: set[str]
+    hypotheses: int
 
     @property
-    def registration(self) -> Json:
-        """What it is uploaded with."""
+    def fairness(self) -> dict[str, Any]:
+        of_images = {"favourable": {"op": "in", "value": [1]}} if self.hypotheses > 1 else {}
+        return {"sensitive": [self.attribute], "minimum_group_size": 5, **of_images}
+
+    def spec(self, federation_id: str) -> dict[str, Any]:
+        """An experiment of three rounds on the uploaded file."""
+        source = {**self.federation, "id": federation_id, "validation_fraction": 0.5}
+        network = {"kind": "mlp", "hidden": [4]}
         return {
             "name": self.file_name,
-            "federation": self.federation,
-            "fairness": {**self.fairness, "minimum_group_size": 5},
-        }
-
-    def spec(self, federation_id: str, *, hypotheses: int) -> Json:
-        """An experiment of three rounds on the uploaded file."""
-        return {
-            "spec_version": 1,
-            "name": f"{self.file_name}, k = {hypotheses}",
             "seed": 4,
-            "federation": {**self.federation, "id": federation_id, "validation_fraction": 0.5},
-            "model": self.model,
+            "federation": source,
+            "model": network if self.hypotheses > 1 else {"kind": "logistic"},
             "training": {
                 "loss": "cross-entropy",
-                "hypotheses": hypotheses,
+                "hypotheses": self.hypotheses,
                 "rounds": 3,
                 "cohort": {"clients": 4},
             },
             "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
-            "fairness": {**self.registration["fairness"], "intervals": None},
+            "fairness": {**self.fairness, "intervals": None},
         }
 
 
-def _people(seed: int) -> dict[str, list[Any]]:
-    """Columns of a table; an income depends on the hours, and hours on the sex."""
-    rng = np.random.default_rng(seed)
-    count = CLIENTS * ROWS
+def _csv_gz() -> Sample:
+    """An income depends on the hours, and hours on the sex."""
+    rng, count = np.random.default_rng(2), len(CLIENT)
     woman = rng.random(count) < 0.5
     hours = rng.integers(10, 60, count) - 8 * woman
-    return {
-        "town": [f"town {row // ROWS}" for row in range(count)],
-        "sex": np.where(woman, "F", "M").tolist(),
-        "hours": hours.tolist(),
-        "work": rng.choice(["office", "field"], count).tolist(),
-        "income": np.where(hours + rng.normal(0, 8, count) > 30, "high", "low").tolist(),
-    }
-
-
-_TABLE: Json = {
-    "source": "table",
-    "client_key": "town",
-    "target": "income",
-    "positive": "high",
-    "features": [
-        "hours",
-        {"name": "work", "kind": "categorical", "categories": ["office", "field"]},
-    ],
-    "scale": {"hours": 60},
-}
-
-
-def _table(file_name: str, content: bytes) -> Sample:
-    return Sample(file_name, content, _TABLE, {"sensitive": ["sex"]}, {"kind": "logistic"})
-
-
-def csv_text(seed: int = 1) -> str:
-    """The table as a CSV file, without quotes."""
-    file = io.BytesIO()
-    options = pyarrow.csv.WriteOptions(quoting_style="none")
-    pyarrow.csv.write_csv(pa.table(_people(seed)), file, options)
-    return file.getvalue().decode()
-
-
-def _csv_gz() -> Sample:
-    return _table("people.csv.gz", gzip.compress(csv_text(seed=2).encode()))
+    work = rng.choice(["office", "field"], count)
+    income = np.where(hours + rng.normal(0, 8, count) > 30, "high", "low")
+    rows = zip(CLIENT, np.where(woman, "F", "M"), hours, work, income, strict=True)
+    lines = ["town,sex,hours,work,income", *(",".join(map(str, row)) for row in rows), ""]
+    categories = {"name": "work", "kind": "categorical", "categories": ["office", "field"]}
+    columns = {"client_key": "town", "target": "income", "positive": "high"}
+    more = {"features": ["hours", categories], "scale": {"hours": 60}}
+    federation = {"source": "table", **columns, **more}
+    content = gzip.compress("\n".join(lines).encode())
+    return Sample("people.csv.gz", content, federation, "sex", {"F", "M"}, 1)
 
 
 def _marks(seed: int) -> tuple[Any, Any]:
     """Images, bytes [images, height, width], and their labels: 1 where the right is the darker."""
     rng = np.random.default_rng(seed)
-    count = CLIENTS * ROWS
-    images = rng.integers(0, 256, (count, _SIDE, _SIDE), dtype=np.uint8)
-    right, left = images[:, :, _SIDE // 2 :].sum((1, 2)), images[:, :, : _SIDE // 2].sum((1, 2))
+    images = rng.integers(0, 256, (len(CLIENT), SIDE, SIDE), dtype=np.uint8)
+    right, left = images[:, :, SIDE // 2 :].sum((1, 2)), images[:, :, : SIDE // 2].sum((1, 2))
     return images, (right > left).astype(np.int64)
 
 
-def _images(file_name: str, content: bytes, federation: Json, attribute: str) -> Sample:
-    fairness = {"sensitive": [attribute], "favourable": {"op": "in", "value": [1]}}
-    return Sample(
-        file_name, content, {**federation, "classes": 2}, fairness, {"kind": "mlp", "hidden": [4]}
-    )
-
-
-def npz(**changes: Any) -> bytes:
-    """The images as a NumPy archive, written with the left or the right hand; with changes."""
-    images, labels = _marks(seed=4)
-    writers = np.arange(len(images)) // ROWS
-    arrays = {"x": images, "y": labels, "writer": writers, "hand": np.where(writers % 3, "R", "L")}
-    file = io.BytesIO()
-    np.savez_compressed(file, **{**arrays, **changes})
-    return file.getvalue()
-
-
 def _npz() -> Sample:
-    return _images("marks.npz", npz(), {"source": "images"}, "hand")
-
-
-def _leaf(seed: int, clients: range) -> bytes:
-    images, labels = _marks(seed)
-    users = {
-        f"writer {client}": {
-            "x": (images[client * ROWS : (client + 1) * ROWS].reshape(ROWS, -1) / 255).tolist(),
-            "y": labels[client * ROWS : (client + 1) * ROWS].tolist(),
-        }
-        for client in clients
-    }
-    value = {"users": list(users), "num_samples": [ROWS] * len(users), "user_data": users}
-    return json.dumps(value).encode()
-
-
-_LEAF: Json = {"source": "femnist", "rotate": {"probability": 0.5}}
+    """Written with the left or the right hand."""
+    images, labels = _marks(seed=4)
+    content = npz(x=images, y=labels, writer=CLIENT, hand=np.where(CLIENT % 3, "R", "L"))
+    return Sample("marks.npz", content, {"source": "images", "classes": 2}, "hand", {"L", "R"}, 2)
 
 
 def _leaf_zip() -> Sample:
-    half = CLIENTS // 2
-    shards = {"0.json": _leaf(6, range(half)), "1.json": _leaf(6, range(half, CLIENTS))}
-    return _images("leaf.zip", zipped(shards), _LEAF, "rotated")
+    """In two shards."""
+    images, labels = _marks(seed=6)
+    shards = {}
+    for shard in (0, 1):
+        users = {
+            f"writer {client}": {
+                "x": (images[client == CLIENT].reshape(ROWS, -1) / 255).tolist(),
+                "y": labels[client == CLIENT].tolist(),
+            }
+            for client in range(shard, CLIENTS, 2)
+        }
+        sizes = {"users": list(users), "num_samples": [ROWS] * len(users)}
+        shards[f"{shard}.json"] = json.dumps({**sizes, "user_data": users}).encode()
+    federation = {"source": "femnist", "rotate": {"probability": 0.5}, "classes": 2}
+    return Sample("leaf.zip", zipped(shards), federation, "rotated", {"no", "yes"}, 2)
 
 
 SAMPLES: dict[str, Callable[[], Sample]] = {"csv.gz": _csv_gz, "npz": _npz, "leaf zip": _leaf_zip}
 """One of each reader; tests/federations reads the same data in every form of file."""
 
 
-_GROUPS = {"sex": {"F", "M"}, "hand": {"L", "R"}, "rotated": {"no", "yes"}}
-
-
-@pytest.fixture(scope="module")
-def client(service: Service) -> Iterator[Client]:
-    """A client of a running `fedaudit up`."""
-    with Client(service.url, service.api_key) as client:
-        yield client
-
-
-def upload(client: Client, sample: Sample, content: bytes | None = None) -> Json:
-    """The federation as it is once the worker has looked at it."""
-    file = io.BytesIO(sample.content if content is None else content)
-    federation = client.upload(file, sample.registration, file_name=sample.file_name)
-    return client.profiled(federation["id"])
-
-
-def train(client: Client, sample: Sample, federation_id: str) -> list[Json]:
-    """The reports with one hypothesis and with two."""
-    submitted = [
-        client.submit(sample.spec(federation_id, hypotheses=hypotheses)) for hypotheses in (1, 2)
-    ]
-    ended = [client.wait(experiment["id"]) for experiment in submitted]
-    assert [experiment["status"] for experiment in ended] == ["succeeded"] * 2, ended
-    return [client.report(experiment["id"]) for experiment in ended]
-
-
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_every_format_is_profiled_and_trained_on(client: Client, kind: str) -> None:
+def test_every_format_is_profiled_and_trained_on(service: Service, kind: str) -> None:
     sample = SAMPLES[kind]()
-    federation = upload(client, sample)
-    assert federation["status"] == "ready", federation["reasons"]
-    profile = federation["profile"]
-    assert (profile["rows"], profile["clients"]) == (CLIENTS * ROWS, CLIENTS)
-    [attribute] = sample.fairness["sensitive"]
-    groups = profile["attributes"][attribute]["groups"]
-    assert set(groups) == _GROUPS[attribute]
-    assert sum(groups.values()) == CLIENTS * ROWS
-
-    for hypotheses, report in enumerate(train(client, sample, federation["id"]), start=1):
-        assert report["spec"]["training"]["hypotheses"] == hypotheses
-        assert report["data"]["clients"] == CLIENTS
-        assert report["privacy"]["leakage_max"] > 0
-        [fairness] = report["fairness"]
-        assert fairness["attribute"] == attribute
-        assert {group["value"] for group in fairness["groups"]} == _GROUPS[attribute]
-        for name, metric in fairness["metrics"].items():
-            assert metric["value"] is not None or metric["reason"], name
-        gap = fairness["metrics"]["equalized_odds_difference"]
-        assert 0 <= gap["value"] <= 1
+    registration = {
+        "name": sample.file_name,
+        "federation": sample.federation,
+        "fairness": sample.fairness,
+    }
+    with Client(service.url, service.api_key) as client:
+        file = io.BytesIO(sample.content)
+        uploaded = client.upload(file, registration, file_name=sample.file_name)
+        federation = client.profiled(uploaded["id"])
+        assert federation["status"] == "ready", federation["reasons"]
+        profile = federation["profile"]
+        assert (profile["rows"], profile["clients"]) == (CLIENTS * ROWS, CLIENTS)
+        groups = profile["attributes"][sample.attribute]["groups"]
+        assert set(groups) == sample.groups
+        assert sum(groups.values()) == CLIENTS * ROWS
+        ended = client.wait(client.submit(sample.spec(federation["id"]))["id"])
+        assert ended["status"] == "succeeded", ended
+        report = client.report(ended["id"])
+    assert report["data"]["clients"] == CLIENTS
+    assert report["privacy"]["leakage_max"] > 0
+    [fairness] = report["fairness"]
+    assert fairness["attribute"] == sample.attribute
+    assert {group["value"] for group in fairness["groups"]} == sample.groups
+    for name, metric in fairness["metrics"].items():
+        assert metric["value"] is not None or metric["reason"], name
+    assert 0 <= fairness["metrics"]["equalized_odds_difference"]["value"] <= 1
 
 
 # -- what docs/data.md and examples/registrations show can be used as it is shown -----------------
 
 
-REPOSITORY = Path(__file__).parents[2]
-EXAMPLES = REPOSITORY / "examples"
-PAGE = (REPOSITORY / "docs" / "data.md").read_text("utf-8")
+EXAMPLES = ROOT / "examples"
+PAGE = (ROOT / "docs" / "data.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 SENT = re.findall(r"(?:registration=|-d ')(\{.*\})'", PAGE)
 REGISTRATIONS = sorted((EXAMPLES / "registrations").glob("*.yaml"))

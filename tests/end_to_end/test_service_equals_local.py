@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from sqlalchemy import text
 
 from fedaudit.cli.run import LocalRun, run_locally
@@ -18,7 +17,6 @@ from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.repositories import FairnessRepository, RoundRepository
 from tests.api.service import Api, running_api, settings_for
-from tests.house import ROOT
 from tests.spec.documents import BY_RECORD
 from tests.training.specs import groups_spec
 from tests.training.test_methods import method_names
@@ -142,35 +140,22 @@ class Served:
     def __init__(self, api: Api, experiment_id: str) -> None:
         self._api = api
         self._id = experiment_id
-        self._path = f"/v1/experiments/{experiment_id}"
+        self.database = api.database
 
-    @property
-    def database(self) -> Database:
-        """What the service stores in."""
-        return self._api.database
+    def get(self, path: str) -> Any:
+        """What is below the experiment, over HTTP."""
+        answer = self._api.get(f"/v1/experiments/{self._id}/{path}")
+        assert answer.status_code == 200, answer.text
+        return answer
 
     @property
     def report(self) -> dict[str, Any]:
-        """The report, over HTTP."""
-        found: dict[str, Any] = self._api.get(f"{self._path}/report.json").json()
+        found: dict[str, Any] = self.get("report.json").json()
         return found
 
-    @property
-    def verified(self) -> dict[str, Any]:
-        """What the service checked of ledger and report."""
-        found: dict[str, Any] = self._api.get(f"{self._path}/report/verification").json()
-        return found
-
-    @property
-    def ledger(self) -> list[dict[str, Any]]:
-        """The ledger's lines, over HTTP."""
-        answer = self._api.get(f"{self._path}/privacy-ledger.ndjson")
-        assert answer.status_code == 200, answer.text
-        return [json.loads(line) for line in answer.text.splitlines()]
-
-    def rounds(self, database: Database) -> tuple[Sequence[Any], Sequence[Any]]:
+    def rounds(self) -> tuple[Sequence[Any], Sequence[Any]]:
         """The stored figures of rounds, and of fairness."""
-        with database.read() as session:
+        with self.database.read() as session:
             rounds = RoundRepository(session).after(self._id)
             return rounds, FairnessRepository(session).after(self._id)
 
@@ -191,7 +176,7 @@ PLACES = [*((name, "sqlite") for name in SPECS), (REFUSING, "postgresql")]
 
 @pytest.fixture(scope="module", params=PLACES, ids=", on ".join)
 def both(request, sqlite_template, signing_key_file, tmp_path_factory):
-    """A spec's run in this process, and that of the service, with its database."""
+    """A spec's run in this process, and that of the service."""
     (name, kind), folder = request.param, tmp_path_factory.mktemp("service")
     spec = SPECS[name]
     here = run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)
@@ -201,14 +186,14 @@ def both(request, sqlite_template, signing_key_file, tmp_path_factory):
     else:
         url = request.getfixturevalue("production")["FEDAUDIT_DATABASE_URL"]
     with served(spec, url, folder, signing_key_file=signing_key_file) as there:
-        yield here, there, there.database
+        yield here, there
 
 
-Both = tuple[LocalRun, Served, Database]
+Both = tuple[LocalRun, Served]
 
 
 def test_reports_are_equal(both: Both) -> None:
-    here, served, _ = both
+    here, served = both
     mine, theirs = comparable(here.report), comparable(served.report)
     pairs = zip(mine.pop("limits"), theirs.pop("limits"), strict=True)
     [(unsigned, signed)] = [(one, other) for one, other in pairs if one != other]
@@ -220,95 +205,66 @@ def test_reports_are_equal(both: Both) -> None:
 
 
 def test_ledgers_are_equal(both: Both) -> None:
-    here, served, _ = both
+    here, served = both
     lines = [json.loads(json.dumps(line)) for line in here.ledger.lines()]
     assert bool(lines) == (here.report["utility"]["rounds"] > 0)
-    assert lines == served.ledger
+    stored = served.get("privacy-ledger.ndjson").text.splitlines()
+    assert lines == [json.loads(line) for line in stored]
 
 
-def test_rounds_are_equal_with_their_reasons(both: Both) -> None:
-    here, served, database = both
-    stored, _ = served.rounds(database)
+def test_rounds_and_their_fairness_are_equal_with_their_reasons_and_so_is_what_pages_draw(
+    both: Both,
+) -> None:
+    here, served = both
+    rounds, fairness = served.rounds()
     mine = [figures_of(figures) for figures in here.ledger.rounds]
-    assert mine == [figures_of(row) for row in stored]
+    assert mine == [figures_of(row) for row in rounds]
     for figures in mine:
         nulls = {name for name, value in figures.items() if value is None}
         assert nulls == set(figures["reasons"])
-
-
-def test_fairness_of_rounds_is_equal(both: Both) -> None:
-    here, served, database = both
-    _, stored = served.rounds(database)
-    mine = [figures_of(figures) for figures in here.ledger.fairness]
-    assert mine == [figures_of(row) for row in stored]
+    assert [*map(figures_of, here.ledger.fairness)] == [*map(figures_of, fairness)]
+    assert series_of(rounds, fairness) == here.series
 
 
 def test_what_the_service_keeps_of_it_is_verified(both: Both) -> None:
-    _, served, _ = both
-    assert served.verified["valid"], served.verified["checks"]
-
-
-def test_pages_draw_the_same_series(both: Both) -> None:
-    here, served, database = both
-    assert series_of(*served.rounds(database)) == here.series
+    verified = both[1].get("report/verification").json()
+    assert verified["valid"], verified["checks"]
 
 
 def figures_by_sql(database: Database, experiment_id: str) -> dict[str, Any]:
     """The report's privacy figures, from nothing but the ledger's view."""
-    query = text(
-        """
-        SELECT max(leakage_total) AS leakage_max,
-               sum(CASE WHEN outcome = 'refused' THEN 1 ELSE 0 END) AS refusals,
-               sum(CASE WHEN outcome = 'withheld' THEN 1 ELSE 0 END) AS withheld,
-               max(round) AS rounds
+    counted = "sum(CASE WHEN outcome = '{}' THEN 1 ELSE 0 END) AS {}"
+    whole = f"""
+        SELECT max(leakage_total) AS leakage_max, max(round) AS rounds,
+               {counted.format("refused", "refusals")}, {counted.format("withheld", "withheld")}
         FROM privacy_ledger WHERE experiment_id = :id
         """
-    )
-    per_subject = text(
-        """
-        SELECT max(leakage_total) AS total, sum(CASE WHEN outcome = 'released' THEN 1 ELSE 0 END)
-               AS releases, max(leakage) AS each
+    per_subject = f"""
+        SELECT max(leakage_total) AS total, {counted.format("released", "releases")}
         FROM privacy_ledger WHERE experiment_id = :id GROUP BY subject
         """
-    )
-    per_cluster = text(
-        """
+    per_cluster = """
         SELECT cluster, count(*) AS clients, max(leakage_total) AS leakage_max
         FROM (SELECT cluster, leakage_total,
                      row_number() OVER (PARTITION BY subject ORDER BY round DESC) AS newest
               FROM privacy_ledger WHERE experiment_id = :id AND outcome = 'released') AS releases
         WHERE newest = 1 GROUP BY cluster ORDER BY cluster
         """
-    )
     with database.read() as session:
-        clusters = session.execute(per_cluster, {"id": experiment_id}).mappings().all()
-        figures = dict(session.execute(query, {"id": experiment_id}).mappings().one())
-        subjects = session.execute(per_subject, {"id": experiment_id}).mappings().all()
-    figures["participations_max"] = max(row["releases"] for row in subjects)
-    figures["subjects"] = [dict(row) for row in subjects]
-    figures["leakage_by_cluster"] = [dict(row) for row in clusters]
-    return figures
+        [figures], subjects, clusters = (
+            [dict(row) for row in session.execute(text(query), {"id": experiment_id}).mappings()]
+            for query in (whole, per_subject, per_cluster)
+        )
+    most = max(row["releases"] for row in subjects)
+    more = {"participations_max": most, "subjects": subjects, "leakage_by_cluster": clusters}
+    return {**figures, **more}
 
 
 def test_figures_of_metric_privacy_follow_from_the_ledger_alone(both: Both) -> None:
-    _, served, database = both
-    privacy = served.report["privacy"]
+    report = both[1].report
+    privacy = report["privacy"]
     if privacy["leakage_max"] is not None and privacy["leakage_by_component"] is None:
-        check_against_the_ledger(database, served.report)
-
-
-def test_real_data_leave_one_ledger(
-    data_dir: Path, sqlite_url: str, tmp_path: Path, signing_key_file: Path
-) -> None:
-    spec = yaml.safe_load((ROOT / "examples" / "hospital.yaml").read_text())
-    parsed = parse_spec(spec)
-    here = run_locally(parsed, sources_dir=data_dir, device="cpu", progress=lambda _: None).report
-    settings = {"signing_key_file": signing_key_file, "sources_dir": data_dir}
-    with served(spec, sqlite_url, tmp_path, **settings) as there:
-        report = there.report
-        check_against_the_ledger(there.database, report)
-    assert (report["privacy"], report["fairness"]) == (here["privacy"], here["fairness"])
-    assert report["integrity"]["ledger_hash"] == here["integrity"]["ledger_hash"]
+        check_against_the_ledger(both[1].database, report)
 
 
 def check_against_the_ledger(database: Database, report: dict[str, Any]) -> None:

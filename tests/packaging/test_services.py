@@ -5,16 +5,19 @@ servers that the file names are replaced by real ones of the tests.
 """
 
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 
-import httpx
 import pytest
+import torch
 
-from tests.cli.service import clean_environment
+from benchmarks.served_api import http
+from benchmarks.servers import free_port
+from models.keys import create_key
+from tests.cli.service import clean_environment, status
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.packaging.compose import PASSWORDS, resolved_services
 from tests.processes import completed
@@ -23,7 +26,7 @@ from tests.waiting import wait_until
 SCRIPTS = Path(sys.executable).parent
 DATABASE = f"postgresql://fedaudit:{PASSWORDS['POSTGRES_PASSWORD']}@postgres:5432/fedaudit"
 BROKER = f"redis://:{PASSWORDS['REDIS_PASSWORD']}@redis:6379/0"
-SCOPES = "experiments:read,experiments:write,reports:read"
+SCOPES = ("experiments:read", "experiments:write", "reports:read")
 
 
 @pytest.fixture(scope="module")
@@ -76,65 +79,39 @@ def started(words: list[str], environment: dict[str, str], log: Path):
         process.wait()
 
 
-def answer(url: str, **headers: str) -> httpx.Response | None:
-    try:
-        return httpx.get(url, headers=headers, timeout=5, trust_env=False)
-    except httpx.HTTPError:
-        return None
-
-
 def test_the_services_together_run_an_experiment(services, environment, tmp_path, small_spec):
-    migrated = completed(command(services["migrate"]), env=environment("migrate"), cwd=tmp_path)
+    def ended(name: str, words: list[str] | None = None, **more: str) -> CompletedProcess[str]:
+        words = words or command(services[name])
+        return completed(words, env={**environment(name), **more}, cwd=tmp_path)
+
+    migrated = ended("migrate")
     assert migrated.returncode == 0, migrated.stderr
-    created = completed(
-        [SCRIPTS / "fedaudit", "keys", "create", "--project", "p", "--scopes", SCOPES],
-        env=environment("api"),
-        check=True,
-    )
-    headers = {"Authorization": f"Bearer {created.stdout.strip()}"}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    with ExitStack() as running:
+    url = environment("api")["FEDAUDIT_DATABASE_URL"]
+    key = create_key(url, project="p", scopes=SCOPES, name="tests")["key"]
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with ExitStack() as running, http(address, str(key)) as client:
         for name in ("api", "sweeper", "worker-cpu"):
             words = command(services[name], port=port)
             log = tmp_path / f"{name}.log"
             running.enter_context(started(words, environment(name), log))
-        ready = lambda: (one := answer(f"{url}/health/ready")) and one.status_code == 200  # noqa: E731
-        wait_until(ready, "a ready API", pause=0.1)
-        posted = httpx.post(
-            f"{url}/v1/experiments", json=small_spec, headers=headers, trust_env=False
-        )
+        wait_until(lambda: status(f"{address}/health/ready") == 200, "a ready API", pause=0.1)
+        posted = client.post("/v1/experiments", json=small_spec)
         assert posted.status_code == 202, posted.text
-        experiment = f"{url}/v1/experiments/{posted.json()['id']}"
-
-        def ended():
-            status = answer(experiment, **headers).json()["status"]
-            return status if status in {"succeeded", "failed"} else None
-
-        assert wait_until(ended, "the end", pause=0.1) == "succeeded"
-        report = answer(f"{experiment}/report", **headers).json()
+        experiment = f"/v1/experiments/{posted.json()['id']}"
+        over = lambda: client.get(experiment).json()["status"] in ("succeeded", "failed")  # noqa: E731
+        wait_until(over, "the end", pause=0.1)
+        report = client.get(f"{experiment}/report").json()
         assert report["provenance"]["device"] == "cpu"
 
-
-@pytest.mark.parametrize("name", ["sweeper"])
-def test_the_health_check_of_what_serves_no_port(services, environment, tmp_path, name):
-    kind, *words = services[name]["healthcheck"]["test"]
+    # The health check of what serves no port.
+    kind, first, *rest = services["sweeper"]["healthcheck"]["test"]
     assert kind == "CMD"
-    check = [str(SCRIPTS / words[0]), *words[1:]]
-    known = environment(name)
-    subprocess.run(command(services["migrate"]), env=known, capture_output=True, check=True)
-    assert subprocess.run(check, env=known, capture_output=True, check=False).returncode == 0
-    away = {**known, "FEDAUDIT_DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none"}
-    assert subprocess.run(check, env=away, capture_output=True, check=False).returncode != 0
-
-
-def test_a_gpu_worker_without_a_gpu_says_so_and_ends(services, environment, tmp_path):
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
-    subprocess.run(command(services["migrate"]), env=environment("migrate"), check=True)
-    ended = completed(command(services["worker-gpu"]), env=environment("worker-gpu"), cwd=tmp_path)
-    assert ended.returncode != 0
-    assert "CUDA" in ended.stderr
+    check = [str(SCRIPTS / first), *rest]
+    assert ended("sweeper", check).returncode == 0
+    away = {"FEDAUDIT_DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none"}
+    assert ended("sweeper", check, **away).returncode != 0
+    if not torch.cuda.is_available():
+        without_gpu = ended("worker-gpu")
+        assert without_gpu.returncode != 0
+        assert "CUDA" in without_gpu.stderr

@@ -44,13 +44,12 @@ class Service:
     folder: Path
     running: list[Process]
 
-    def start(self, *module: str) -> Process:
-        """`python -P -m MODULE ARGUMENTS` with the service's settings."""
+    def start(self, *module: str, tree: Path | None = None) -> Process:
+        """`python -P -m MODULE ARGUMENTS` with the service's settings; of the version in a tree."""
         log = self.folder / f"{len(self.running)}-{module[0]}.log"
+        environment = {**os.environ, **self.environment}
         with log.open("wb") as output:
-            popen = programs().start(
-                *module, env={**os.environ, **self.environment}, cwd=Path.cwd(), output=output
-            )
+            popen = programs(tree).start(*module, env=environment, cwd=Path.cwd(), output=output)
         process = Process(popen, log)
         self.running.append(process)
         return process

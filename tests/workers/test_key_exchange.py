@@ -11,8 +11,7 @@ from fedaudit.ledger.statements import SigningKey, public_keys_in
 from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file
 from models.keys import mark_compromised
 from models.tables.accounts import AuditHead
-from tests.api.people.keys import key_of
-from tests.api.service import Api
+from tests.api.service import Api, key_of
 from tests.workers.admission import spec_with
 from tests.workers.serving import bundle_of, ended, judged_bundle
 from workers.context import WorkerContext

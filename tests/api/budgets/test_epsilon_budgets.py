@@ -8,8 +8,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.parse import parse_spec
-from tests.api.answers import body_of
-from tests.api.service import Api, spec
+from tests.api.service import Api, body_of, spec
 from tests.spec.documents import BY_RECORD, gaussian
 
 DELTA = 1e-5
@@ -45,44 +44,33 @@ def plan_of(value: dict[str, Any]) -> SpendingPlan:
 
 
 def set_total(api: Api, federation_id: str, total: float | None, **key: Any) -> dict[str, Any]:
-    body = {
-        "book": "simulation",
-        "figure": "epsilon",
-        "delta": DELTA,
-        "adjacency": "replace-one",
-        "observer": "final_model",
-        "total": total,
-        **key,
-    }
-    path = f"/v1/federations/{federation_id}/budget"
-    shown = body_of(api.request("PUT", path, json=body))
-    items = shown["items"]
-    [found] = (one for one in items if all(one[name] == body[name] for name in body))
-    assert shown == api.get(path).json()
-    return dict(found)
+    asked = {"figure": "epsilon", "delta": DELTA, "adjacency": "replace-one"}
+    asked |= {"observer": "final_model", **key}
+    shown = body_of(api.set_budget(federation_id, total, **asked))["items"]
+    assert shown == api.budgets(federation_id)
+    [found] = api.budgets(federation_id, **{"book": "simulation", "total": total, **asked})
+    return found
 
 
 def no_room(api: Api, value: dict[str, Any]) -> dict[str, Any]:
     """The problem of a submission, which stored nothing and of which validation says the same."""
-    before = api.counts()
-    problem = dict(body_of(api.post("/v1/experiments", json=value), 409))
-    assert problem["type"].endswith("/budget-exhausted")
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=value))
-    assert checked["budget"] == {"has_room": False, "detail": problem["detail"]}
-    assert api.counts() == before
+    with api.unchanged():
+        problem = dict(body_of(api.post("/v1/experiments", json=value), 409))
+        assert problem["type"].endswith("/budget-exhausted")
+        checked = body_of(api.check(value))
+        assert checked["budget"] == {"has_room": False, "detail": problem["detail"]}
     return problem
 
 
 @pytest.mark.parametrize("value", [central(), by_coins(), local(), by_record()])
 def test_what_every_mechanism_may_spend_is_projected_and_reserved(api, value):
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=value))
+    checked = body_of(api.check(value))
     projected = {
         one["observer"]: (one["delta"], one["adjacency"], one["value"])
         for one in checked["projection"]["epsilon"]
     }
     body = api.submit(value)
-    path = f"/v1/federations/{body['federation_id']}/budget"
-    budgets = {one["observer"]: one for one in api.get(path).json()["items"]}
+    budgets = {one["observer"]: one for one in api.budgets(body["federation_id"])}
     assert budgets.keys() == projected.keys()
     for observer, (delta, adjacency, epsilon) in projected.items():
         one = budgets[observer]
@@ -91,7 +79,7 @@ def test_what_every_mechanism_may_spend_is_projected_and_reserved(api, value):
         assert (one["spent"], one["total"], one["remaining"]) == (0.0, None, None)
     # Without a run nothing is spent.
     api.post(f"/v1/experiments/{body['id']}/cancel")
-    for one in api.get(path).json()["items"]:
+    for one in api.budgets(body["federation_id"]):
         assert (one["reserved"], one["spent"]) == (0.0, 0.0)
 
 
@@ -104,10 +92,9 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     api.submit(central(), headers={"Idempotency-Key": "second"})
     # Another delta in the spec: the budget counts at its own.
     api.submit(central(delta=1e-3))
-    path = f"/v1/federations/{federation_id}/budget"
-    before = api.get(path).json()
+    before = api.budgets(federation_id)
     problem = no_room(api, central())
-    assert api.get(path).json() == before
+    assert api.budgets(federation_id) == before
     assert problem["remaining"] == pytest.approx(0, abs=1e-9)
     assert problem["requested"] == pytest.approx(composed_epsilon(curve, DELTA))
     assert problem["composed_total"] == pytest.approx(composed_epsilon(4 * curve, DELTA))
@@ -174,7 +161,7 @@ def test_a_figure_of_clients_does_not_count_records(api: Api) -> None:
 def test_the_projection_says_in_which_round_a_budget_ends_the_run(api: Api) -> None:
     epsilons = plan_of(central()).line("final_model").epsilons
     value = central(epsilon_budget=float(epsilons[2]))
-    body = api.post("/v1/experiments?validate_only=true", json=value).json()
+    body = api.check(value).json()
     assert body["projection"]["budget_ends_in_round"] == 3
     [entry] = body["projection"]["epsilon"]
     assert entry["value"] == epsilons[2]
@@ -200,7 +187,7 @@ def noised(**noise: Any) -> dict[str, Any]:
 
 
 def test_what_a_report_may_reveal_is_projected_reserved_and_refused(api: Api) -> None:
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=noised()))
+    checked = body_of(api.check(noised()))
     key = {"delta": 1e-6, "adjacency": "add-or-remove-one", "observer": "report"}
     assert checked["projection"]["fairness_epsilon"] == {
         **key,
@@ -215,19 +202,13 @@ def test_what_a_report_may_reveal_is_projected_reserved_and_refused(api: Api) ->
     exact = noised()
     exact["fairness"]["noise"] = None
     assert no_room(api, exact)["observer"] == "report"
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=exact))["projection"]
+    checked = body_of(api.check(exact))["projection"]
     assert checked["fairness_epsilon"] is None
     assert "fairness.noise" in checked["reasons"]["fairness_epsilon"]
-
-
-def test_a_total_of_training_takes_runs_whatever_their_reports_cost(api: Api) -> None:
-    federation_id = api.submit(noised())["federation_id"]
-    path = f"/v1/federations/{federation_id}/budget"
-    body = {"book": "simulation", "figure": "leakage", "total": 1e6}
-    assert api.request("PUT", path, json=body).status_code == 200
+    # A total of training takes runs whatever their reports cost.
+    assert set_total(api, federation_id, None, **key)["total"] is None
+    assert api.set_budget(federation_id, 1e6).status_code == 200
     assert api.submit(noised(epsilon=0.4))["federation_id"] == federation_id
-
-
-def test_an_epsilon_that_cannot_be_shown_is_refused_at_its_field(api: Api) -> None:
+    # An epsilon that cannot be shown is refused at its field.
     refused = body_of(api.post("/v1/experiments", json=noised(epsilon=0.001, delta=1e-12)), 422)
     assert refused["errors"][0]["pointer"] == "/fairness/noise/epsilon"

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from models.tables.ledger import FederationBudget, Reservation
-from tests.api.budgets.test_epsilon_budgets import central, no_room
-from tests.api.service import Api, finish, spec
+from tests.api.budgets.test_epsilon_budgets import by_record, central, no_room
+from tests.api.service import Api, body_of, fail, finish, spec
 
 FIXED = {"radius": 0.5, "clip": 0.25}
 TWIN = {"radius": 0.5 / 2**20, "clip": 0.25, "noise_multiplier": 3 * 2**20}
@@ -26,25 +26,20 @@ def bare() -> dict[str, Any]:
     return {**run(), **BARE}
 
 
-def put(api: Api, federation_id: str, **setting: Any) -> Any:
-    body = {"book": "simulation", "figure": "leakage", **setting}
-    return api.request("PUT", f"/v1/federations/{federation_id}/budget", json=body)
-
-
 def budgets(api: Api, federation_id: str) -> dict[tuple[Any, ...], dict[str, Any]]:
-    items = api.get(f"/v1/federations/{federation_id}/budget").json()["items"]
-    return {(one["figure"], one["radius"], one["clip"]): one for one in items}
+    found = api.budgets(federation_id)
+    return {(one["figure"], one["radius"], one["clip"]): one for one in found}
 
 
 def test_the_same_noise_at_another_radius_does_not_spend_a_millionth(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
-    assert put(api, id_, total=2 * WORST, **FIXED).status_code == 200
+    assert api.set_budget(id_, 2 * WORST, **FIXED).status_code == 200
     problem = no_room(api, run(**TWIN))
     assert "radius 0.5 and clip 0.25" in problem["detail"]
     assert (problem["radius"], problem["clip"]) == (0.5, 0.25)
     # With a total of its own it is counted there, and the other one does not move.
     own = {name: TWIN[name] for name in ("radius", "clip")}
-    assert put(api, id_, total=1, **own).status_code == 200
+    assert api.set_budget(id_, 1, **own).status_code == 200
     api.submit(run(**TWIN))
     found = budgets(api, id_)
     assert found["leakage", 0.5, 0.25]["reserved"] == WORST
@@ -55,41 +50,50 @@ def test_the_same_noise_at_another_radius_does_not_spend_a_millionth(api: Api) -
 
 def test_the_theorems_sum_has_room_for_the_twin_only_as_for_the_run(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
-    assert put(api, id_, figure="log_ratio", total=1.5 * WORST).status_code == 200
+    assert api.set_budget(id_, 1.5 * WORST, figure="log_ratio").status_code == 200
     for value in (run(**FIXED), run(**TWIN)):
         problem = no_room(api, value)
         assert "a log-ratio by the theorem of 4" in problem["detail"]
         assert problem["requested"] == pytest.approx(WORST)
         assert problem["remaining"] == pytest.approx(0.5 * WORST)
-    put(api, id_, figure="log_ratio", total=2 * WORST)
+    api.set_budget(id_, 2 * WORST, figure="log_ratio")
     api.submit(run(**TWIN))
     no_room(api, run(**FIXED))
 
 
-def test_what_the_theorem_or_the_radius_does_not_bound_is_refused(api: Api) -> None:
+def test_what_the_theorem_or_the_radius_does_not_bound_is_refused_and_not_projected(api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
-    put(api, id_, total=1e6, **FIXED)
+    api.set_budget(id_, 1e6, **FIXED)
     assert "another radius or clip" in no_room(api, run(**TINY))["detail"]
-    put(api, id_, total=None, **FIXED)
-    put(api, id_, figure="log_ratio", total=1e6)
-    for value, named in (
-        (run(**TINY), "a fixed radius and a clip"),
-        (run(), "fixed radius"),
-        (central(), "laplace-l2"),
-        (bare(), "without noise"),
+    api.set_budget(id_, None, **FIXED)
+    api.set_budget(id_, 1e6, figure="log_ratio")
+
+    def projected(value: dict[str, Any]) -> tuple[Any, str]:
+        found = api.check(value).json()["projection"]
+        return found["log_ratio_worst_case"], found["reasons"].get("log_ratio_worst_case", "")
+
+    for value, named, why in (
+        (run(**TINY), "a fixed radius and a clip", "not clipped"),
+        (run(), "fixed radius", "adaptive"),
+        (central(), "laplace-l2", ""),
+        (bare(), "without noise", "no mechanism"),
     ):
         problem = no_room(api, value)
         assert named in problem["detail"]
         assert problem["figure"] == "log_ratio"
+        figure, reason = projected(value)
+        assert (figure, why in reason) == (None, True)
+    assert projected(run(**FIXED))[0] == pytest.approx(WORST)
     # Clipped, but far beyond the radius: the theorem's sum is what it is.
-    assert no_room(api, run(**TINY, clip=10))["requested"] > 1e10
+    far = run(**TINY, clip=10)
+    assert projected(far)[0] == no_room(api, far)["requested"] > 1e10
 
 
 def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     epsilon = {"delta": 1e-5, "adjacency": "replace-one", "observer": "final_model"}
-    put(api, id_, figure="epsilon", total=100, **epsilon)
-    put(api, id_, total=2 * WORST, **FIXED)
+    api.set_budget(id_, 100, figure="epsilon", **epsilon)
+    api.set_budget(id_, 2 * WORST, **FIXED)
     for value, command in (
         (central(), "--set leakage=none --noise simulation --radius 0.5 --clip 0.25`"),
         (
@@ -101,15 +105,15 @@ def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> No
         assert "refuses every run until those of one of the two are taken back; take this" in detail
         assert f"`fedaudit budget {id_} {command}" in detail
     # Whoever takes one back is on record, and what was spent under it is not forgotten.
-    assert put(api, id_, total=None, **FIXED).status_code == 200
+    assert api.set_budget(id_, None, **FIXED).status_code == 200
     [change, *_] = api.get(f"/v1/federations/{id_}/history").json()["items"]
     assert change["value"]["total"] is None
     assert change["value"]["figure"] == "leakage"
     assert change["changed_by"]["key_id"]
     api.submit(central())
-    put(api, id_, figure="epsilon", total=None, **epsilon)
+    api.set_budget(id_, None, figure="epsilon", **epsilon)
     api.submit(run(**FIXED))
-    put(api, id_, total=2 * WORST, **FIXED)
+    api.set_budget(id_, 2 * WORST, **FIXED)
     found = budgets(api, id_)["leakage", 0.5, 0.25]
     assert found["reserved"] == 2 * WORST
     assert [one["mechanism"] for one in found["uncounted"]] == ["gaussian-central"]
@@ -119,8 +123,8 @@ def test_what_ran_before_there_was_a_total_is_listed(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     for value in (run(**TINY), run(), central(), bare()):
         api.submit(value)
-    put(api, id_, figure="log_ratio", total=1e6)
-    put(api, id_, total=1e6, **FIXED)
+    api.set_budget(id_, 1e6, figure="log_ratio")
+    api.set_budget(id_, 1e6, **FIXED)
     found = budgets(api, id_)
     left_out = found["log_ratio", None, None]["uncounted"]
     assert [(one["mechanism"], one["runs"]) for one in left_out] == [
@@ -147,7 +151,7 @@ def test_an_end_settles_both_figures_by_releases(api_on_both: Api) -> None:
 
 def test_a_total_without_a_radius_is_for_the_specs_defaults(api: Api) -> None:
     id_ = api.submit(run())["federation_id"]
-    assert put(api, id_, total=5).status_code == 200
+    assert api.set_budget(id_, 5).status_code == 200
     [one] = budgets(api, id_).values()
     stated = {"radius": "adaptive", "clip": None, "total": 5, "adjacency": None}
     assert {name: one[name] for name in stated} == stated
@@ -165,24 +169,141 @@ def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
     for value in (run(), run(**FIXED)):
         assert "set the total anew" in no_room(api, value)["detail"]
     assert budgets(api, id_)["leakage", None, None]["total"] == 1e6
-    put(api, id_, total=2 * WORST, **FIXED)
+    api.set_budget(id_, 2 * WORST, **FIXED)
     api.submit(run(**FIXED))
     old = budgets(api, id_)["leakage", None, None]
     assert (old["total"], old["spent"]) == (None, 2.0)
 
 
-def test_the_projection_has_the_theorems_sum_or_says_why_not(api: Api) -> None:
-    def projected(value: dict[str, Any]) -> dict[str, Any]:
-        body = api.post("/v1/experiments?validate_only=true", json=value).json()
-        return dict(body["projection"])
+# -- simulated noise: forbidden by the owner, or named by budgets for release ---------------------
 
-    assert projected(run(**FIXED))["log_ratio_worst_case"] == pytest.approx(WORST)
-    assert projected(run(**TINY, clip=10))["log_ratio_worst_case"] > 1e10
-    for value, named in (
-        (run(**TINY), "not clipped"),
-        (run(), "adaptive"),
-        (bare(), "no mechanism"),
-    ):
-        found = projected(value)
-        assert found["log_ratio_worst_case"] is None
-        assert named in found["reasons"]["log_ratio_worst_case"]
+
+def noisy(noise: str) -> dict[str, Any]:
+    return spec(privacy={"noise": noise}, gates=[])
+
+
+def simulate(api: Api, federation_id: str, simulation: str, **options: Any) -> Any:
+    path = f"/v1/federations/{federation_id}/simulation"
+    return api.request("PUT", path, json={"simulation": simulation}, **options)
+
+
+def release_budget(api: Api, federation_id: str, total: float | None) -> dict[str, Any]:
+    items = body_of(api.set_budget(federation_id, total, book="release"))["items"]
+    [found] = [one for one in items if one["book"] == "release"]
+    return dict(found)
+
+
+def test_an_owner_forbids_simulation(api: Api) -> None:
+    first = api.submit(noisy("simulation"))
+    id_ = first["federation_id"]
+    assert api.get(f"/v1/federations/{id_}").json()["simulation"] == "allowed"
+    body = body_of(simulate(api, id_, "forbidden"))
+    assert body == api.get(f"/v1/federations/{id_}").json()
+    assert body["simulation"] == "forbidden"
+    api.post(f"/v1/experiments/{first['id']}/cancel")
+    with api.unchanged():
+        for method, path in (
+            (noisy("simulation"), "/v1/experiments"),
+            (noisy("simulation"), "/v1/experiments?validate_only=true"),
+            (None, f"/v1/experiments/{first['id']}/retry"),
+        ):
+            problem = body_of(api.post(path, json=method), 409)
+            assert problem["type"].endswith("/simulation-forbidden")
+            assert "privacy.noise to `release`" in problem["detail"]
+            assert problem["federation_id"] == id_
+    api.submit(noisy("release"))
+    simulate(api, id_, "allowed")
+    api.submit(noisy("simulation"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"privacy": {"mechanism": "none", "noise": "release"}}, "privacy.mechanism"),
+        # It trains on the same people with noise that it chooses, and is charged nothing.
+        ({"attacks": [{"kind": "membership", "method": "threshold"}]}, "the attack `membership`"),
+    ],
+    ids=["no noise", "an attack"],
+)
+def test_what_publishes_more_does_not_pass_for_secret_noise(api, changes, named):
+    id_, value = api.submit(noisy("release"))["federation_id"], {**noisy("release"), **changes}
+    body_of(api.check(value))
+    simulate(api, id_, "forbidden")
+    with api.unchanged():
+        for path in ("/v1/experiments", "/v1/experiments?validate_only=true"):
+            assert named in body_of(api.post(path, json=value), 409)["detail"]
+    canaries = {"kind": "canaries", "unit": "client", "count": 2}
+    api.submit({**noisy("release"), "attacks": [canaries]})
+
+
+def test_a_release_budget_names_the_simulations_that_it_does_not_count(api: Api) -> None:
+    body = api.submit(noisy("simulation"))
+    id_ = body["federation_id"]
+    assert body["warnings"] == []
+    [left_out] = release_budget(api, id_, 1e-3)["uncounted"]
+    assert (left_out["mechanism"], left_out["runs"]) == ("laplace-l2", 1)
+    assert "simulated" in left_out["why"]
+    assert api.post("/v1/experiments", json=noisy("release")).status_code == 409
+    # It is accepted, but not without a word.
+    again = api.submit(noisy("simulation"), headers={"Idempotency-Key": "once"})
+    [warning] = again["warnings"]
+    assert "simulated from its seed" in warning
+    repeated = api.submit(noisy("simulation"), headers={"Idempotency-Key": "once"})
+    assert repeated == again
+    checked = api.check(noisy("simulation")).json()
+    assert checked["warnings"] == [warning]
+    checked = api.check(noisy("release")).json()
+    assert checked["warnings"] == []
+    assert release_budget(api, id_, 1e-3)["uncounted"][0]["runs"] == 2
+    assert release_budget(api, id_, None)["uncounted"] == []
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+def test_a_retry_is_warned_like_a_submission(api: Api, noise: str) -> None:
+    body = api.submit(noisy(noise))
+    release_budget(api, body["federation_id"], 1e6)
+    fail(api, body["id"])
+    retried = api.post(f"/v1/experiments/{body['id']}/retry")
+    assert retried.status_code == 202
+    assert len(retried.json()["warnings"]) == (noise == "simulation")
+    asked = {"name": "two", "base": noisy(noise), "grid": {"training.rounds": [1, 2]}}
+    sweep = body_of(api.post("/v1/sweeps", json=asked), 202)
+    for cell in sweep["cells"]:
+        fail(api, cell["experiment_id"])
+    again = body_of(api.post(f"/v1/sweeps/{sweep['id']}/retry"), 202)
+    assert again["warnings"] == sweep["warnings"] == retried.json()["warnings"]
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+@pytest.mark.parametrize("book", ["simulation", "release"])
+def test_the_attack_no_mechanism_walks_around_no_total(api: Api, book: str, noise: str) -> None:
+    """There is no noise that could be of either mode: a total of either book refuses it."""
+    bare = {**noisy(noise), "privacy": {"mechanism": "none", "noise": noise}}
+    free = by_record()
+    free["privacy"] |= {"noise": noise, "baseline": "privacy-free"}
+    free["training"]["local"]["batch_size"] = 2
+    before = api.submit(bare, headers={"Idempotency-Key": "early"})
+    id_, once = before["federation_id"], {"Idempotency-Key": "once"}
+    [found] = api.set_budget(id_, 1e6, book=book).json()["items"]
+    assert [(one["mechanism"], one["runs"]) for one in found["uncounted"]] == [("none", 1)]
+    assert "without noise" in found["uncounted"][0]["why"]
+    counts = api.counts()
+    for value in (bare, free, {**bare, "repeats": 2}):
+        for _ in range(2):
+            problem = api.post("/v1/experiments", json=value, headers=once)
+            assert (problem.status_code, problem.json()["book"]) == (409, book), problem.text
+            assert "in both books, whatever privacy.noise" in problem.json()["detail"]
+        checked = api.check(value).json()["budget"]
+        assert checked["has_room"] is False
+        assert "in both books, whatever privacy.noise" in checked["detail"]
+    sweep = {"name": "both", "base": bare, "grid": {"training.rounds": [2, 3]}}
+    assert api.post("/v1/sweeps", json=sweep).status_code == 409
+    assert api.post("/v1/sweeps?validate_only=true", json=sweep).json()["has_room"] is False
+    assert api.counts() == counts
+    # What was admitted before is answered again as it was, with what is true of it now.
+    replayed = api.submit(bare, headers={"Idempotency-Key": "early"})
+    assert replayed["id"] == before["id"]
+    warned = ["nothing bounds what the experiment" in one for one in replayed["warnings"]]
+    assert warned == ([True] if book == "release" else [])
+    fail(api, before["id"])
+    assert api.post(f"/v1/experiments/{before['id']}/retry").status_code == 409

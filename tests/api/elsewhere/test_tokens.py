@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from joserfc.jwk import OctKey
 
-from tests.api.answers import body_of
 from tests.api.elsewhere.providers import AUDIENCE, Provider, api_of, new_key, provider
-from tests.api.service import SPEC, Api, finished
+from tests.api.service import SPEC, Api, body_of, finished
 
 
 @pytest.fixture

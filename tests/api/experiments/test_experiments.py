@@ -9,8 +9,7 @@ import rfc8785
 from sqlalchemy import update
 
 from models.tables.experiments import Experiment
-from tests.api.answers import body_of
-from tests.api.service import Api, fail, finish, spec
+from tests.api.service import Api, body_of, fail, finish, spec
 
 
 def _ids(api: Api, query: str = "") -> list[str]:
@@ -60,12 +59,13 @@ FOUND = {
 def test_filters_and_sorts(api_on_both: Api, three: list[str]) -> None:
     found = {query: [three.index(id_) for id_ in _ids(api_on_both, query)] for query in FOUND}
     assert found == FOUND
-
-
-def test_filters_by_time(api_on_both: Api, three: list[str]) -> None:
-    middle = datetime.fromisoformat(
-        api_on_both.get(f"/v1/experiments/{three[1]}").json()["created_at"]
-    )
+    done, failed, _ = (api_on_both.get(f"/v1/experiments/{id_}").json() for id_ in three)
+    assert (done["figures"]["leakage_max"], done["gate_outcome"]) == (3.0, "pass")
+    assert done["figures"]["reasons"]["epsilon_max"] == "the report says why"
+    ended = [failed[name] for name in ("status", "status_reason", "status_detail")]
+    assert ended == ["failed", "worker-lost", "gone"]
+    assert done["started_at"] <= done["finished_at"]
+    middle = datetime.fromisoformat(failed["created_at"])
     minute = timedelta(minutes=1)
     # A time without a zone is taken as UTC.
     naive = (middle - minute).replace(tzinfo=None).isoformat()
@@ -89,23 +89,12 @@ def test_pages_join_without_gaps(api_on_both: Api, three: list[str]) -> None:
         assert cursor is None, sort
         assert joined == whole, sort
         assert sorted(joined) == three, sort
-
-
-def test_a_cursor_fits_its_own_sort_only(api_on_both: Api, three: list[str]) -> None:
+    # A cursor fits its own sort only.
     cursor = api_on_both.get("/v1/experiments?limit=1&sort=name").json()["next_cursor"]
     for sort in ("-name", "created_at", "leakage_max"):
         response = api_on_both.get(f"/v1/experiments?limit=1&sort={sort}&cursor={cursor}")
         assert response.status_code == 422
         assert response.json()["errors"][0]["pointer"] == "/query/cursor"
-
-
-def test_final_figures_are_shown(api_on_both: Api, three: list[str]) -> None:
-    done, failed, _ = (api_on_both.get(f"/v1/experiments/{id_}").json() for id_ in three)
-    assert (done["figures"]["leakage_max"], done["gate_outcome"]) == (3.0, "pass")
-    assert done["figures"]["reasons"]["epsilon_max"] == "the report says why"
-    ended = [failed[name] for name in ("status", "status_reason", "status_detail")]
-    assert ended == ["failed", "worker-lost", "gone"]
-    assert done["started_at"] <= done["finished_at"]
 
 
 # -- cancel and retry ------------------------------------------------------------------------------
@@ -117,7 +106,7 @@ def test_a_queued_experiment_is_cancelled_at_once(api: Api) -> None:
         cancelled = body_of(api.post(f"/v1/experiments/{body['id']}/cancel"))
         ended = (cancelled["status"], cancelled["status_reason"])
         assert ended == ("cancelled", "cancelled-by-caller")
-    [budget] = api.get(f"/v1/federations/{body['federation_id']}/budget").json()["items"]
+    [budget] = api.budgets(body["federation_id"])
     assert (budget["reserved"], budget["spent"]) == (0, 0)
 
 
@@ -139,12 +128,11 @@ def test_only_what_runs_is_cancelled_and_only_what_failed_is_tried_again(api: Ap
     queued, done, failed = (api.submit()["id"] for _ in range(3))
     finish(api, done)
     fail(api, failed)
-    before = api.counts()
-    refused = ((done, "cancel"), (failed, "cancel"), (queued, "retry"), (done, "retry"))
-    for id_, action in refused:
-        problem = body_of(api.post(f"/v1/experiments/{id_}/{action}"), 409)
-        assert problem["type"].endswith("/conflict")
-    assert api.counts() == before
+    with api.unchanged():
+        refused = ((done, "cancel"), (failed, "cancel"), (queued, "retry"), (done, "retry"))
+        for id_, action in refused:
+            problem = body_of(api.post(f"/v1/experiments/{id_}/{action}"), 409)
+            assert problem["type"].endswith("/conflict")
 
 
 # -- experiments of earlier versions: specs have gained fields since they were stored -------------
@@ -160,8 +148,7 @@ def test_a_spec_is_checked_as_it_was_stored(api: Api) -> None:
         (hashlib.sha256(rfc8785.dumps(older)).hexdigest(), "pass"),
         (experiment["spec_hash"], "fail"),
     ):
-        with api.database.write() as session:
-            session.execute(update(Experiment).values(spec=older, spec_hash=spec_hash))
+        api.change(update(Experiment).values(spec=older, spec_hash=spec_hash))
         answer = api.get(f"/v1/experiments/{experiment['id']}/report/verification").json()
         outcomes = {check["name"]: check["outcome"] for check in answer["checks"]}
         assert outcomes["experiment.spec_hash"] == outcome

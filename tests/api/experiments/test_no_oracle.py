@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.shared.data_faults import REDACTED
 from models.repositories import ExperimentRepository
-from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 from tests.api.uploads import make_ready, registration, reject, spec_of, upload
 
 EARNINGS = [f"{31 * row % 997}" for row in range(60)]
@@ -32,20 +30,12 @@ def declaring(categories: Sequence[str], federation: dict[str, Any]) -> dict[str
 
 
 def put_below_sources(api: Api) -> dict[str, Any]:
-    folder = api.settings.sources_dir
-    assert folder is not None
-    (Path(folder) / "pay.csv").write_bytes(CONTENT)
-    return {"path": "pay.csv"}
+    return {"path": api.put_source("pay.csv", CONTENT).name}
 
 
 def validated(api: Api, value: Any, *scopes: str) -> Any:
     """An answer; of one request id, so that equal ones are equal in every character."""
-    return api.post(
-        "/v1/experiments?validate_only=true",
-        json=value,
-        key=api.key_with(*scopes),
-        headers={"X-Request-ID": "no-oracle"},
-    )
+    return api.check(value, key=api.key_with(*scopes), headers={"X-Request-ID": "no-oracle"})
 
 
 def registered(api: Api, value: Any = None) -> dict[str, Any]:
@@ -102,9 +92,7 @@ def test_a_path_means_what_was_registered_there(api: Api) -> None:
     federation = put_and_registered(api)
     value = spec_of({**COLUMNS, **federation})
     value["fairness"]["minimum_group_size"] = 2
-    assert api.settings.sources_dir is not None
-    path = api.settings.sources_dir / federation["path"]
-    path.write_bytes(CONTENT.replace(b"c0,", b"c1,"))
+    path = api.put_source("pay.csv", CONTENT.replace(b"c0,", b"c1,"))
     faults = body_of(validated(api, value, *AUTHOR), 422)["errors"]
     assert [fault["message"] for fault in faults] == [REDACTED]
     path.write_bytes(CONTENT)
@@ -112,28 +100,25 @@ def test_a_path_means_what_was_registered_there(api: Api) -> None:
     assert accepted["spec"]["federation"]["path"] == federation["path"]
 
 
-@pytest.mark.parametrize(
-    ("where", "changes"),
-    [
-        ("/fairness/sensitive/0", {"fairness": {"sensitive": ["earnings"]}}),
-        ("/fairness/reference_group", {"fairness": {"reference_group": "zzz"}}),
-        ("/fairness/favourable", {"fairness": {"favourable": {"op": "in", "value": ["1"]}}}),
-        ("/fairness/minimum_group_size", {"fairness": {"minimum_group_size": 1}}),
-        ("/federation/scale", {"federation": {"scale": {"earnings": 1e-300}}}),
-        ("/federation/client_key", {"federation": {"client_key": "earnings"}}),
-        ("/federation/target", {"federation": {"target": "earnings", "features": ["income"]}}),
-    ],
-)
-def test_a_registered_file_is_used_as_registered_or_not_at_all(api, where, changes):
+def test_a_registered_file_is_used_as_registered_or_not_at_all(api: Api) -> None:
     value = spec_of({**COLUMNS, **registered(api)})
     value["fairness"]["minimum_group_size"] = 2
     assert validated(api, value, *AUTHOR).status_code == 200
-    for section, fields in changes.items():
-        value[section] = {**value[section], **fields}
-    problem = body_of(validated(api, value, *AUTHOR), 422)
-    assert where in {fault["pointer"] for fault in problem["errors"]}
-    shown = {fault["message"] for fault in problem["errors"]}
-    assert not any(cell in message for message in shown for cell in ("'a'", "'b'", "zzz"))
+    for where, changes in {
+        "/fairness/sensitive/0": {"sensitive": ["earnings"]},
+        "/fairness/reference_group": {"reference_group": "zzz"},
+        "/fairness/favourable": {"favourable": {"op": "in", "value": ["1"]}},
+        "/fairness/minimum_group_size": {"minimum_group_size": 1},
+        "/federation/scale": {"scale": {"earnings": 1e-300}},
+        "/federation/client_key": {"client_key": "earnings"},
+        "/federation/target": {"target": "earnings", "features": ["income"]},
+    }.items():
+        section = where.split("/")[1]
+        other = {**value, section: {**value[section], **changes}}
+        problem = body_of(validated(api, other, *AUTHOR), 422)
+        assert where in {fault["pointer"] for fault in problem["errors"]}
+        shown = {fault["message"] for fault in problem["errors"]}
+        assert not any(cell in message for message in shown for cell in ("'a'", "'b'", "zzz"))
 
 
 def test_a_fault_of_the_data_is_quoted_to_readers_of_data_alone(api: Api) -> None:

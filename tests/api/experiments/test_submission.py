@@ -1,20 +1,24 @@
 """Submitting experiments: what is stored, what is reserved, and that nothing is stored twice."""
 
+import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
+from fedaudit.reports.page.html import render
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.experiment import spec_hash
+from fedaudit.spec.experiment import document_hash, spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from models.tables.experiments import Event, Experiment, Unit
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, set_total
-from tests.api.service import SPEC, Api, running_api, settings_for, spec
-from tests.api.statements import statements
-from tests.workers.serving import worker_of
+from tests.api.pages.browser import signed_in
+from tests.api.pages.test_new_experiment import typed
+from tests.api.service import SPEC, Api, body_of, running_api, settings_for, spec, statements
+from tests.workers.serving import work, worker_of
 from workers.context import ProjectFiles
 from workers.flush import Loaded, load_cell
 
@@ -40,9 +44,9 @@ def test_an_experiment_is_queued_with_all_that_its_run_needs(api_on_both: Api) -
     row = api.stored(body["id"])
     assert (row.parameters, row.noise_multiplier, row.hypotheses) == (3, 3.0, 2)
     assert row.attributes == {"group": ["g1", "g2"]}
+    unit = api.row(Unit, row.unit_id)
+    assert (unit.state, unit.device, unit.max_attempts) == ("waiting", "auto", 3)
     with api.database.read() as session:
-        unit = session.get(Unit, row.unit_id)
-        assert (unit.state, unit.device, unit.max_attempts) == ("waiting", "auto", 3)
         event = session.scalars(select(Event)).one()
         assert (event.sequence, event.type, event.data["status"]) == (1, "status.changed", "queued")
 
@@ -50,7 +54,7 @@ def test_an_experiment_is_queued_with_all_that_its_run_needs(api_on_both: Api) -
 def test_the_worst_case_is_reserved_on_the_data(api: Api) -> None:
     first, second = api.submit(), api.submit(spec(tags=[]))
     assert first["federation_id"] == second["federation_id"]
-    [budget] = api.get(f"/v1/federations/{first['federation_id']}/budget").json()["items"]
+    [budget] = api.budgets(first["federation_id"])
     assert (budget["book"], budget["figure"]) == ("simulation", "leakage")
     assert budget["reserved"] == pytest.approx(2 * WORST_CASE, rel=1e-12)
     assert (budget["total"], budget["remaining"]) == (None, None)
@@ -71,18 +75,17 @@ def test_the_queue_is_sent_the_unit_and_a_broker_that_is_away_loses_nothing(
 
 
 def test_validation_alone_stores_nothing(api: Api) -> None:
-    before = api.counts()
-    body = body_of(api.post("/v1/experiments?validate_only=true", json=SPEC))
-    projection = body["projection"]
-    assert projection["leakage_worst_case"] == WORST_CASE
-    assert projection["leakage_expected"] == pytest.approx(WORST_CASE * 5 / 20)
-    assert (projection["epsilon"], projection["budget_ends_in_round"]) == ([], None)
-    assert projection["noise_multiplier"] == SPEC["privacy"]["noise_multiplier"]
-    assert "client_budget" in projection["reasons"]["budget_ends_in_round"]
-    assert (body["clients"], body["training_clients"], body["parameters"]) == (40, 20, 3)
-    assert body["spec_hash"] == spec_hash(parse_spec(SPEC))
-    assert body["budget"] == {"has_room": True, "detail": None}
-    assert api.counts() == before
+    with api.unchanged():
+        body = body_of(api.check(SPEC))
+        projection = body["projection"]
+        assert projection["leakage_worst_case"] == WORST_CASE
+        assert projection["leakage_expected"] == pytest.approx(WORST_CASE * 5 / 20)
+        assert (projection["epsilon"], projection["budget_ends_in_round"]) == ([], None)
+        assert projection["noise_multiplier"] == SPEC["privacy"]["noise_multiplier"]
+        assert "client_budget" in projection["reasons"]["budget_ends_in_round"]
+        assert (body["clients"], body["training_clients"], body["parameters"]) == (40, 20, 3)
+        assert body["spec_hash"] == spec_hash(parse_spec(SPEC))
+        assert body["budget"] == {"has_room": True, "detail": None}
 
 
 def test_bounds_that_protect_no_one_are_answered_with_a_warning(api: Api) -> None:
@@ -103,7 +106,7 @@ def test_bounds_that_protect_no_one_are_answered_with_a_warning(api: Api) -> Non
         (1e-5, []),
     ):
         asked = {**one_model, "privacy": {**privacy, "delta": delta}}
-        found = api.post("/v1/experiments?validate_only=true", json=asked).json()["warnings"]
+        found = api.check(asked).json()["warnings"]
         of_delta = " ".join(one for one in found if "delta" in one)
         assert bool(of_delta) == bool(said)
         assert all(words in of_delta for words in said)
@@ -123,56 +126,39 @@ def test_a_share_in_percent_is_refused_and_what_is_stored_stays_readable(api: Ap
 # -- budgets ---------------------------------------------------------------------------------------
 
 
-def _set_total(api: Api, federation_id: str, total: float) -> None:
-    path = f"/v1/federations/{federation_id}/budget"
-    body = {"book": "simulation", "figure": "leakage", "total": total}
-    assert api.request("PUT", path, json=body).status_code == 200
-
-
 def test_a_budget_without_room_refuses_and_says_what_is_left(api: Api) -> None:
     federation_id = api.submit()["federation_id"]
-    _set_total(api, federation_id, WORST_CASE + 1)
-    before = api.counts()
-    once = {"headers": {"Idempotency-Key": "once"}}
-    problem = body_of(api.post("/v1/experiments", json=SPEC, **once), 409)
-    assert problem["type"].endswith("/budget-exhausted")
-    assert problem["remaining"] == pytest.approx(1)
-    assert problem["requested"] == WORST_CASE
-    assert problem["composed_total"] == pytest.approx(2 * WORST_CASE)
-    assert "client_budget" in problem["detail"]
-    assert api.counts() == before
+    api.set_budget(federation_id, WORST_CASE + 1)
+    with api.unchanged():
+        once = {"headers": {"Idempotency-Key": "once"}}
+        problem = body_of(api.post("/v1/experiments", json=SPEC, **once), 409)
+        assert problem["type"].endswith("/budget-exhausted")
+        assert problem["remaining"] == pytest.approx(1)
+        assert problem["requested"] == WORST_CASE
+        assert problem["composed_total"] == pytest.approx(2 * WORST_CASE)
+        assert "client_budget" in problem["detail"]
     # The key stands for no experiment, so it is free once there is room.
-    _set_total(api, federation_id, 2 * WORST_CASE)
+    api.set_budget(federation_id, 2 * WORST_CASE)
     api.submit(**once)
 
 
 def test_a_budget_has_no_room_for_updates_without_noise(api: Api) -> None:
     bare = {**SPEC, "privacy": {"mechanism": "none"}}
     federation_id = api.submit(bare)["federation_id"]
-    assert api.get(f"/v1/federations/{federation_id}/budget").json() == {"items": []}
-    _set_total(api, federation_id, 1000 * WORST_CASE)
-    before = api.counts()
-    problem = body_of(api.post("/v1/experiments", json=bare), 409)
-    assert problem["type"].endswith("/budget-exhausted")
-    assert "privacy.mechanism" in problem["detail"]
-    assert api.counts() == before
+    assert api.budgets(federation_id) == []
+    api.set_budget(federation_id, 1000 * WORST_CASE)
+    with api.unchanged():
+        problem = body_of(api.post("/v1/experiments", json=bare), 409)
+        assert problem["type"].endswith("/budget-exhausted")
+        assert "privacy.mechanism" in problem["detail"]
 
 
 def test_the_books_are_kept_apart(api: Api) -> None:
     federation_id = api.submit()["federation_id"]
-    _set_total(api, federation_id, 0)
+    api.set_budget(federation_id, 0)
     api.submit(spec(privacy={"noise": "release"}))
-    items = api.get(f"/v1/federations/{federation_id}/budget").json()["items"]
-    assert {item["book"]: item["total"] for item in items} == {"simulation": 0, "release": None}
-
-
-def test_simultaneous_submissions_cannot_share_the_last_room(api_on_both: Api) -> None:
-    api = api_on_both
-    _set_total(api, api.submit()["federation_id"], 3 * WORST_CASE)
-    with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda _: api.post("/v1/experiments", json=SPEC), range(6)))
-    assert sorted(answer.status_code for answer in answers) == [202, 202, 409, 409, 409, 409]
-    assert api.counts()["experiments"] == 3
+    totals = {item["book"]: item["total"] for item in api.budgets(federation_id)}
+    assert totals == {"simulation": 0, "release": None}
 
 
 # -- idempotency -----------------------------------------------------------------------------------
@@ -181,15 +167,14 @@ def test_simultaneous_submissions_cannot_share_the_last_room(api_on_both: Api) -
 def test_a_repeated_request_gives_the_same_experiment_and_another_body_is_refused(api: Api) -> None:
     key = {"Idempotency-Key": "a key with spaces"}
     first = api.submit(headers=key)
-    before = api.counts()
-    # The same JSON in another layout and order is the same body.
-    again = api.post("/v1/experiments", json=dict(reversed(SPEC.items())), headers=key)
-    assert body_of(again, 202)["id"] == first["id"]
-    assert again.headers["location"].endswith(first["id"])
-    for other in (spec(seed=8), {"not": "a spec"}):
-        refused = body_of(api.post("/v1/experiments", json=other, headers=key), 409)
-        assert refused["type"].endswith("/idempotency-mismatch")
-    assert api.counts() == before
+    with api.unchanged():
+        # The same JSON in another layout and order is the same body.
+        again = api.post("/v1/experiments", json=dict(reversed(SPEC.items())), headers=key)
+        assert body_of(again, 202)["id"] == first["id"]
+        assert again.headers["location"].endswith(first["id"])
+        for other in (spec(seed=8), {"not": "a spec"}):
+            refused = body_of(api.post("/v1/experiments", json=other, headers=key), 409)
+            assert refused["type"].endswith("/idempotency-mismatch")
 
 
 def test_the_key_of_another_caller_or_route_is_another_key(api: Api) -> None:
@@ -211,13 +196,12 @@ def test_simultaneous_repetitions_queue_one_experiment(api_on_both: Api) -> None
     assert (api.counts()["experiments"], api.counts()["units"]) == (1, 1)
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "tab\there", "caf\xe9"])
-def test_a_key_is_short_printable_text(api: Api, key: str) -> None:
-    before = api.counts()
-    headers = {"Idempotency-Key": key.encode("latin-1")}
-    [fault] = body_of(api.post("/v1/experiments", json=SPEC, headers=headers), 422)["errors"]
-    assert fault["pointer"] == "/header/idempotency-key"
-    assert api.counts() == before
+def test_a_key_is_short_printable_text(api: Api) -> None:
+    with api.unchanged():
+        for key in ("", "x" * 256, "tab\there", "caf\xe9"):
+            headers = {"Idempotency-Key": key.encode("latin-1")}
+            refused = body_of(api.post("/v1/experiments", json=SPEC, headers=headers), 422)
+            assert refused["errors"][0]["pointer"] == "/header/idempotency-key"
 
 
 @pytest.mark.parametrize("noise", ["release", "simulation"])
@@ -277,10 +261,88 @@ def test_the_totals_of_a_sweep_are_those_of_its_cells_one_by_one(api_on_both: Ap
     api = api_on_both
     base = spec(privacy={"radius": 0.5, "clip": 1.0})
     federation = api.submit(base)["federation_id"]
-    path = f"/v1/federations/{federation}/budget"
-    alone = {one["figure"]: one["reserved"] for one in api.get(path).json()["items"]}
+    alone = {one["figure"]: one["reserved"] for one in api.budgets(federation)}
     asked = {"name": "cells", "base": base, "grid": {"tags": [["a"], ["b"], ["c"]]}}
     assert api.post("/v1/sweeps", json=asked).status_code == 202
-    reserved = {one["figure"]: one["reserved"] for one in api.get(path).json()["items"]}
+    reserved = {one["figure"]: one["reserved"] for one in api.budgets(federation)}
     assert reserved == {figure: 4 * amount for figure, amount in alone.items()}
     assert reserved.keys() == {"leakage", "log_ratio"}
+
+
+# -- a budget that is asked for, from the submission to the report --------------------------------
+
+ASKED = 3.0
+
+
+def asking() -> dict[str, Any]:
+    """Four rounds of a trusted server, whose cohort is drawn by coins."""
+    made = spec(
+        training={"hypotheses": 1, "cohort": {"sampling": "poisson", "rate": 0.25}}, gates=[]
+    )
+    target = {"epsilon": ASKED, "delta": 1e-4}
+    return {**made, "privacy": {"mechanism": "gaussian-central", "clip": 1.0, "target": target}}
+
+
+@pytest.fixture
+def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
+    """A service that has a signing key, as its workers need."""
+    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
+    with running_api(settings) as made:
+        yield made
+
+
+def test_stored_spec_ledger_and_report_stay_within_it(api: Api) -> None:
+    dry = api.check(asking()).json()
+    [entry] = dry["projection"]["epsilon"]
+    assert entry["value"] <= ASKED
+    submitted = api.submit(asking())
+    stored = submitted["spec"]
+    assert stored == dry["spec"]
+    assert stored["privacy"]["target"] == {"epsilon": ASKED, "delta": 1e-4}
+    assert stored["privacy"]["noise_multiplier"] == dry["projection"]["noise_multiplier"]
+    assert submitted["spec_hash"] == document_hash(stored)
+    work(api, submitted["id"])
+    path = f"/v1/experiments/{submitted['id']}"
+    ledger = api.get(f"{path}/privacy-ledger.ndjson").text.splitlines()
+    assert 0 < json.loads(ledger[-1])["epsilon"] <= ASKED
+    report = api.get(f"{path}/report.json").json()
+    assert report["spec"] == stored
+    privacy = report["privacy"]
+    assert (privacy["target"], privacy["target_projected"]) == (ASKED, entry["value"])
+    assert privacy["epsilon_max"] <= privacy["target_projected"]
+    assert "Budget asked for" in render(report)
+    assert f"epsilon = {ASKED:g} " not in report["guarantee"]["statement"]
+    verified = api.get(f"{path}/report/verification").json()
+    assert verified["valid"], verified["checks"]
+    assert "report.target_met" in {one["name"] for one in verified["checks"]}
+
+
+def test_a_downloaded_spec_is_accepted_and_a_false_claim_is_not(api: Api) -> None:
+    stored = api.submit(asking())["spec"]
+    assert api.submit(stored)["spec"] == stored
+    assert api.submit(parse_spec(asking()).model_dump(mode="json"))["spec"] == stored
+    privacy = {**stored["privacy"], "noise_multiplier": stored["privacy"]["noise_multiplier"] / 2}
+    answer = api.post("/v1/experiments", json={**stored, "privacy": privacy})
+    assert answer.status_code == 422
+    [fault] = answer.json()["errors"]
+    assert fault["pointer"] == "/privacy/noise_multiplier"
+    assert "does not meet privacy.target" in fault["message"]
+
+
+def test_each_cell_of_a_sweep_is_solved_by_itself(api: Api) -> None:
+    axis = "privacy.target.epsilon"
+    made = {"name": "budgets", "base": asking(), "grid": {axis: [1.0, 2.0]}}
+    cells = api.post("/v1/sweeps", json=made).json()["cells"]
+    specs = [api.stored(one["experiment_id"]).spec["privacy"] for one in cells]
+    assert [one["target"]["epsilon"] for one in specs] == [1.0, 2.0]
+    assert specs[0]["noise_multiplier"] > specs[1]["noise_multiplier"]
+    answer = api.post("/v1/sweeps", json={**made, "grid": {axis: [1e-5]}})
+    assert answer.json()["errors"][0]["pointer"] == f"/grid/{axis}"
+
+
+def test_the_form_has_a_budget_in_place_of_the_multiplier(api: Api) -> None:
+    answer = signed_in(api).post("/experiments/new", typed(**{"/privacy/target/leakage": "2"}))
+    # 4 rounds of 3 parameters: 12 / nu.
+    assert "noise_multiplier: 6.0" in answer.text
+    assert "leakage: 2" in answer.text
+    assert "found for the budget that was asked for" in answer.text

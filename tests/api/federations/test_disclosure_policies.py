@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.answers import body_of
-from tests.api.service import SPEC, Api, fail, running_api, settings_for, spec
+from tests.api.service import SPEC, Api, body_of, fail, running_api, settings_for, spec
 from tests.api.uploads import CONTENT, make_ready, parts, registration, spec_of, upload
 
 RULE = {"op": "ge", "value": 50}
@@ -19,7 +18,6 @@ AGES = registration(
 
 @pytest.fixture
 def federation(api: Api) -> dict[str, Any]:
-    """The registered table of AGES."""
     found = upload(api, value=AGES)
     make_ready(api, found["id"])
     return found
@@ -45,21 +43,20 @@ def asking(
 
 def refused(api: Api, value: dict[str, Any], **options: Any) -> dict[str, str]:
     """The faults of a submission, by pointer; its validation has the same."""
-    before = api.counts()
-    answers = [
-        api.post(path, json=value, **options)
-        for path in ("/v1/experiments", "/v1/experiments?validate_only=true")
-    ]
-    assert [answer.status_code for answer in answers] == [422, 422], answers[0].text
-    assert answers[0].json()["errors"] == answers[1].json()["errors"]
-    assert api.counts() == before
+    with api.unchanged():
+        answers = [
+            api.post(path, json=value, **options)
+            for path in ("/v1/experiments", "/v1/experiments?validate_only=true")
+        ]
+        assert [answer.status_code for answer in answers] == [422, 422], answers[0].text
+        assert answers[0].json()["errors"] == answers[1].json()["errors"]
     return {fault["pointer"]: fault["message"] for fault in answers[0].json()["errors"]}
 
 
 def test_two_edges_whose_difference_is_one_age_are_refused(api, federation):
     """Groups below 20 and below 21: one less the other is the single client of age 20."""
     first, second = (asking(federation, {"edges": {"age": [edge]}}) for edge in (20, 21))
-    body_of(api.post("/v1/experiments?validate_only=true", json=second))
+    body_of(api.check(second))
     set_policy(api, federation["id"], edges={"age": [20]})
     api.submit(first)
     faults = refused(api, second)
@@ -78,7 +75,7 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
     second["federation"]["validation_fraction"] = 21 / 40
     fourth = asking(federation)
     fourth["federation"]["scoring"] = {"method": "split", "fraction": 0.5}
-    checked = body_of(api.post("/v1/experiments?validate_only=true", json=second))
+    checked = body_of(api.check(second))
     assert checked["training_clients"] == 19
     set_policy(api, federation["id"], split=split)
     api.submit(first)
@@ -87,35 +84,26 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
     assert refused(api, fourth).keys() == {"/federation/scoring"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "pointer"),
-    [
-        ({"fairness": {"edges": {"age": [21]}}}, "/fairness/edges/age"),
-        ({"fairness": {"minimum_group_size": 29}}, "/fairness/minimum_group_size"),
-        # Without the rows that have an empty cell it has another held-out set.
-        (
-            {"federation": {"features": [{"name": "age", "missing": "drop-row"}]}},
-            "/federation/features",
-        ),
-    ],
-)
-def test_another_profile_or_other_columns_are_refused(
-    api: Api, federation: dict[str, Any], changes: dict[str, Any], pointer: str
-) -> None:
+def test_another_profile_or_other_columns_are_refused(api: Api, federation) -> None:
     """Base rates of two profiles give one client's outcomes, without a run and without a budget."""
-    set_policy(
-        api, federation["id"], edges={"age": [20]}, minimum_group_size=30, source="registered"
-    )
+    binding = {"edges": {"age": [20]}, "minimum_group_size": 30, "source": "registered"}
+    set_policy(api, federation["id"], **binding)
     api.submit(asking(federation))
-    before = api.counts()
-    other = {**AGES, **{name: {**AGES[name], **given} for name, given in changes.items()}}
-    refusal = body_of(api.post("/v1/federations", files=parts(CONTENT, other)), 422)
-    assert [fault["pointer"] for fault in refusal["errors"]] == [pointer]
-    assert api.counts() == before
+    with api.unchanged():
+        # Without the rows that have an empty cell it has another held-out set.
+        without = {"features": [{"name": "age", "missing": "drop-row"}]}
+        for section, change, pointer in (
+            ("fairness", {"edges": {"age": [21]}}, "/fairness/edges/age"),
+            ("fairness", {"minimum_group_size": 29}, "/fairness/minimum_group_size"),
+            ("federation", without, "/federation/features"),
+        ):
+            other = {**AGES, section: {**AGES[section], **change}}
+            refusal = body_of(api.post("/v1/federations", files=parts(CONTENT, other)), 422)
+            assert [fault["pointer"] for fault in refusal["errors"]] == [pointer]
+            value = asking(federation)
+            value[section] |= change
+            assert refused(api, value).keys() == {pointer}
     assert api.get(f"/v1/federations/{federation['id']}").json()["status"] == "ready"
-    value = asking(federation, changes.get("fairness"))
-    value["federation"] |= changes.get("federation", {})
-    assert refused(api, value).keys() == {pointer}
 
 
 def test_the_policy_stays_with_the_content(api_on_both: Api) -> None:
@@ -136,8 +124,7 @@ def test_the_policy_stays_with_the_content(api_on_both: Api) -> None:
 
 
 def test_a_file_that_is_named_by_its_path_has_the_policy_of_its_content(api: Api) -> None:
-    assert api.settings.sources_dir is not None
-    (api.settings.sources_dir / "incomes.csv").write_bytes(CONTENT)
+    api.put_source("incomes.csv", CONTENT)
     value = asking({"id": ""})
     value["federation"] = {**value["federation"], "id": None, "path": "incomes.csv"}
     set_policy(api, api.submit(value)["federation_id"], minimum_group_size=31)
@@ -156,42 +143,31 @@ def test_rows_are_left_out_only_where_every_report_leaves_them_out(api: Api, fed
     assert "/fairness/exclude" in refused(api, asking(federation, {"edges": edges}))
 
 
-@pytest.mark.parametrize(
-    ("policy", "fairness", "pointer", "words"),
-    [
-        ({"minimum_group_size": 40}, {}, "/fairness/minimum_group_size", "set it to 40 or more"),
-        ({"minimum_group_clients": 3}, {}, "/fairness/minimum_group_clients", "to 3 or more"),
-        ({"favourable": {"op": "ge", "value": 51}}, {}, "/fairness/favourable", '"value": 51'),
-        ({"favourable": RULE}, {"favourable": None}, "/fairness/favourable", '"value": 50'),
-        ({"sensitive": ["group"]}, {}, "/fairness/sensitive/1", "(group)"),
-        ({"exclude": {"group": ["b"]}}, {}, "/fairness/exclude", 'set it to {"group": ["b"]}'),
-        (
-            {"groups": {}},
-            {"groups": {"group": {"letter": ["a"]}}},
-            "/fairness/groups/group",
-            "leave it out",
-        ),
-        (
-            {"intersections": []},
-            {"intersections": [["group", "age"]]},
-            "/fairness/intersections/0",
-            "leave it out",
-        ),
-    ],
+GROUPS, CROSSED = {"group": {"letter": ["a"]}}, [["group", "age"]]
+BINDING: tuple[tuple[dict[str, Any], dict[str, Any], str, str], ...] = (
+    ({"minimum_group_size": 40}, {}, "minimum_group_size", "set it to 40 or more"),
+    ({"minimum_group_clients": 3}, {}, "minimum_group_clients", "to 3 or more"),
+    ({"favourable": {"op": "ge", "value": 51}}, {}, "favourable", '"value": 51'),
+    ({"favourable": RULE}, {"favourable": None}, "favourable", '"value": 50'),
+    ({"sensitive": ["group"]}, {}, "sensitive/1", "(group)"),
+    ({"exclude": {"group": ["b"]}}, {}, "exclude", 'set it to {"group": ["b"]}'),
+    ({"groups": {}}, {"groups": GROUPS}, "groups/group", "leave it out"),
+    ({"intersections": []}, {"intersections": CROSSED}, "intersections/0", "leave it out"),
 )
-def test_what_is_set_binds_and_names_what_it_demands(
-    api: Api,
-    federation: dict[str, Any],
-    policy: dict[str, Any],
-    fairness: dict[str, Any],
-    pointer: str,
-    words: str,
-) -> None:
-    value = asking(federation, fairness)
-    set_policy(api, federation["id"], **policy)
-    faults = refused(api, value)
-    assert faults.keys() == {pointer}
-    assert words in faults[pointer]
+
+
+def test_what_is_set_binds_and_names_what_it_demands(api: Api, federation) -> None:
+    for policy, fairness, field, words in BINDING:
+        value = asking(federation, fairness)
+        set_policy(api, federation["id"], **policy)
+        faults = refused(api, value)
+        assert [*faults] == [f"/fairness/{field}"]
+        assert words in faults[f"/fairness/{field}"]
+    # A key without the data reads what is demanded, and no more.
+    set_policy(api, federation["id"], minimum_group_size=40)
+    faults = refused(api, asking(federation), key=api.key_with("experiments:write"))
+    assert [*faults] == ["/fairness/minimum_group_size"]
+    assert "set it to 40 or more" in faults["/fairness/minimum_group_size"]
 
 
 def test_what_agrees_is_admitted(api: Api, federation: dict[str, Any]) -> None:
@@ -215,24 +191,14 @@ def test_what_agrees_is_admitted(api: Api, federation: dict[str, Any]) -> None:
     assert api.stored(experiment["id"]).disclosure is None
 
 
-def test_the_registered_source_needs_a_registration(api: Api) -> None:
-    set_policy(api, api.submit()["federation_id"], source="registered")
-    assert "register the file first" in refused(api, SPEC)["/federation"]
-
-
 def test_a_retry_falls_under_the_present_policy(api: Api) -> None:
     first = api.submit()
     fail(api, first["id"])
+    set_policy(api, first["federation_id"], source="registered")
+    assert "register the file first" in refused(api, SPEC)["/federation"]
     set_policy(api, first["federation_id"], minimum_group_size=3)
     refusal = body_of(api.post(f"/v1/experiments/{first['id']}/retry"), 422)
     assert refusal["errors"][0]["pointer"] == "/fairness/minimum_group_size"
-
-
-def test_a_key_without_the_data_reads_what_is_demanded_and_no_more(api, federation):
-    set_policy(api, federation["id"], minimum_group_size=40)
-    faults = refused(api, asking(federation), key=api.key_with("experiments:write"))
-    assert faults.keys() == {"/fairness/minimum_group_size"}
-    assert "set it to 40 or more" in faults["/fairness/minimum_group_size"]
 
 
 def test_the_policy_is_read_set_and_taken_back(api: Api) -> None:

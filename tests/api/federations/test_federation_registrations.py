@@ -8,14 +8,16 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from api.http.problems import ProblemError
 from api.services.uploads import ContentHash
 from fedaudit.spec.registration import parse_uploaded
-from tests.api.answers import body_of
-from tests.api.service import Api, finished, spec
+from models.tables.federations import RowSketch
+from tests.api.service import Api, body_of, finished, spec
 from tests.api.uploads import (
     CONTENT,
+    REGISTRATION,
     files_of,
     make_ready,
     parts,
@@ -25,6 +27,8 @@ from tests.api.uploads import (
     stored,
     upload,
 )
+from tests.workers.serving import worker_of
+from workers.run_unit import run_unit
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
@@ -34,9 +38,7 @@ def put(api: Api, id_: str, value: Any, **options: Any) -> Any:
 
 
 def test_a_proposal_is_a_registration_with_its_reasons(api: Api) -> None:
-    folder = api.settings.sources_dir
-    assert folder is not None
-    (folder / "incomes.csv").write_bytes(CONTENT)
+    api.put_source("incomes.csv", CONTENT)
     body = body_of(api.post("/v1/federations/proposals", json={"path": "incomes.csv"}))
     federation = body["registration"]["federation"]
     assert (federation["client_key"], federation["target"]) == ("client", "income")
@@ -65,7 +67,7 @@ def test_a_file_that_is_not_there_is_named(api, body, status, pointer):
         assert pointer in [error["pointer"] for error in found["errors"]]
 
 
-def test_a_rejected_registration_is_corrected_without_the_file(api: Api) -> None:
+def test_a_registration_is_corrected_without_the_file_until_it_is_used(api: Api) -> None:
     id_ = upload(api)["id"]
     reject(api, id_, "/federation/target", "is wrong")
     kept = stored(api, id_).storage_key
@@ -75,16 +77,16 @@ def test_a_rejected_registration_is_corrected_without_the_file(api: Api) -> None
     assert (stored(api, id_).storage_key, len(files_of(api))) == (kept, 1)
     shown = corrected["registration"]
     assert put(api, id_, shown).status_code == 202, "what GET shows is accepted"
-
-
-def test_an_unused_federation_is_corrected_and_a_used_one_is_not(api: Api) -> None:
-    id_ = upload(api)["id"]
     make_ready(api, id_)
-    assert put(api, id_, registration()).status_code == 200
-    assert put(api, id_, registration(federation={"target": "age"})).status_code == 202
+    assert put(api, id_, shown).status_code == 200
+    assert put(api, id_, registration()).status_code == 202
     make_ready(api, id_)
     finished(api, spec_of({"id": id_}))
     assert "upload it again" in body_of(put(api, id_, registration()), 409)["detail"]
+    # A deleted one has no file to register.
+    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+    assert put(api, id_, registration()).status_code == 409
+    assert api.post("/v1/federations/proposals", json={"id": id_}).status_code == 409
 
 
 @pytest.mark.parametrize(
@@ -103,20 +105,13 @@ def test_a_faulty_registration_changes_nothing(api, change, pointer):
     assert (api.counts(), stored(api, id_).registration) == before
 
 
-def test_a_deleted_federation_has_no_file_to_register(api: Api) -> None:
-    id_ = upload(api)["id"]
-    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
-    assert put(api, id_, registration()).status_code == 409
-    assert api.post("/v1/federations/proposals", json={"id": id_}).status_code == 409
-
-
 def test_an_experiment_by_id_alone_takes_what_was_registered(api: Api) -> None:
     labels = {"group": {"a": "odd"}}
     id_ = upload(api, value=registration(federation={"labels": labels}))["id"]
     make_ready(api, id_)
     value = {name: given for name, given in spec_of({}).items() if name != "fairness"}
     value["federation"] = {"id": id_, "validation_fraction": 0.5}
-    checked = api.post("/v1/experiments?validate_only=true", json=value)
+    checked = api.check(value)
     assert checked.status_code == 200, checked.text
     found = api.submit(value)["spec"]
     assert found["federation"]["target"] == "income"
@@ -142,26 +137,23 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     found = api.post(at, json={"epsilon": 2.0}).json()
     assert found["expected_useful"], found["needs"]
     assert 1.9 < found["projection"]["epsilon"][0]["value"] <= 2.0
-    known = api.post("/v1/experiments?validate_only=true", json=found["spec"])
+    known = api.check(found["spec"])
     assert known.status_code == 200, known.text
     assert known.json()["projection"]["epsilon"] == found["projection"]["epsilon"]
-    total = {"book": "simulation", "figure": "leakage", "total": 5.0}
-    assert api.request("PUT", f"/v1/federations/{id_}/budget", json=total).status_code == 200
+    assert api.set_budget(id_, 5.0).status_code == 200
     of_budget = api.post(at, json={}).json()
     assert of_budget["projection"]["leakage_worst_case"] <= 5.0
     assert of_budget["spec"]["privacy"]["mechanism"] == "laplace-l2"
-    of_reports = {"figure": "epsilon", "observer": "report", "delta": 1e-6, "total": 0.0}
-    of_reports |= {"book": "release", "adjacency": "add-or-remove-one"}
-    budget = f"/v1/federations/{id_}/budget"
-    for setting in ({**total, "total": None}, of_reports):
-        assert api.request("PUT", budget, json=setting).status_code == 200
+    of_reports = {"figure": "epsilon", "observer": "report", "delta": 1e-6}
+    of_reports |= {"adjacency": "add-or-remove-one"}
+    for total, setting in ((None, {}), (0.0, {**of_reports, "book": "release"})):
+        assert api.set_budget(id_, total, **setting).status_code == 200
     assert "`fairness.noise`" not in str(api.post(at, json={}).json()["needs"])
     # Without noise a run is in both books, and submission refuses it.
     found = api.post(at, json={"privacy": "none"}).json()
     assert "`fairness.noise`" in found["needs"]
     assert api.post("/v1/experiments", json=found["spec"]).status_code == 409
-    of_reports["book"] = "simulation"
-    assert api.request("PUT", budget, json=of_reports).status_code == 200
+    assert api.set_budget(id_, 0.0, **of_reports).status_code == 200
     # It is about others than those who train, and refuses exact figures.
     found = api.post(at, json={}).json()
     assert found["spec"]["privacy"]["target"] == {"epsilon": 3.0}
@@ -188,16 +180,12 @@ def test_data_that_was_used_is_listed_once(api_on_both: Api) -> None:
     assert rest["next_cursor"] is None
 
 
-@pytest.mark.parametrize("total", [0, 21.0, None])
-def test_a_budget_is_set_and_read_back(api: Api, total: float | None) -> None:
-    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
-    setting = {"book": "simulation", "figure": "leakage", "total": total}
-    body = body_of(api.request("PUT", path, json=setting))
-    assert body == api.get(path).json()
-    [budget] = body["items"]
-    remaining = None if total is None else max(0.0, total - 4.0)
-    assert (budget["total"], budget["reserved"], budget["remaining"]) == (total, 4.0, remaining)
-    assert (budget["reason"] is None) == (total is not None)
+def test_a_budget_is_set_and_read_back(api: Api) -> None:
+    federation = api.submit()["federation_id"]
+    for total, remaining in ((0, 0.0), (21.0, 17.0), (None, None)):
+        [budget] = body_of(api.set_budget(federation, total))["items"]
+        assert [budget] == api.budgets(federation, total=total, reserved=4.0, remaining=remaining)
+        assert (budget["reason"] is None) == (total is not None)
 
 
 # -- the fingerprint of a file in pieces is that of its content, however it was cut or compressed
@@ -242,3 +230,73 @@ def test_a_bomb_is_stopped_at_the_limit(size: int) -> None:
     assert _hashed(bomb, 100, largest=size) == hashlib.sha256(bytes(size)).hexdigest()
     with pytest.raises(ProblemError, match="after decompression"):
         _hashed(bomb, 100, largest=size - 1)
+
+
+# -- a file with mostly the rows of another has its own budget and a warning ----------------------
+
+ROWS = [f"c{row % 60},{'a' if row % 2 else 'b'},{row},{7 * row % 101}" for row in range(3000)]
+KEYS = ("federations:read", "federations:write", "experiments:read", "experiments:write")
+REGISTERED = {**REGISTRATION, "federation": {**REGISTRATION["federation"], "features": ["age"]}}
+
+
+def table(rows: list[str], header: str = "client,group,age,income") -> bytes:
+    return "\n".join([header, *rows, ""]).encode()
+
+
+def register(api: Api, content: bytes, **options: Any) -> dict[str, Any]:
+    """Uploads a table and lets a worker profile it; the federation as it then is."""
+    found = upload(api, content, REGISTERED, **options)
+    run_unit(worker_of(api), str(stored(api, found["id"]).unit_id))
+    shown = api.get(f"/v1/federations/{found['id']}", **options).json()
+    assert shown["status"] == "ready", shown["reasons"]
+    return dict(shown)
+
+
+def test_a_row_less_is_another_federation_and_a_warning(api_on_both: Api) -> None:
+    api = api_on_both
+    first = register(api, table(ROWS))
+    assert first["warnings"] == []
+    copy = register(api, table(ROWS[1:]))
+    [warning] = copy["warnings"]
+    assert "nearly the same rows" in warning
+    assert first["id"] in warning
+    assert "budgets are separate" in warning
+    # It holds the other way round as well, and is told at every door.
+    [back] = api.get(f"/v1/federations/{first['id']}").json()["warnings"]
+    assert copy["id"] in back
+    listed = api.get("/v1/federations").json()["items"]
+    assert [one["warnings"] for one in listed] == [[warning], [back]]
+    assert upload(api, table(ROWS[1:]), REGISTERED)["warnings"] == [warning]
+    source = {"id": copy["id"], "features": ["age"]}
+    assert api.submit(spec_of(source, gates=[]))["warnings"] == [warning]
+    checked = api.check(spec_of(source, gates=[]))
+    assert checked.json()["warnings"] == [warning]
+
+
+def test_order_is_no_disguise_a_part_is_known_and_other_rows_are_not(api: Api) -> None:
+    first = register(api, table(ROWS))
+    turned = [",".join(reversed(row.split(","))) for row in reversed(ROWS[:-5])]
+    copy = register(api, table(turned, "income,age,group,client"))
+    assert first["id"] in copy["warnings"][0]
+    assert first["id"] in str(register(api, table(ROWS[:1500]))["warnings"])
+    assert register(api, table([row.replace("c", "d") for row in ROWS]))["warnings"] == []
+
+
+def test_another_projects_content_is_not_named(api: Api) -> None:
+    stranger = api.key_with(*KEYS, project="another")
+    theirs = register(api, table(ROWS), key=stranger)
+    [warning] = register(api, table(ROWS[:-1]))["warnings"]
+    assert "other registered content" in warning
+    for name in (theirs["id"], "another", theirs["name"]):
+        assert name not in warning
+    [back] = api.get(f"/v1/federations/{theirs['id']}", key=stranger).json()["warnings"]
+    assert "other registered content" in back
+
+
+def test_a_deletion_takes_the_sketch_and_leaves_what_was_found(api: Api) -> None:
+    first, copy = register(api, table(ROWS)), register(api, table(ROWS[1:]))
+    assert api.request("DELETE", f"/v1/federations/{first['id']}").status_code == 204
+    with api.database.read() as session:
+        kept = session.scalars(select(RowSketch.federation_id)).all()
+    assert kept == [copy["id"]]
+    assert api.get(f"/v1/federations/{copy['id']}").json()["warnings"] == copy["warnings"]

@@ -13,8 +13,7 @@ from fedaudit.spec.parse import parse_admitted
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.tables.experiments import Experiment
-from tests.api.answers import body_of
-from tests.api.service import Api, fail, finished
+from tests.api.service import Api, body_of, fail, finished
 from tests.api.uploads import (
     CONTENT,
     PROFILE,
@@ -32,19 +31,9 @@ UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 @pytest.fixture
 def ready(api: Api) -> tuple[Api, str]:
-    """An API, and an uploaded federation that is ready."""
     made = upload(api)["id"]
     make_ready(api, made)
     return api, made
-
-
-def _below_sources(api: Api, name: str = "incomes.csv", content: bytes = CONTENT) -> Path:
-    folder = api.settings.sources_dir
-    assert folder is not None
-    path = folder / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    return path
 
 
 def _faults(response: Any) -> dict[str, str]:
@@ -52,29 +41,13 @@ def _faults(response: Any) -> dict[str, str]:
     return {error["pointer"]: error["message"] for error in response.json()["errors"]}
 
 
-def test_a_profile_is_shown_once_there_is_one(ready: tuple[Api, str]) -> None:
+def test_a_profile_is_shown_once_there_is_one_and_a_status_finds_it(ready: tuple[Api, str]) -> None:
     api, id_ = ready
     assert api.get(f"/v1/federations/{id_}/profile").json() == PROFILE
     shown = api.get(f"/v1/federations/{id_}").json()
     assert (shown["status"], shown["profile"]) == ("ready", PROFILE)
     assert (shown["clients"], shown["rows"]) == (40, 120)
     assert shown["profiled_at"] is not None
-
-
-def test_without_a_profile_it_is_said_why(api: Api) -> None:
-    path = f"/v1/federations/{upload(api)['id']}"
-    assert "is profiling" in body_of(api.get(f"{path}/profile"), 409)["detail"]
-    reject(api, path.rpartition("/")[2], "/federation/target", "no such column")
-    rejected = body_of(api.get(f"{path}/profile"), 409)
-    assert rejected["type"].endswith("conflict")
-    assert rejected["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
-    assert api.request("DELETE", path).status_code == 204
-    assert "is deleted" in api.get(f"{path}/profile").json()["detail"]
-    assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
-
-
-def test_federations_are_found_by_status(ready: tuple[Api, str]) -> None:
-    api, id_ = ready
     other = upload(api, CONTENT + b"c1,a,1,2\n")["id"]
     for status, ids in (("ready", [id_]), ("profiling", [other]), ("deleted", [])):
         items = api.get(f"/v1/federations?status={status}").json()["items"]
@@ -108,8 +81,8 @@ def test_experiments_name_an_upload_by_its_id(ready: tuple[Api, str]) -> None:
     assert made["spec"]["federation"]["path"] is None
     found = api.get(f"/v1/experiments?federation_id={id_}").json()["items"]
     assert [item["id"] for item in found] == [made["id"]]
-    [budget] = api.get(f"/v1/federations/{id_}/budget").json()["items"]
-    checked = api.post("/v1/experiments?validate_only=true", json=spec_of({"id": id_}))
+    [budget] = api.budgets(id_)
+    checked = api.check(spec_of({"id": id_}))
     assert (checked.status_code, checked.json()["clients"]) == (200, 40)
     assert budget["reserved"] == checked.json()["projection"]["leakage_worst_case"] > 0
     fail(api, made["id"])
@@ -118,9 +91,9 @@ def test_experiments_name_an_upload_by_its_id(ready: tuple[Api, str]) -> None:
 
 
 def test_a_path_and_an_upload_with_one_content_share_one_budget(api: Api) -> None:
-    _below_sources(api)
+    api.put_source("incomes.csv", CONTENT)
     by_path = api.submit(spec_of({"path": "incomes.csv"}))["federation_id"]
-    [once] = api.get(f"/v1/federations/{by_path}/budget").json()["items"]
+    [once] = api.budgets(by_path)
     assert api.get(f"/v1/federations/{by_path}").json()["file_name"] is None
     named = _faults(api.post("/v1/experiments", json=spec_of({"id": by_path})))
     assert "name the data by `path`" in named["/federation/id"]
@@ -129,25 +102,30 @@ def test_a_path_and_an_upload_with_one_content_share_one_budget(api: Api) -> Non
     assert uploaded["file_name"] == "incomes.csv"
     make_ready(api, by_path)
     assert api.submit(spec_of({"id": by_path}))["federation_id"] == by_path
-    [twice] = api.get(f"/v1/federations/{by_path}/budget").json()["items"]
+    [twice] = api.budgets(by_path)
     assert twice["reserved"] == 2 * once["reserved"] > 0
 
 
-def test_only_a_federation_that_is_ready_is_trained_on(api: Api) -> None:
+def test_only_a_federation_that_is_ready_has_a_profile_and_is_trained_on(api: Api) -> None:
     id_ = upload(api)["id"]
+    path = f"/v1/federations/{id_}"
 
     def refused(status: str) -> None:
-        before = api.counts()
-        for query in ("", "?validate_only=true"):
-            faults = _faults(api.post(f"/v1/experiments{query}", json=spec_of({"id": id_})))
-            assert f"is {status}" in faults["/federation/id"]
-        assert api.counts() == before
+        with api.unchanged():
+            assert f"is {status}" in body_of(api.get(f"{path}/profile"), 409)["detail"]
+            for query in ("", "?validate_only=true"):
+                faults = _faults(api.post(f"/v1/experiments{query}", json=spec_of({"id": id_})))
+                assert f"is {status}" in faults["/federation/id"]
 
     refused("profiling")
-    reject(api, id_, "", "x")
+    reject(api, id_, "/federation/target", "no such column")
     refused("rejected")
-    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+    rejected = api.get(f"{path}/profile").json()
+    assert rejected["type"].endswith("conflict")
+    assert rejected["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
+    assert api.request("DELETE", path).status_code == 204
     refused("deleted")
+    assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
 
 
 def test_another_projects_federation_is_not_trained_on(ready: tuple[Api, str]) -> None:
@@ -165,24 +143,21 @@ def test_a_federation_in_use_is_not_deleted(ready: tuple[Api, str]) -> None:
     api, id_ = ready
     experiment = api.submit(spec_of({"id": id_}))["id"]
     for status in ("queued", "running", "cancelling"):
-        with api.database.write() as session:
-            session.execute(update(Experiment).values(status=status))
+        api.change(update(Experiment).values(status=status))
         refusal = body_of(api.request("DELETE", f"/v1/federations/{id_}"), 409)
         assert refusal["type"].endswith("conflict")
     assert len(files_of(api)) == 1
-    with api.database.write() as session:
-        session.execute(update(Experiment).values(status="queued"))
+    api.change(update(Experiment).values(status="queued"))
     api.post(f"/v1/experiments/{experiment}/cancel")
     assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
 
 
 def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api, str]) -> None:
     api, id_ = ready
-    setting = {"book": "simulation", "figure": "leakage", "total": 21.0}
-    api.request("PUT", f"/v1/federations/{id_}/budget", json=setting)
+    api.set_budget(id_, 21.0)
     experiment = finished(api, spec_of({"id": id_}))
-    budgets = api.get(f"/v1/federations/{id_}/budget").json()
-    assert budgets["items"][0]["spent"] > 0
+    budgets = api.budgets(id_)
+    assert budgets[0]["spent"] > 0
     before = api.get(f"/v1/federations/{id_}").json()
     for _ in range(2):
         assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
@@ -190,13 +165,13 @@ def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api,
     shown = api.get(f"/v1/federations/{id_}").json()
     assert (shown["status"], shown["profile"]) == ("deleted", None)
     assert (shown["fingerprint"], shown["deleted_at"] is None) == (before["fingerprint"], False)
-    assert api.get(f"/v1/federations/{id_}/budget").json() == budgets
+    assert api.budgets(id_) == budgets
     assert api.get(f"/v1/experiments/{experiment}/report").status_code == 200
     verified = api.get(f"/v1/experiments/{experiment}/report/verification").json()
     assert [check for check in verified["checks"] if check["outcome"] == "fail"] == []
     again = upload(api)
     assert (again["id"], again["status"], again["deleted_at"]) == (id_, "profiling", None)
-    assert api.get(f"/v1/federations/{id_}/budget").json() == budgets
+    assert api.budgets(id_) == budgets
     assert len(files_of(api)) == 1
 
 
@@ -221,7 +196,7 @@ def test_a_deletion_that_the_storage_refuses_is_taken_up_again(ready, monkeypatc
 
 
 def test_a_file_below_the_sources_folder_is_registered_by_its_path(api: Api) -> None:
-    _below_sources(api, "folder/incomes.csv")
+    api.put_source("folder/incomes.csv", CONTENT)
     value = registration(federation={"path": "folder/incomes.csv"})
     headers = {"Idempotency-Key": "one"}
     made = body_of(api.post("/v1/federations", json=value, headers=headers), 202)
@@ -230,10 +205,13 @@ def test_a_file_below_the_sources_folder_is_registered_by_its_path(api: Api) -> 
     assert api.post("/v1/federations", json=value, headers=headers).json()["id"] == id_
     other = api.post("/v1/federations", json={**value, "name": "x"}, headers=headers)
     assert other.json()["type"].endswith("idempotency-mismatch")
+    for path in ("missing.csv", "../secret.csv", "a\x00.csv", None):
+        unusable = registration(federation={} if path is None else {"path": path})
+        assert "/federation/path" in _faults(api.post("/v1/federations", json=unusable))
 
 
 def test_a_registered_path_is_trained_on_by_id_while_it_is_unchanged(api: Api) -> None:
-    path = _below_sources(api)
+    path = api.put_source("incomes.csv", CONTENT)
     value = registration(federation={"path": "incomes.csv"})
     id_ = api.post("/v1/federations", json=value).json()["id"]
     make_ready(api, id_)
@@ -248,7 +226,7 @@ def test_a_registered_path_is_trained_on_by_id_while_it_is_unchanged(api: Api) -
 
 
 def test_an_upload_gives_a_registered_path_its_file_without_another_profile(api: Api) -> None:
-    _below_sources(api)
+    api.put_source("incomes.csv", CONTENT)
     value = registration(federation={"path": "incomes.csv"})
     id_ = api.post("/v1/federations", json=value).json()["id"]
     make_ready(api, id_)
@@ -259,12 +237,6 @@ def test_an_upload_gives_a_registered_path_its_file_without_another_profile(api:
     renamed = registration(name="renamed", federation={"path": "incomes.csv"})
     assert api.post("/v1/federations", json=renamed).json()["status"] == "profiling"
     assert len(files_of(api)) == 1
-
-
-@pytest.mark.parametrize("path", ["missing.csv", "../secret.csv", "a\x00.csv", None])
-def test_a_path_that_cannot_be_registered_is_named(api: Api, path: str | None) -> None:
-    value = registration(federation={} if path is None else {"path": path})
-    assert "/federation/path" in _faults(api.post("/v1/federations", json=value))
 
 
 # -- loaded data are kept for specs that would load the same, and for no others -------------------

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from sqlalchemy.exc import OperationalError
 from benchmarks.served_api import http
 from infrastructure.storage import Storage, StorageFullError, StorageWriter
 from models.repositories import UnitRepository
-from tests.api.answers import body_of
-from tests.api.service import Api, running_api, served, settings_for
+from tests.api.service import Api, body_of, running_api, served, settings_for
 from tests.api.uploads import (
     CONTENT,
     REGISTRATION,
@@ -33,13 +31,6 @@ from tests.api.uploads import (
 from tests.waiting import wait_until
 
 FINGERPRINT = hashlib.sha256(CONTENT).hexdigest()
-
-
-@pytest.fixture
-def small(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
-    """An API that takes files up to 10 kB."""
-    with running_api(settings_for(sqlite_url, tmp_path, max_upload_bytes=10_000)) as api:
-        yield api
 
 
 def test_a_file_is_kept_and_waits_for_its_profile(api: Api) -> None:
@@ -73,12 +64,11 @@ def test_the_fingerprint_is_of_the_content_before_compression(api: Api) -> None:
 
 def test_the_same_upload_again_starts_nothing(api: Api) -> None:
     first = upload(api)
-    before = api.counts()
-    assert upload(api) == first
-    make_ready(api, first["id"])
-    again = body_of(api.post("/v1/federations", files=parts(file_name="other-name.csv")))
-    assert (again["id"], again["status"]) == (first["id"], "ready")
-    assert api.counts() == before
+    with api.unchanged():
+        assert upload(api) == first
+        make_ready(api, first["id"])
+        again = body_of(api.post("/v1/federations", files=parts(file_name="other-name.csv")))
+        assert (again["id"], again["status"]) == (first["id"], "ready")
     assert len(files_of(api)) == 1
 
 
@@ -150,13 +140,6 @@ def test_of_a_path_the_name_is_kept(api: Api, file_name: str, shown: str) -> Non
     assert shown not in file.name
 
 
-@pytest.mark.parametrize("name", ["..", "folder/", "c:x", "x" * 201, "~root"])
-def test_a_file_name_must_be_one(api: Api, name: str) -> None:
-    refusal = body_of(api.post("/v1/federations", files=parts(file_name=name)), 422)
-    assert refusal["errors"][0]["pointer"] == "/file"
-    assert files_of(api) == []
-
-
 def _body(*sent: tuple[str, bytes], end: bytes = b"--B--\r\n") -> bytes:
     return b"".join(
         b"--B\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + data + b"\r\n"
@@ -169,65 +152,53 @@ _REGISTRATION = ('name="registration"', json.dumps(REGISTRATION).encode())
 _FILE = ('name="file"; filename="a.csv"', CONTENT)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (_body(_FILE, _REGISTRATION), "before the registration"),
-        (_body(_REGISTRATION), "lacks a part"),
-        (_body(_REGISTRATION, _FILE, _FILE), "came before"),
-        (_body(_REGISTRATION, _REGISTRATION, _FILE), "came before"),
-        (_body(_REGISTRATION, _FILE, ('name="more"', b"x")), "not expected"),
-        (_body(_REGISTRATION, ('name="file"', CONTENT)), "no file name"),
-        (_body(_REGISTRATION, ('name="file"; filename="a\x00.csv"', b"x")), ""),
-        (_body(_REGISTRATION, ('name="file"; filename="a.csv"', b"")), "is empty"),
-        (_body(('name="registration"', b"{"), _FILE), "is not JSON"),
-        (_body(('name="registration"', b'{"name": NaN}'), _FILE), "NaN is no JSON number"),
-        (_body(_REGISTRATION, _FILE, end=b""), "closing boundary"),
-        (_body(_REGISTRATION, _FILE)[:-40], "closing boundary"),
-        (b"nonsense", "no multipart/form-data body"),
-        (b"--B\r\nX: y\r\n\r\ndata\r\n--B--\r\n", "Content-Disposition"),
-        (_body(_REGISTRATION, ('name="file"; filename="a.gz"', b"\x1f\x8bxyz")), "is damaged"),
-        (
-            _body(_REGISTRATION, ('name="file"; filename="a.gz"', gzip.compress(CONTENT)[:-9])),
-            "breaks off",
-        ),
-    ],
+_GZIP = 'name="file"; filename="a.gz"'
+NO_UPLOADS = (
+    (_body(_FILE, _REGISTRATION), "before the registration"),
+    (_body(_REGISTRATION), "lacks a part"),
+    (_body(_REGISTRATION, _FILE, _FILE), "came before"),
+    (_body(_REGISTRATION, _REGISTRATION, _FILE), "came before"),
+    (_body(_REGISTRATION, _FILE, ('name="more"', b"x")), "not expected"),
+    (_body(_REGISTRATION, ('name="file"', CONTENT)), "no file name"),
+    (_body(_REGISTRATION, ('name="file"; filename="a\x00.csv"', b"x")), ""),
+    (_body(_REGISTRATION, ('name="file"; filename="a.csv"', b"")), "is empty"),
+    (_body(('name="registration"', b"{"), _FILE), "is not JSON"),
+    (_body(('name="registration"', b'{"name": NaN}'), _FILE), "NaN is no JSON number"),
+    (_body(_REGISTRATION, _FILE, end=b""), "closing boundary"),
+    (_body(_REGISTRATION, _FILE)[:-40], "closing boundary"),
+    (b"nonsense", "no multipart/form-data body"),
+    (b"--B\r\nX: y\r\n\r\ndata\r\n--B--\r\n", "Content-Disposition"),
+    (_body(_REGISTRATION, (_GZIP, b"\x1f\x8bxyz")), "is damaged"),
+    (_body(_REGISTRATION, (_GZIP, gzip.compress(CONTENT)[:-9])), "breaks off"),
 )
-def test_a_body_that_is_no_upload_stores_nothing(api: Api, body: bytes, message: str) -> None:
-    before = api.counts()
-    answer = api.post("/v1/federations", content=body, headers={"Content-Type": _TYPE})
-    assert message in body_of(answer, 422)["detail"]
-    assert api.counts() == before
+
+
+def test_a_body_that_is_no_upload_stores_nothing(api: Api) -> None:
+    with api.unchanged():
+        for body, message in NO_UPLOADS:
+            answer = api.post("/v1/federations", content=body, headers={"Content-Type": _TYPE})
+            assert message in body_of(answer, 422)["detail"]
+        for name in ("..", "folder/", "c:x", "x" * 201, "~root"):
+            answer = api.post("/v1/federations", files=parts(file_name=name))
+            assert body_of(answer, 422)["errors"][0]["pointer"] == "/file"
     assert files_of(api) == []
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(b"x" * 10_001, id="the file"),
-        pytest.param(gzip.compress(bytes(10_001)), id="what it expands to"),
-        pytest.param(b"x" * 3_000_000, id="the body"),
-    ],
-)
-def test_too_large_a_file_is_refused(small: Api, content: bytes) -> None:
-    refusal = body_of(small.post("/v1/federations", files=parts(content)), 413)
-    assert refusal["type"].endswith("payload-too-large")
-    assert files_of(small) == []
-
-
-def test_a_file_may_be_as_large_as_allowed(small: Api) -> None:
-    assert upload(small, b"x" * 10_000)["size_bytes"] == 10_000
-    assert upload(small, gzip.compress(b"y" * 10_000))["status"] == "profiling"
-
-
-def test_other_bodies_keep_their_limit(small: Api) -> None:
-    large = b" " * (small.settings.max_body_bytes + 1)
-    headers = {"Content-Type": "application/json"}
-    assert small.post("/v1/federations", content=large, headers=headers).status_code == 413
-    files = [("registration", (None, large, "application/json"))]
-    assert small.post("/v1/federations", files=files).status_code == 413
-    headers = {"Content-Type": _TYPE}
-    assert small.post("/v1/experiments", content=large, headers=headers).status_code == 413
+def test_too_large_a_file_is_refused_and_other_bodies_keep_their_limit(sqlite_url, tmp_path):
+    with running_api(settings_for(sqlite_url, tmp_path, max_upload_bytes=10_000)) as api:
+        # The file itself, what it expands to, and the body.
+        for content in (b"x" * 10_001, gzip.compress(bytes(10_001)), b"x" * 3_000_000):
+            refusal = body_of(api.post("/v1/federations", files=parts(content)), 413)
+            assert refusal["type"].endswith("payload-too-large")
+        assert files_of(api) == []
+        assert upload(api, b"x" * 10_000)["size_bytes"] == 10_000
+        assert upload(api, gzip.compress(b"y" * 10_000))["status"] == "profiling"
+        large = b" " * (api.settings.max_body_bytes + 1)
+        files = [("registration", (None, large, "application/json"))]
+        assert api.post("/v1/federations", files=files).status_code == 413
+        for path, type_ in (("federations", "application/json"), ("experiments", _TYPE)):
+            headers = {"Content-Type": type_}
+            assert api.post(f"/v1/{path}", content=large, headers=headers).status_code == 413
 
 
 def _full_disk(_writer: StorageWriter, _data: bytes) -> None:
@@ -247,13 +218,12 @@ def _no_database(*_arguments: Any, **_options: Any) -> None:
     ids=["disk", "database"],
 )
 def test_what_fails_below_is_a_problem_and_leaves_nothing(api, monkeypatch, place, failing, detail):
-    before = api.counts()
-    monkeypatch.setattr(place, failing)
-    problem = body_of(api.post("/v1/federations", files=parts()), 503)
-    assert problem["type"].endswith("unavailable")
-    assert detail in problem["detail"]
-    assert files_of(api) == []
-    assert api.counts() == before
+    with api.unchanged():
+        monkeypatch.setattr(place, failing)
+        problem = body_of(api.post("/v1/federations", files=parts()), 503)
+        assert problem["type"].endswith("unavailable")
+        assert detail in problem["detail"]
+        assert files_of(api) == []
 
 
 def test_an_upload_that_is_cut_off_leaves_no_file_and_no_row(api: Api) -> None:

@@ -1,15 +1,13 @@
 """Bad input: always a problem document that names the fault, and never anything stored."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.http.problems import MAX_FAULTS
 from tests.api.ledgers.trainings import LOCAL
-from tests.api.people.keys import key_of
-from tests.api.service import SPEC, Api, finished, spec
+from tests.api.service import SPEC, Api, finished, key_of, spec
 
 BEYOND_64_BITS = 2**64 + 1
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
@@ -38,13 +36,11 @@ def _refused(response: Any, status: int = 422, slug: str = "validation-error") -
     ("value", "pointer"),
     [
         (spec(privacy={"surprise": 1}), "/privacy/surprise"),
-        (spec(privacy={"noise_multiplier": 5e-324}), "/privacy/noise_multiplier"),
         (spec(training={"cohort": {"clients": 21}}), "/training/cohort/clients"),
         (spec(training={"rounds": BEYOND_64_BITS}), "/training/rounds"),
         (spec(seed=-BEYOND_64_BITS), "/seed"),
         (spec(name="nul\x00inside"), "/name"),
         (spec(tags=["x"] * 51), "/tags"),
-        (spec(federation={"source": "elsewhere"}), "/federation"),
         (spec(fairness={"sensitive": ["group", "age"]}), "/fairness/sensitive/1"),
         (spec(gates=[{"figure": "leakage_max", "op": "le", "value": 10**400}]), "/gates/0/value"),
         (
@@ -54,31 +50,24 @@ def _refused(response: Any, status: int = 422, slug: str = "validation-error") -
         *((value, "") for value in ([], "text", None, 7)),
     ],
 )
-@pytest.mark.parametrize("validate_only", ["true", "false"])
-def test_a_faulty_spec_is_refused_by_field(api, value, pointer, validate_only):
-    before = api.counts()
-    response = api.post(
-        f"/v1/experiments?validate_only={validate_only}",
-        content=json.dumps(value),
-        headers={**JSON, "Idempotency-Key": "k"},
-    )
-    errors = _refused(response)
-    assert any(error["pointer"].startswith(pointer) for error in errors), errors
-    assert api.counts() == before
+def test_a_faulty_spec_is_refused_by_field(api: Api, value: Any, pointer: str) -> None:
+    with api.unchanged():
+        sent = {"content": json.dumps(value), "headers": {**JSON, "Idempotency-Key": "k"}}
+        for query in ("", "?validate_only=true"):
+            errors = _refused(api.post(f"/v1/experiments{query}", **sent))
+            assert any(error["pointer"].startswith(pointer) for error in errors), errors
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
         (b"", "is not JSON"),
-        (b"name: yaml", "is not JSON"),
         (b'{"name": NaN}', "NaN"),
         (b'{"seed": 1e999}', "too large"),
         (b'{"seed": ' + b"9" * 5000 + b"}", "is not JSON"),
         (b'{"name": "a", "name": "b"}', "twice"),
         (b'{"name": "\\ud800"}', "surrogate"),
         (b'{"\\udfff": 1}', "surrogate"),
-        (b"\xff\xfe", "UTF-8"),
         (b'{"name": "\xc3\x28"}', "UTF-8"),
         (b"[" * 100_000, "nested"),
         (b'{"a":' * 100 + b"1" + b"}" * 100, "nested"),
@@ -86,20 +75,17 @@ def test_a_faulty_spec_is_refused_by_field(api, value, pointer, validate_only):
     ],
 )
 def test_what_is_not_json_is_refused(api: Api, body: bytes, says: str) -> None:
-    before = api.counts()
-    [error] = _refused(api.post("/v1/experiments", content=body, headers=JSON))
-    assert error["pointer"] == ""
-    assert says in error["message"]
-    assert api.counts() == before
+    with api.unchanged():
+        [error] = _refused(api.post("/v1/experiments", content=body, headers=JSON))
+        assert error["pointer"] == ""
+        assert says in error["message"]
 
 
-@pytest.mark.parametrize(
-    "media_type", ["application/toml", "text/plain", "", "multipart/form-data"]
-)
-def test_other_media_types_are_refused(api: Api, media_type: str) -> None:
-    headers = {"Content-Type": media_type}
-    response = api.post("/v1/experiments", content=json.dumps(SPEC), headers=headers)
-    _refused(response, 415, "unsupported-media-type")
+def test_other_media_types_are_refused(api: Api) -> None:
+    for media_type in ("application/toml", "text/plain", "", "multipart/form-data"):
+        headers = {"Content-Type": media_type}
+        response = api.post("/v1/experiments", content=json.dumps(SPEC), headers=headers)
+        _refused(response, 415, "unsupported-media-type")
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -117,37 +103,24 @@ TABLE = {
 GOOD = b"clinic,age,charge\na,1,2\na,2,3\nb,3,4\nb,4,5\nc,5,6\nc,6,7\n"
 
 
-@pytest.fixture
-def file(api: Api) -> Path:
-    """Where the table is, or is not."""
-    assert api.settings.sources_dir is not None
-    path = api.settings.sources_dir / "rows.csv"
-    path.unlink(missing_ok=True)
-    return path
+def test_a_faulty_file_is_refused_by_field(api: Api) -> None:
+    with api.unchanged():
+        for content, pointer in (
+            (None, "/federation/path"),
+            (b"age,charge\n1,2\n2,3\n", "/federation/client_key"),
+            (b"\x1f\x8b damaged", "/federation/path"),
+            (GOOD.replace(b"a,1,2", b"a,nan,2"), "/federation/features"),
+        ):
+            if content is not None:
+                api.put_source("rows.csv", content)
+            [error, *_] = _refused(api.post("/v1/experiments", json=TABLE))
+            assert error["pointer"].startswith(pointer)
 
 
-@pytest.mark.parametrize(
-    ("content", "pointer"),
-    [
-        pytest.param(b"age,charge\n1,2\n2,3\n", "/federation/client_key", id="no client key"),
-        pytest.param(b"\x1f\x8b damaged", "/federation/path", id="damaged gzip"),
-        pytest.param(GOOD.replace(b"a,1,2", b"a,nan,2"), "/federation/features", id="NaN"),
-        pytest.param(None, "/federation/path", id="no file"),
-    ],
-)
-def test_a_faulty_file_is_refused_by_field(api, file, content, pointer):
-    if content is not None:
-        file.write_bytes(content)
-    before = api.counts()
-    [error, *_] = _refused(api.post("/v1/experiments", json=TABLE))
-    assert error["pointer"].startswith(pointer)
-    assert api.counts() == before
-
-
-def test_a_file_that_changes_is_read_again(api: Api, file: Path) -> None:
-    file.write_bytes(GOOD)
+def test_a_file_that_changes_is_read_again(api: Api) -> None:
+    api.put_source("rows.csv", GOOD)
     first, second = api.submit(TABLE), api.submit({**TABLE, "seed": 5})
-    file.write_bytes(GOOD + b"d,7,8\nd,8,9\n")
+    api.put_source("rows.csv", GOOD + b"d,7,8\nd,8,9\n")
     third = api.submit(TABLE)
     assert first["federation_id"] == second["federation_id"] != third["federation_id"]
     sizes = [item["clients"] for item in api.get("/v1/federations?limit=2").json()["items"]]
@@ -204,19 +177,16 @@ def test_an_id_of_another_form_is_not_found(api: Api, text: str, rest: str) -> N
     _refused(api.get(f"/v1/experiments/{text}{rest}"), 404, "not-found")
 
 
-@pytest.mark.parametrize("query", ["round_from=-1", f"round_to={BEYOND_64_BITS}", "client=%00"])
-def test_ledger_filters_are_checked(api: Api, query: str) -> None:
+def test_filters_of_the_ledger_and_the_last_event_id_are_checked(api: Api) -> None:
     path = f"/v1/experiments/{UNKNOWN}/privacy-ledger"
-    for suffix in ("", ".csv", ".ndjson"):
-        [error] = _refused(api.get(f"{path}{suffix}?{query}"))
-        assert error["pointer"] == f"/query/{query.partition('=')[0]}"
-
-
-@pytest.mark.parametrize("text", ["-1", "x", str(BEYOND_64_BITS), "1.5"])
-def test_the_last_event_id_is_checked(api: Api, text: str) -> None:
-    path = f"/v1/experiments/{api.submit()['id']}/events"
-    [error] = _refused(api.get(path, headers={"Last-Event-ID": text}))
-    assert error["pointer"] == "/header/last-event-id"
+    for query in ("round_from=-1", f"round_to={BEYOND_64_BITS}", "client=%00"):
+        for suffix in ("", ".csv", ".ndjson"):
+            [error] = _refused(api.get(f"{path}{suffix}?{query}"))
+            assert error["pointer"] == f"/query/{query.partition('=')[0]}"
+    events = f"/v1/experiments/{api.submit()['id']}/events"
+    for text in ("-1", "x", str(BEYOND_64_BITS), "1.5"):
+        [error] = _refused(api.get(events, headers={"Last-Event-ID": text}))
+        assert error["pointer"] == "/header/last-event-id"
 
 
 _BUDGET = {"book": "simulation", "figure": "leakage", "total": 1}
@@ -237,98 +207,75 @@ def _named(whole: dict[str, Any], *fields: str, **others: Any) -> list[tuple[dic
     return [({**whole, name: value}, f"/{name}") for name, value in changes.items()]
 
 
-@pytest.mark.parametrize(
-    ("path", "faulty"),
-    [
-        (
-            "/v1/federations/{federation}/budget",
-            [
-                *_named(_BUDGET, book="petty cash", delta=0.1, radius=0, clip=0),
-                *_named(_BUDGET, total=-1, radius="wide"),
-                *_named(_BUDGET, total=10**400),
-                ({"book": "simulation", "figure": "leakage"}, "/total"),
-                *_named({**_BUDGET, "figure": "log_ratio"}, radius=1, clip=1, delta=1e-5),
-                *_named(_EPSILON, "delta", "adjacency", "observer"),
-                *_named(_EPSILON, delta=0, adjacency="neighbours", observer="the world"),
-                *_named({**_BUDGET, "radius": 0.5, "clip": 0.25}, unit_key="client"),
-            ],
-        ),
-        (
-            "/v1/federations/{federation}/disclosure",
-            [
-                *_named({}, minimum_group_size=0, source="any", size=3),
-                *_named({}, favourable={"op": "in", "value": 3}),
-                *_named({}, favourable=[{**_RULE, "group": {one: "x"}} for one in "ab"]),
-                ({"edges": {"age": [40, 20]}}, "/edges/age"),
-                ({"sensitive": ["group"], "edges": {"age": [40]}}, "/edges/age"),
-                ({"sensitive": ["a"], "intersections": [["a", "b"]]}, "/intersections/0"),
-                ({"split": {"validation_fraction": 0.5}}, "/split/seed"),
-                ([], ""),
-            ],
-        ),
-        (
-            "/v1/gates/evaluations",
-            [
-                ({"gates": []}, "/experiment_id"),
-                ({"experiment_id": "x", "gates": [{"figure": "luck"}]}, "/gates/0/figure"),
-                ({"experiment_id": "x", "more": 1}, "/more"),
-            ],
-        ),
-        (
-            "/v1/api-keys",
-            [
-                *_named(_KEY, scopes=[], name="nul\x00"),
-                *_named(_KEY, scopes=["reports:sign"]),
-                ({**_KEY, "scopes": ["root"]}, "/scopes/0"),
-                *(
-                    ({**_KEY, "person": {"name": "Ada", **person}}, f"/person/{next(iter(person))}")
-                    for person in (
-                        *({"name": name} for name in (None, " ", "A\u202ea", "Ada\u200b")),
-                        *({"email": "ada"}, {"email": "a\u200bda@example.org"}, {"role": ""}),
-                    )
-                ),
-            ],
-        ),
-        (
-            "/v1/webhooks",
-            [
-                *_named(_HOOK, url="ftp://example.org", events=[], description="x\u202ey"),
-                *_named(_HOOK, url="https://ada:secret@example.org", secret="mine"),
-                *_named(_HOOK, url="https://169.254.169.254/latest"),
-                ({**_HOOK, "events": ["round.completed"]}, "/events/0"),
-            ],
-        ),
-        (
-            "/v1/ledgers",
-            [
-                *_named(LOCAL, "delta", adjacency="add-or-remove-one", subjects=["a", "b"]),
-                *_named(LOCAL, budget={"leakage": 3}, federation_id=UNKNOWN),
-                ({**LOCAL, "mechanism": "gaussian-central"}, "/observer"),
-                *_named(_BY_DISTANCE, delta=1e-5, adjacency="replace-one", accountant="rdp"),
-                *_named(_BY_DISTANCE, names_participants=False),
-            ],
-        ),
-        (
-            "/v1/experiments/{finished}/sign-offs",
-            [
-                *_named({"decision": "approved"}, note="a\x00b"),
-                *_named({"decision": "approved"}, note="a\u202eb"),
-                *_named({"decision": "approved"}, note="x" * 4001),
-            ],
+BODIES: dict[str, list[tuple[Any, str]]] = {
+    "/v1/federations/{federation}/budget": [
+        *_named(_BUDGET, book="petty cash", delta=0.1, radius=0, clip=0),
+        *_named(_BUDGET, total=-1, radius="wide"),
+        *_named(_BUDGET, total=10**400),
+        ({"book": "simulation", "figure": "leakage"}, "/total"),
+        *_named({**_BUDGET, "figure": "log_ratio"}, radius=1, clip=1, delta=1e-5),
+        *_named(_EPSILON, "delta", "adjacency", "observer"),
+        *_named(_EPSILON, delta=0, adjacency="neighbours", observer="the world"),
+        *_named({**_BUDGET, "radius": 0.5, "clip": 0.25}, unit_key="client"),
+    ],
+    "/v1/federations/{federation}/disclosure": [
+        *_named({}, minimum_group_size=0, source="any", size=3),
+        *_named({}, favourable={"op": "in", "value": 3}),
+        *_named({}, favourable=[{**_RULE, "group": {one: "x"}} for one in "ab"]),
+        ({"edges": {"age": [40, 20]}}, "/edges/age"),
+        ({"sensitive": ["group"], "edges": {"age": [40]}}, "/edges/age"),
+        ({"sensitive": ["a"], "intersections": [["a", "b"]]}, "/intersections/0"),
+        ({"split": {"validation_fraction": 0.5}}, "/split/seed"),
+        ([], ""),
+    ],
+    "/v1/gates/evaluations": [
+        ({"gates": []}, "/experiment_id"),
+        ({"experiment_id": "x", "gates": [{"figure": "luck"}]}, "/gates/0/figure"),
+        ({"experiment_id": "x", "more": 1}, "/more"),
+    ],
+    "/v1/api-keys": [
+        *_named(_KEY, scopes=[], name="nul\x00"),
+        *_named(_KEY, scopes=["reports:sign"]),
+        ({**_KEY, "scopes": ["root"]}, "/scopes/0"),
+        *(
+            ({**_KEY, "person": {"name": "Ada", **person}}, f"/person/{next(iter(person))}")
+            for person in (
+                *({"name": name} for name in (None, " ", "A\u202ea", "Ada\u200b")),
+                *({"email": "ada"}, {"email": "a\u200bda@example.org"}, {"role": ""}),
+            )
         ),
     ],
-    ids=["budget", "policy", "gates", "key", "webhook", "ledger", "sign-off"],
-)
-def test_other_bodies_are_checked(api: Api, path: str, faulty: list[tuple[Any, str]]) -> None:
+    "/v1/webhooks": [
+        *_named(_HOOK, url="ftp://example.org", events=[], description="x\u202ey"),
+        *_named(_HOOK, url="https://ada:secret@example.org", secret="mine"),
+        *_named(_HOOK, url="https://169.254.169.254/latest"),
+        ({**_HOOK, "events": ["round.completed"]}, "/events/0"),
+    ],
+    "/v1/ledgers": [
+        *_named(LOCAL, "delta", adjacency="add-or-remove-one", subjects=["a", "b"]),
+        *_named(LOCAL, budget={"leakage": 3}, federation_id=UNKNOWN),
+        ({**LOCAL, "mechanism": "gaussian-central"}, "/observer"),
+        *_named(_BY_DISTANCE, delta=1e-5, adjacency="replace-one", accountant="rdp"),
+        *_named(_BY_DISTANCE, names_participants=False),
+    ],
+    "/v1/experiments/{finished}/sign-offs": [
+        *_named({"decision": "approved"}, note="a\x00b"),
+        *_named({"decision": "approved"}, note="a\u202eb"),
+        *_named({"decision": "approved"}, note="x" * 4001),
+    ],
+}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_other_bodies_are_checked(api: Api, path: str) -> None:
     ids = {"federation": api.submit()["federation_id"], "finished": finished(api)}
     key = key_of(api, "Ada")
     method = "PUT" if "{federation}" in path else "POST"
-    before = api.counts()
-    for body, pointer in faulty:
-        sent = json.dumps(body)
-        answer = api.request(method, path.format(**ids), key=key, content=sent, headers=JSON)
-        assert pointer in [error["pointer"] for error in _refused(answer)], (body, answer.text)
-    assert api.counts() == before
+    with api.unchanged():
+        for body, pointer in BODIES[path]:
+            sent = json.dumps(body)
+            answer = api.request(method, path.format(**ids), key=key, content=sent, headers=JSON)
+            assert pointer in [error["pointer"] for error in _refused(answer)], (body, answer.text)
 
 
 def test_several_faults_are_counted_and_each_is_shown_once(api: Api) -> None:
@@ -337,9 +284,7 @@ def test_several_faults_are_counted_and_each_is_shown_once(api: Api) -> None:
     two = api.post("/v1/experiments", json=spec(surprise=1, seed=-1)).json()
     assert two["detail"] == "2 faults, in /seed, /surprise"
     assert {fault["pointer"] for fault in two["errors"]} == {"/seed", "/surprise"}
-
-
-def test_an_answer_shows_no_more_faults_than_anybody_reads(api: Api) -> None:
+    # And no more than anybody reads.
     answer = api.post("/v1/experiments", json={f"field_{number}": 1 for number in range(5000)})
     assert len(_refused(answer)) == MAX_FAULTS
     assert f"; the first {MAX_FAULTS} are shown" in answer.json()["detail"]

@@ -25,7 +25,9 @@ from api.app import create_app
 from api.http import connections
 from api.http.connections import HEALTH_PLACES, bounded_protocol
 from infrastructure.settings import SettingsError, load_settings
-from tests.api.service import Api, finish
+from tests.api.service import Api, finished
+from tests.house import ROOT
+from tests.processes import completed
 from tests.waiting import wait_until
 
 HEADER_SECONDS = 0.5
@@ -183,7 +185,6 @@ def running_process(
 
 @contextmanager
 def api_process(environment: dict[str, str], log: Path) -> Iterator[httpx.Client]:
-    """A client of the API as a process."""
     with running_process(environment, log) as (_, http):
         yield http
 
@@ -244,16 +245,9 @@ def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) ->
 # -- compressed answers, HEAD and OPTIONS ---------------------------------------------------------
 
 
-@pytest.fixture
-def finished(api: Api) -> dict:
-    """An experiment with a report."""
-    body = api.submit()
-    finish(api, body["id"])
-    return body
-
-
-def test_large_answers_come_compressed(api: Api, finished: dict) -> None:
-    path = f"/v1/experiments/{finished['id']}/report"
+def test_large_answers_come_compressed_and_pages_streams_and_bundles_do_not(api: Api) -> None:
+    below = f"/v1/experiments/{finished(api)}"
+    path = f"{below}/report"
     plain = api.get(path, headers={"Accept-Encoding": "identity"})
     with api.client.stream(
         "GET", path, headers={"Authorization": f"Bearer {api.key}", "Accept-Encoding": "gzip"}
@@ -263,19 +257,13 @@ def test_large_answers_come_compressed(api: Api, finished: dict) -> None:
     assert len(sent) < len(plain.content) / 2
     assert json.loads(gzip.decompress(sent)) == plain.json()
     assert "Accept-Encoding" in answer.headers["vary"]
-
-
-def test_pages_streams_and_bundles_are_not_compressed(api: Api, finished: dict) -> None:
-    id_ = finished["id"]
-    assert "content-encoding" not in api.get("/sign-in").headers
-    for path in (f"/v1/experiments/{id_}/events", f"/v1/experiments/{id_}/bundle"):
+    for path in ("/sign-in", f"{below}/events", f"{below}/bundle"):
         answer = api.get(path, headers={"Accept-Encoding": "gzip"})
-        assert answer.status_code == 200
-        assert "content-encoding" not in answer.headers
+        assert (answer.status_code, "content-encoding" in answer.headers) == (200, False)
 
 
-def test_head_answers_as_get_without_a_body(api: Api, finished: dict) -> None:
-    below = f"/v1/experiments/{finished['id']}"
+def test_head_answers_as_get_without_a_body(api: Api) -> None:
+    below = f"/v1/experiments/{finished(api)}"
     for path in (
         *("/health/live", "/openapi.json", "/sign-in", "/v1/experiments"),
         *(f"{below}/{rest}" for rest in ("report.html", "rounds.csv", "events", "nothing")),
@@ -284,6 +272,10 @@ def test_head_answers_as_get_without_a_body(api: Api, finished: dict) -> None:
         assert (asked.status_code, asked.content) == (got.status_code, b""), path
         for name in ("content-type", "content-length", "cache-control"):
             assert asked.headers.get(name) == got.headers.get(name)
+    # That of a stream that goes on ends.
+    asked = api.request("HEAD", f"/v1/experiments/{api.submit()['id']}/events")
+    assert asked.headers["content-type"].startswith("text/event-stream")
+    assert api.client.app.state.resources.streams.open == 0  # type: ignore[attr-defined]
 
 
 def test_options_names_the_methods_of_every_path(api: Api) -> None:
@@ -297,8 +289,31 @@ def test_options_names_the_methods_of_every_path(api: Api) -> None:
     assert api.request("OPTIONS", "/v1/nowhere").status_code == 404
 
 
-def test_head_of_a_stream_that_goes_on_ends(api: Api) -> None:
-    id_ = api.submit()["id"]
-    asked = api.request("HEAD", f"/v1/experiments/{id_}/events")
-    assert asked.headers["content-type"].startswith("text/event-stream")
-    assert api.client.app.state.resources.streams.open == 0
+# -- what the API loads: nothing heavy to start with, and to serve no torch -----------------------
+
+HEAVY = (
+    *("torch", "pandas", "pyarrow", "celery", "workers", "matplotlib", "sklearn", "fairlearn"),
+    "scipy.special",
+)
+PROGRAM = f"""
+import pathlib, sys, api.__main__
+from api.app import create_app
+from infrastructure.settings import Settings
+create_app(Settings()).openapi()
+print([name for name in sys.modules if name in {HEAVY!r}])
+sys.modules.update(dict.fromkeys(["torch", "fairlearn", "pandas", "sklearn"]))
+import workers.sweeper
+from tests.api.service import *
+with running_api(settings_for(sys.argv[1], pathlib.Path(sys.argv[2]))) as api:
+    id_ = finished(api)
+    for rest in ("", "/rounds", "/privacy-ledger", "/fairness", "/report.html",
+                 "/report/verification", "/events"):
+        assert api.get(f"/v1/experiments/{{id_}}{{rest}}").status_code == 200, rest
+print("served")
+"""
+
+
+def test_starting_serving_and_sweeping_load_nothing_heavy(tmp_path: Path, sqlite_url: str) -> None:
+    done = completed([sys.executable, "-c", PROGRAM, sqlite_url, str(tmp_path)], cwd=ROOT)
+    loaded, *_, served = done.stdout.splitlines() or ["", done.stderr]
+    assert (loaded, served) == ("[]", "served"), done.stderr

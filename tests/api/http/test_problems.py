@@ -1,12 +1,18 @@
 """Failures outside any route's own errors are problem documents too."""
 
+import io
 import itertools
 import json
+import logging
+import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
+from urllib.parse import urlsplit
 
 import pytest
 import structlog
@@ -15,7 +21,9 @@ from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
 from api.app import create_app
+from api.http import middleware
 from benchmarks.served_api import http
+from infrastructure.logs import configure_logs
 from models.database import Database
 from tests.api.service import SPEC, Api, running_api, served, settings_for
 
@@ -37,31 +45,23 @@ def _is_problem(response: Any, status: int, slug: str) -> dict[str, Any]:
     return problem
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/v1/nowhere", "/v1/experiments/", "/docs/assets/x"])
-def test_unknown_paths(api: Api, path: str) -> None:
-    _is_problem(api.get(path), 404, "not-found")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
+def test_unknown_paths_and_methods(api: Api) -> None:
+    for path in ("/nowhere", "/v1/nowhere", "/v1/experiments/", "/docs/assets/x"):
+        _is_problem(api.get(path), 404, "not-found")
+    for method, path, allowed in (
         ("DELETE", "/v1/experiments", {"GET", "POST", "HEAD", "OPTIONS"}),
         ("GET", "/v1/federations/proposals", {"POST", "OPTIONS"}),
         ("POST", "/health/live", {"GET", "HEAD", "OPTIONS"}),
-    ],
-)
-def test_unknown_methods(api: Api, method: str, path: str, allowed: set[str]) -> None:
-    response = api.request(method, path)
-    _is_problem(response, 405, "method-not-allowed")
-    assert set(response.headers["allow"].split(", ")) == allowed
-    for verb in response.headers["allow"].split(", "):
-        assert api.request(verb, path).status_code != 405
+    ):
+        response = api.request(method, path)
+        _is_problem(response, 405, "method-not-allowed")
+        assert set(response.headers["allow"].split(", ")) == allowed
+        for verb in allowed:
+            assert api.request(verb, path).status_code != 405
 
 
 def test_an_unexpected_failure_reveals_nothing_but_where_to_look(api, monkeypatch):
-    def broken(*_: object) -> None:
-        raise RuntimeError("secret detail")
-
+    broken = Mock(side_effect=RuntimeError("secret detail"))
     monkeypatch.setattr("api.routers.experiments.find_experiment", broken)
     with structlog.testing.capture_logs() as logged:
         response = api.get("/v1/experiments/x")
@@ -101,8 +101,7 @@ def test_nothing_is_written_on_the_schema_of_another_version(sqlite_url, tmp_pat
     monkeypatch.setattr("api.shared.security.SCHEMA_SECONDS", 0.0)
     with running_api(settings_for(sqlite_url, tmp_path)) as api:
         assert api.post("/v1/experiments", json=SPEC).status_code == 202
-        with api.database.write() as session:
-            session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        api.change(text("UPDATE alembic_version SET version_num = '0001'"))
         for call in ("/v1/experiments", "/v1/ledgers"):
             problem = _is_problem(api.post(call, json=SPEC), 503, "unavailable")
             assert "fedaudit migrate" in problem["detail"]
@@ -135,45 +134,139 @@ def test_a_client_that_sends_all_before_it_reads_gets_the_answer(live: tuple[Api
     assert json.loads(caught.value.read())["status"] == 413
 
 
-def test_a_large_body_without_a_length_is_refused_while_it_is_read(live: tuple[Api, str]) -> None:
-    api, url = live
-    before = api.counts()
-    with http(url, api.key) as client:
-        content = itertools.repeat(b" " * 2**16, LARGE // 2**16)
-        response = client.post("/v1/experiments", content=content, headers=JSON)
-    _is_problem(response, 413, "payload-too-large")
-    assert api.counts() == before
-
-
-def test_the_largest_body_is_still_taken(live: tuple[Api, str]) -> None:
+def test_the_largest_body_is_still_taken_and_a_larger_one_refused(live: tuple[Api, str]) -> None:
     api, url = live
     body = json.dumps(SPEC).encode()
     content = body + b" " * (api.settings.max_body_bytes - len(body))
     with http(url, api.key) as client:
         assert client.post("/v1/experiments", content=content, headers=JSON).status_code == 202
-        response = client.post("/v1/experiments", content=content + b" ", headers=JSON)
-    _is_problem(response, 413, "payload-too-large")
-
-
-def test_a_length_of_many_digits_is_refused(api: Api) -> None:
+        before = api.counts()
+        # Without a length, as the second, it is refused while it is read.
+        for larger in (content + b" ", itertools.repeat(b" " * 2**16, LARGE // 2**16)):
+            response = client.post("/v1/experiments", content=larger, headers=JSON)
+            _is_problem(response, 413, "payload-too-large")
     headers = {**JSON, "Content-Length": "9" * 5000}
     response = api.post("/v1/experiments", content=b"{}", headers=headers)
     _is_problem(response, 413, "payload-too-large")
+    assert api.counts() == before
+
+
+def test_a_full_disk_is_not_called_a_database_that_is_away(api, monkeypatch):
+    full = "the database's disk is full"
+    for said, stated in (
+        ("database or disk is full", full),
+        ("could not extend file: No space left on device", full),
+        ("connection refused", "the database does not answer"),
+    ):
+        failing = Mock(side_effect=OperationalError("INSERT", {}, Exception(said)))
+        monkeypatch.setattr("api.routers.experiments.find_experiment", failing)
+        answer = api.get("/v1/experiments/x")
+        assert (answer.status_code, answer.json()["detail"]) == (503, stated)
+        assert answer.headers["retry-after"] == "2"
+
+
+# -- what the log says of requests: their ids, and nothing that they asked for --------------------
+
+Lines = Callable[[], list[dict[str, object]]]
+
+
+@pytest.fixture
+def lines(restored_logs: None) -> Lines:
+    configure_logs("json")
+    written = io.StringIO()
+    [handler] = logging.getLogger().handlers
+    assert isinstance(handler, logging.StreamHandler)
+    handler.setStream(written)
+    # What the test's own client says of its requests.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    return lambda: [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def test_a_request_is_found_by_its_id_and_its_experiment(api: Api, lines: Lines) -> None:
+    sent = {"X-Request-ID": "request-0001"}
+    response = api.post("/v1/experiments", json=SPEC, headers=sent)
+    experiment_id = response.json()["id"]
+    path = f"/v1/experiments/{experiment_id}/privacy-ledger"
+    api.get(f"{path}?client=Mrs-Jones", headers={"X-Request-ID": "request-0002"})
+    api.get("/health/live")
+    api.get("/v1/%0Afaked")
+    said = lines()
+    by_request = {
+        name: [line for line in said if line.get("request_id") == name]
+        for name in ("request-0001", "request-0002")
+    }
+    [queued] = [line for line in by_request["request-0001"] if line["event"] == "experiment queued"]
+    assert queued["experiment_id"] == experiment_id
+    assert queued["unit_id"] == api.stored(experiment_id).unit_id
+    [asked] = by_request["request-0002"]
+    assert (asked["event"], asked["method"], asked["path"]) == ("request", "GET", path)
+    assert (asked["status"], asked["experiment_id"]) == (200, experiment_id)
+    text = json.dumps(said)
+    for secret in ("Mrs-Jones", api.key, "/health/live"):
+        assert secret not in text
+    assert [line["path"] for line in said if line.get("status") == 404] == ["/v1/%0Afaked"]
+
+
+def test_an_answer_has_an_id_which_is_its_own_unless_a_sane_one_was_sent(api: Api) -> None:
+    found = [
+        api.get(path, headers=sent).headers["x-request-id"]
+        for path in ("/v1/experiments", "/v1/nowhere", "/health/live", "/sign-in")
+        for odd in (None, "short", "x" * 65, "two words", "<script>", "a;b=c;d=e")
+        for sent in [{} if odd is None else {"X-Request-ID": odd}] * 2
+    ]
+    assert len(set(map(uuid.UUID, found))) == len(found)
+    # A problem is the instance that its request is.
+    answer = api.get("/v1/experiments/x")
+    assert answer.json()["instance"] == f"urn:uuid:{answer.headers['x-request-id']}"
+    too_large = api.post("/v1/experiments", content=b"", headers={"Content-Length": "9" * 12})
+    assert too_large.json()["instance"] == f"urn:uuid:{too_large.headers['x-request-id']}"
+    sane = "8f14e45f.build_7~a-b"
+    own = api.get("/v1/experiments/x", headers={"X-Request-ID": sane})
+    assert (own.headers["x-request-id"], own.json()["instance"]) == (
+        sane,
+        f"urn:x-request-id:{sane}",
+    )
+
+
+# -- bodies that never come, or come a byte at a time ---------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("said", "stated"),
+    ("path", "kind", "trickle"),
     [
-        ("database or disk is full", "the database's disk is full"),
-        ("could not extend file: No space left on device", "the database's disk is full"),
-        ("connection refused", "the database does not answer"),
+        ("/v1/federations", "multipart/form-data; boundary=x", False),
+        ("/v1/experiments", "application/json", True),
     ],
 )
-def test_a_full_disk_is_not_called_a_database_that_is_away(api, monkeypatch, said, stated):
-    def failing(*_: object, **__: object) -> None:
-        raise OperationalError("INSERT", {}, Exception(said))
+def test_a_slow_body_is_cut_off(sqlite_url, tmp_path, monkeypatch, path, kind, trickle):
+    monkeypatch.setattr(middleware, "_QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(middleware, "_LEISURE_SECONDS", 1.0)
+    with running_api(settings_for(sqlite_url, tmp_path)) as api, served(api) as url:
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {api.key}\r\n"
+            f"Content-Type: {kind}\r\nContent-Length: 5000\r\n\r\n"
+        )
+        where = urlsplit(url)
+        with socket.create_connection((where.hostname, where.port or 80)) as client:
+            client.sendall(head.encode() + b"--x\r\n")
+            client.settimeout(0.2 if trickle else 30)
+            answer = answer_of(client, bytes_more=100 if trickle else 0)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"application/problem+json" in answer
+        assert b"the body came too slowly" in answer
 
-    monkeypatch.setattr("api.routers.experiments.find_experiment", failing)
-    answer = api.get("/v1/experiments/x")
-    assert (answer.status_code, answer.json()["detail"]) == (503, stated)
-    assert answer.headers["retry-after"] == "2"
+
+def answer_of(client: socket.socket, *, bytes_more: int) -> bytes:
+    """What came until the connection was closed, with a byte sent for each timeout."""
+    received = b""
+    while True:
+        try:
+            part = client.recv(65536)
+        except TimeoutError:
+            bytes_more -= 1
+            assert bytes_more >= 0, "the body goes on for ever"
+            client.sendall(b" ")
+            continue
+        if not part:
+            return received
+        received += part

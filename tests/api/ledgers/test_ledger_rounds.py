@@ -1,5 +1,6 @@
 """Rounds of trainings elsewhere: what they cost, and how somebody would cheat."""
 
+import json
 from typing import Any
 
 import dp_accounting
@@ -11,7 +12,6 @@ from sqlalchemy import update
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from models.tables.ledger import DeclaredLedger, Ledger
-from tests.api.answers import body_of
 from tests.api.ledgers import trainings
 from tests.api.ledgers.trainings import (
     CENTRAL,
@@ -24,9 +24,10 @@ from tests.api.ledgers.trainings import (
     post,
     read,
     report,
+    reserve,
     verified,
 )
-from tests.api.service import Api
+from tests.api.service import Api, body_of
 
 REPLACED = {**CENTRAL, "adjacency": "replace-one"}
 FIXED = {"kind": "fixed-gaussian", "clients": 10, "population": 100, "noise_multiplier": 4.0}
@@ -37,14 +38,19 @@ ZERO_OUT = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 
 
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    """Each test has ledgers of its own."""
+    return shared_api
+
+
 def library(event: Any, count: int, relation: Any) -> float:
     """The epsilon by dp-accounting alone."""
     accountant = RdpAccountant(list(RDP_ORDERS), relation).compose(event, count)
     return float(accountant.get_epsilon(1e-5))
 
 
-def test_epsilon_is_that_of_dp_accounting(api_on_both: Api) -> None:
-    api = api_on_both
+def test_epsilon_is_that_of_dp_accounting(api: Api) -> None:
     gaussian = dp_accounting.GaussianDpEvent
     sampled = dp_accounting.PoissonSampledDpEvent(0.1, gaussian(1.1))
     by_steps = {**CENTRAL, "mechanism": "gaussian", "unit": "record", "observer": "server"}
@@ -64,16 +70,14 @@ def test_epsilon_is_that_of_dp_accounting(api_on_both: Api) -> None:
     assert exact < library(sampled, 3, ZERO_OUT)
 
 
-def test_who_may_have_uploaded_is_charged(api: Api) -> None:
+def test_who_may_have_uploaded_or_been_drawn_is_charged(api: Api) -> None:
     failing, answering = opened(api), opened(api)
     post(api, failing, declared(1, ["a"], failures=["b"]), declared(2, [], failures=["b"]))
     post(api, answering, declared(1, ["a", "b"]), declared(2, ["b"]))
     assert epsilon(api, failing) == epsilon(api, answering) > 0
     lines = read(api, failing, "/privacy-ledger?client=b")["items"]
     assert [(line["release"], line["guarantee"]) for line in lines] == [(1, "declared")] * 2
-
-
-def test_rounds_of_secret_samples_are_charged_to_everyone_and_name_no_one(api: Api) -> None:
+    # Rounds of secret samples are charged to everyone, and name no one.
     ledger = opened(api, CENTRAL)
     answer = post(api, ledger, declared(1, ["a"], POISSON), declared(2, ["b"], POISSON))
     assert {one["charged"] for one in answer.json()["rounds"]} == {"population"}
@@ -121,6 +125,12 @@ def test_metric_privacy_is_counted_as_leakage(api: Api) -> None:
     other = post(api, ledger, declared(3, ["a"], {**event, "radius": 2.0}))
     assert other.json()["errors"][0]["pointer"] == "/rounds/0/event/radius"
     assert verified(api, ledger)["valid"]
+    # The extremes within the bounds have figures.
+    bounds = {"n": 10**12, "noise_multiplier": 1e-3, "radius": 1e-9, "clip": 1e9}
+    extreme = opened(api, METRIC, rounds=[declared(1, ["a"], {**LAPLACE, **bounds})])
+    found = report(api, extreme)["privacy"]
+    assert found["log_ratio_max"] == pytest.approx(2e33)
+    assert found["leakage_max"] == pytest.approx(1e15)
 
 
 def test_the_same_round_again_is_answered_alike_and_another_is_refused(api: Api) -> None:
@@ -204,29 +214,15 @@ def test_rounds_that_cost_less_than_they_did_are_refused_at_their_field(api: Api
     assert found == {f"/rounds/0/{field}" for field in fields}
 
 
-def test_as_many_clients_as_were_drawn_are_taken(api: Api) -> None:
-    names = [f"c{one}" for one in range(10)]
-    assert post(api, opened(api, REPLACED), declared(1, names, FIXED)).status_code == 200
-
-
-def test_the_extremes_within_the_bounds_have_figures(api: Api) -> None:
-    bounds = {"n": 10**12, "noise_multiplier": 1e-3, "radius": 1e-9, "clip": 1e9}
-    ledger = opened(api, METRIC, rounds=[declared(1, ["a"], {**LAPLACE, **bounds})])
-    found = report(api, ledger)["privacy"]
-    assert found["log_ratio_max"] == pytest.approx(2e33)
-    assert found["leakage_max"] == pytest.approx(1e15)
-
-
-def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api: Api) -> None:
+def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api_on_both: Api) -> None:
+    api = api_on_both
     round_ = declared(1, ["a"], LAPLACE)
     broken, sound = (opened(api, METRIC, rounds=[round_]) for _ in range(2))
-    with api.database.write() as session:
-        # An error of a kind that nobody lists: KeyError, and neither ValueError nor TypeError.
-        wrong = update(Ledger).where(Ledger.experiment_id == broken)
-        session.execute(wrong.values(event="{}", delta=1e-5, epsilons=np.zeros(1)))
+    # An error of a kind that nobody lists: KeyError, and neither ValueError nor TypeError.
+    wrong = update(Ledger).where(Ledger.experiment_id == broken)
+    api.change(wrong.values(event="{}", delta=1e-5, epsilons=np.zeros(1)))
     assert trainings.sign(api) == 1
-    with api.database.read() as session:
-        rows = [session.get_one(DeclaredLedger, one) for one in (broken, sound)]
+    rows = [api.row(DeclaredLedger, one) for one in (broken, sound)]
     assert [row.signed_entries for row in rows] == [-1, 1]
 
 
@@ -242,3 +238,117 @@ def test_loss_distributions_that_are_too_large_give_the_renyi_bound_and_say_so(a
     assert privacy["epsilon"][0]["accountant"] == "rdp"
     assert "too large" in privacy["reasons"]["accountant"]
     assert len(read(api, ledger, "/privacy-ledger")["items"]) == 1
+
+
+# -- ways to look better than one is, and what they meet ------------------------------------------
+
+GATE = {"figure": "epsilon_max", "op": "le", "value": 1e6, "allow_declared": True}
+LACKING = "insufficient_evidence"
+OF_FIFTY = {"kind": "fixed-gaussian", "clients": 50, "population": 1000, "noise_multiplier": 4.0}
+
+
+def gate(api: Api, ledger: str, **allowed: bool) -> Any:
+    [found] = trainings.judged(api, ledger, {**GATE, **allowed})
+    return found
+
+
+def test_a_gate_says_whose_word_it_took_and_what_is_missing(api: Api) -> None:
+    ledger = opened(api)
+    # Rounds that charge no one let none pass.
+    empty = post(api, ledger, declared(1, []), declared(2, [], {"kind": "none"}))
+    named = [one["pointer"] for one in body_of(empty, 422)["errors"]]
+    assert named == ["/rounds/0/participants", "/rounds/1/participants"]
+    assert gate(api, ledger)["outcome"] == LACKING
+    reserve(api, ledger, 2, ["a"])
+    post(api, ledger, declared(3, ["a"]))
+    found = gate(api, ledger)
+    assert found["outcome"] == "pass"
+    assert "as declared by the trainer; 2 round numbers below 3" in found["reason"]
+    assert "1 reservations were neither" in found["reason"]
+
+
+def test_each_step_of_a_fixed_size_draws_anew(api: Api) -> None:
+    ledger = opened(api, CENTRAL, adjacency="replace-one")
+    event = {**OF_FIFTY, "clients": 2, "population": 100, "noise_multiplier": 5.0}
+    names = ["a", "b", "c"]
+    assert post(api, ledger, declared(1, names, {**event, "steps": 3})).status_code == 200
+    assert post(api, ledger, declared(2, names, event)).status_code == 422
+    ten = [f"c{one}" for one in range(10)]
+    assert post(api, opened(api, REPLACED), declared(1, ten, FIXED)).status_code == 200
+
+
+def test_jittered_rates_and_noises_are_tested_together(api: Api) -> None:
+    """Honest names at rates that change contradict nothing: tests/privacy/declared."""
+    ledger = opened(api, CENTRAL, population=1000)
+    shifts = [one / 1e5 for one in range(30)]
+    events = [{**POISSON, "rate": 0.1 + shift, "noise_multiplier": 1.1 + shift} for shift in shifts]
+    rounds = [declared(one, ["a", "b"], event) for one, event in enumerate(events, start=1)]
+    assert post(api, ledger, *rounds).status_code == 200
+    often, few = report(api, ledger)["contradictions"]
+    assert "named in 30 of 30 rounds" in often
+    assert "60 participations in 30 rounds" in few
+
+
+@pytest.mark.parametrize(
+    ("event", "more"),
+    [({**POISSON, "rate": 0.05}, {}), (OF_FIFTY, {"adjacency": "replace-one"})],
+    ids=["poisson", "fixed"],
+)
+def test_the_attack_naming_no_one_turns_no_test_off(api, event, more):
+    """Of 1,000 participations none is named, whose chance is e^-1000; nor only two thirds."""
+    honest = {"population": 1000, **more}
+    for named in (0, 33):
+        ledger = opened(api, CENTRAL, **honest)
+        names = [f"c{one}" for one in range(named)]
+        assert post(api, ledger, *(declared(n, names, event) for n in range(1, 21)))
+        found = report(api, ledger)["contradictions"]
+        assert any("fewer than the declared sampling gives" in one for one in found)
+        assert gate(api, ledger)["outcome"] == LACKING
+    # Who failed was drawn too.
+    drawn = [[f"c{50 * n + one}" for one in range(50)] for n in range(20)]
+    rounds = [declared(n + 1, one[:20], event, failures=one[20:]) for n, one in enumerate(drawn)]
+    ledger = opened(api, CENTRAL, rounds=rounds, **honest)
+    assert report(api, ledger)["contradictions"] == []
+    assert gate(api, ledger)["outcome"] == "pass"
+
+
+def test_a_trainer_that_cannot_name_participants_says_so_and_its_figures_are_conditional(api):
+    unnamed = {"names_participants": False}
+    refused = body_of(api.post("/v1/ledgers", json={**trainings.LOCAL, **unnamed}), 422)
+    assert refused["errors"][0]["pointer"] == "/names_participants"
+    ledger = opened(api, CENTRAL, population=1000, **unnamed)
+    assert gate(api, ledger)["outcome"] == LACKING
+    assert post(api, ledger, *(declared(n, [], POISSON) for n in range(1, 21))).status_code == 200
+    said = report(api, ledger)
+    assert said["contradictions"] == []
+    assert any("nothing tests whether the sampling" in one for one in said["limits"])
+    judged = gate(api, ledger)
+    assert (judged["outcome"], "set allow_conditional" in judged["reason"]) == (LACKING, True)
+    assert gate(api, ledger, allow_conditional=True)["outcome"] == "pass"
+
+
+def test_bundles_do_not_name_who_was_drawn(api: Api) -> None:
+    ledger = opened(api, CENTRAL, population=3, budget={"epsilon": 1e-3})
+    told = post(api, ledger, declared(1, ["z", "k"], POISSON), declared(2, ["p"])).json()
+    # Everyone is over the budget, drawn or not; and a later round finds the names again.
+    assert [one["over_budget"] for one in told["rounds"]] == [3, 1]
+    assert post(api, ledger, declared(3, ["k", "q"], POISSON)).status_code == 422
+    assert post(api, ledger, declared(3, ["k"], POISSON)).status_code == 200
+    with trainings.bundle(api, ledger) as bundle:
+        assert json.loads(bundle.read("subjects.json")) == ["everyone", "p"]
+    assert trainings.verified(api, ledger)["valid"]
+
+
+def test_what_a_reservation_replaced_stays_on_record(api: Api) -> None:
+    ledger, other = opened(api), opened(api, budget={"epsilon": 5.0})
+    reserve(api, ledger, 1, ["a", "b", "c"])
+    reserve(api, ledger, 1, ["a", "b", "c", "d"])  # contains the one before
+    reserve(api, ledger, 1, ["z"])
+    post(api, ledger, declared(1, ["z"]))
+    # One that is refused takes nothing's place.
+    reserve(api, other, 1, ["a"])
+    loud = {**trainings.GAUSSIAN, "noise_multiplier": 0.01}
+    assert reserve(api, other, 1, ["z"], loud)["admitted"] == []
+    post(api, other, declared(2, ["z"]))
+    for one in (ledger, other):
+        assert report(api, one)["ledger"]["unanswered_reservations"] == 1

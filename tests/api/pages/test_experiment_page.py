@@ -15,7 +15,7 @@ from api.services.report_pages import live_figures
 from fedaudit.number_text import interval_text
 from models.tables.experiments import Experiment, Report
 from tests.api.pages.browser import Browser, signed_in, text_of
-from tests.api.service import ROUNDS, Api, fail, finish, play, spec
+from tests.api.service import ROUNDS, Api, fail, finish, finished, play, spec
 from tests.spec.documents import TABLE
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,13 +36,17 @@ def test_the_pace_so_far_bounds_what_is_left(seconds: int, done: int, words: str
     assert time_left(START, START + timedelta(seconds=seconds), done=done, rounds=200) == words
 
 
-def path_of(experiment: dict[str, Any]) -> str:
-    """Where an experiment's page is."""
-    return f"/experiments/{experiment['id']}"
+def submitted(api: Api) -> str:
+    return f"/experiments/{api.submit()['id']}"
+
+
+def ended(api: Api) -> tuple[str, dict[str, Any]]:
+    """Where the page of an experiment is that succeeded, and its report."""
+    document = finish(api, (path := submitted(api))[13:])
+    return path, document
 
 
 def shown(visitor: Browser, path: str, *words: str) -> str:
-    """A page, which says all of these."""
     answer = visitor.get(path)
     stated = text_of(answer)
     assert [one for one in words if one not in stated] == []
@@ -50,21 +54,24 @@ def shown(visitor: Browser, path: str, *words: str) -> str:
 
 
 def test_one_that_waits_says_so_and_can_be_cancelled(api: Api) -> None:
-    path, visitor = path_of(api.submit()), signed_in(api)
+    path, visitor = submitted(api), signed_in(api)
     missing = "Leakage, largest – no round is stored yet"
     page = shown(visitor, path, "Waiting for a worker", missing)
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page
+    for query, looks in (("", True), ("?refresh=no", False)):
+        page = visitor.get(path + query).text
+        assert ('data-refresh="5"' in page, "/live.js" in page) == (looks, looks)
     assert visitor.post(f"{path}/cancel").headers["location"] == path
     shown(visitor, path, "A user cancelled it.", "cancelled-by-caller")
 
 
 def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
-    experiment, visitor = api.submit(), signed_in(api)
-    play(api, experiment["id"])
+    path, visitor = submitted(api), signed_in(api)
+    play(api, path[13:])
     leakage = f"Leakage, largest {ROUNDS} after round {ROUNDS}; heuristic"
     losses = (f"Validation loss 0.5 in round {ROUNDS}", "Equalized odds difference")
     running = (f"Round {ROUNDS} of 4", ", running for ")
-    page = shown(visitor, path_of(experiment), *running, leakage, *losses)
+    page = shown(visitor, path, *running, leakage, *losses)
     assert page.count("<svg") >= 4
     links = re.findall(r'/experiments/[^"]*/charts/[^"]*', page)
     assert len(links) == 2 * page.count("Save as ")
@@ -75,10 +82,9 @@ def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
 
 
 def test_one_that_succeeded_leads_to_its_report_and_shows_gates(api: Api) -> None:
-    experiment = api.submit()
-    document = finish(api, experiment["id"])
-    answer = signed_in(api).get(path_of(experiment))
-    assert f'href="{path_of(experiment)}/report"' in answer.text
+    path, document = ended(api)
+    answer = signed_in(api).get(path)
+    assert f'href="{path}/report"' in answer.text
     for reason in document["answer"]["reasons"]:
         assert reason["text"][1:] in html.unescape(answer.text)
     # What passed is not shown in the colour of success where the model is not to be released.
@@ -92,12 +98,12 @@ def test_one_that_succeeded_leads_to_its_report_and_shows_gates(api: Api) -> Non
         if metric["interval"] is not None
     ]
     assert f"({interval_text(intervals[0])}, 95 %)" in text_of(answer)
-    assert "http-equiv" not in answer.text
-    assert "/cancel" not in answer.text
+    for part in ("http-equiv", "data-refresh", "/cancel"):
+        assert part not in answer.text
 
 
 def test_a_figure_that_the_report_has_not_is_taken_from_no_round(api: Api) -> None:
-    document = finish(api, api.submit()["id"])
+    _, document = ended(api)
     row = api.stored(document["experiment"]["id"])
     with api.database.read() as session:
         live = live_figures(session, row)
@@ -113,61 +119,42 @@ def test_a_figure_that_the_report_has_not_is_taken_from_no_round(api: Api) -> No
 
 
 def test_without_the_scope_for_reports_nothing_of_the_report_is_shown(api: Api) -> None:
-    experiment = api.submit()
-    document = finish(api, experiment["id"])
-    answer = signed_in(api, "experiments:read").get(path_of(experiment))
+    path, document = ended(api)
+    answer = signed_in(api, "experiments:read").get(path)
     assert answer.status_code == 200
     assert document["answer"]["reasons"][0]["text"][1:] not in html.unescape(answer.text)
     assert "/report" not in answer.text
     for word in ("cancel", "retry", "/experiments/new?like"):
-        assert f"{path_of(experiment)}/{word}" not in answer.text
-
-
-def test_a_report_of_another_version_is_no_fault_of_the_page(api: Api) -> None:
-    """Beside it clients are kept, and this version reads neither."""
-    path, clients = path_of(experiment := api.submit()), {"figure": "leakage", "reason": []}
-    finish(api, experiment["id"])
-    with api.database.write() as session:
-        of_before = {"document": {"report_version": 1}, "clients": clients}
-        session.execute(update(Report).values(**of_before))
+        assert f"{path}/{word}" not in answer.text
+    # A report of another version is no fault of the page, nor the clients that are kept beside it.
+    clients = {"figure": "leakage", "reason": []}
+    api.change(update(Report).values(document={"report_version": 1}, clients=clients))
     answer = signed_in(api).get(path)
     assert (answer.status_code, "What each client paid" in answer.text) == (200, False)
     assert f"{path}/report" not in answer.text
 
 
 def test_one_that_failed_says_why_and_can_be_retried_once(api: Api) -> None:
-    experiment = api.submit()
-    fail(api, experiment["id"])
-    visitor = signed_in(api)
+    path, visitor = submitted(api), signed_in(api)
+    fail(api, path[13:])
     lost = "It failed. Its workers were lost, again and again. Retry it."
-    page = shown(visitor, path_of(experiment), lost, "worker-lost gone")
+    page = shown(visitor, path, lost, "worker-lost gone")
     once = re.search(r'name="once" value="([\w-]+)"', page)
     first, second = (
-        visitor.post(f"{path_of(experiment)}/retry", {"once": once[1]}).headers["location"]
-        for _ in range(2)
+        visitor.post(f"{path}/retry", {"once": once[1]}).headers["location"] for _ in range(2)
     )
-    assert first == second != path_of(experiment)
-    assert f'href="{path_of(experiment)}"' in visitor.get(first).text
+    assert first == second != path
+    assert f'href="{path}"' in visitor.get(first).text
 
 
-@pytest.mark.parametrize("action", ["cancel", "retry"])
-def test_forms_from_elsewhere_change_nothing(api: Api, action: str) -> None:
-    experiment = api.submit()
-    visitor = signed_in(api)
-    path = f"{path_of(experiment)}/{action}"
-    assert visitor.post(path, csrf=None).status_code == 403
-    assert visitor.post(path, headers={"Origin": "http://evil.example"}).status_code == 403
-    assert signed_in(api, "experiments:read").post(path).status_code == 403
-    assert api.stored(experiment["id"]).status == "queued"
-
-
-def test_it_looks_again_only_while_there_is_something_to_come(api: Api) -> None:
-    experiment, visitor = api.submit(), signed_in(api)
-    for query, looks in (("", True), ("?refresh=no", False)):
-        page = visitor.get(f"{path_of(experiment)}{query}").text
-        assert ('data-refresh="5"' in page, "/live.js" in page) == (looks, looks)
-    finish(api, experiment["id"])
-    assert "data-refresh" not in visitor.get(path_of(experiment)).text
+def test_forms_from_elsewhere_change_nothing(api: Api) -> None:
+    path, visitor = submitted(api), signed_in(api)
+    reader = signed_in(api, "experiments:read")
+    for action in (f"{path}/cancel", f"{path}/retry"):
+        assert visitor.post(action, csrf=None).status_code == 403
+        assert visitor.post(action, headers={"Origin": "http://evil.example"}).status_code == 403
+        assert reader.post(action).status_code == 403
+    assert api.stored(path[13:]).status == "queued"
 
 
 # -- the list of experiments ----------------------------------------------------------------------
@@ -181,37 +168,33 @@ def _names(text: str) -> list[str]:
 
 
 def test_a_row_says_cost_guarantee_gap_utility_and_outcome(api: Api) -> None:
-    ended = api.submit(spec(name="ended"))["id"]
-    finish(api, ended)
-    with api.database.write() as session:
-        session.execute(update(Experiment).values(accuracy=0.875))
+    id_ = finished(api, spec(name="ended"))
+    api.change(update(Experiment).values(accuracy=0.875))
     api.submit(spec(name="waiting", privacy={"radius": 1.0, "clip": 1.0}))
     text = signed_in(api).get("/").text
     assert _names(text) == ["waiting", "ended"]
     waiting, done = text.split("</tr>")[1:3]
     assert all(one in waiting for one in ("guarantee-formal", "not yet", "0 of 4 rounds"))
     assert "checkbox" not in waiting
-    leakage = api.get(f"/v1/experiments/{ended}").json()["figures"]["leakage_max"]
+    leakage = api.get(f"/v1/experiments/{id_}").json()["figures"]["leakage_max"]
     for words in (
-        *("guarantee-heuristic", "leakage, largest", f'value="{ended}"'),
+        *("guarantee-heuristic", "leakage, largest", f'value="{id_}"'),
         f'<span class="figure">{leakage:g}</span>',
         '<span class="figure">0.875</span> <span class="remark">accuracy</span>',
     ):
         assert words in done
+    # Federations are named for those who may know them.
+    assert "synthetic-groups" in text
+    assert "synthetic-groups" not in signed_in(api, "experiments:read").get("/").text
 
 
 def test_an_accuracy_has_no_bar_and_says_where_the_model_is_not_shown_to_be_useful(api):
     names = {"useless": ["model-decides-nothing"], "useful": ["gates-failed"], "earlier": None}
     for name, codes in names.items():
-        ended = api.submit(spec(name=name))["id"]
-        finish(api, ended)
-        answer = None
-        if codes is not None:
-            reasons = [{"code": code, "text": "a reason"} for code in codes]
-            answer = {"outcome": "do-not-release", "reasons": reasons}
-        with api.database.write() as session:
-            mine = update(Experiment).where(Experiment.id == ended)
-            session.execute(mine.values(accuracy=0.875, answer=answer))
+        mine = update(Experiment).where(Experiment.id == finished(api, spec(name=name)))
+        reasons = [{"code": code, "text": "a reason"} for code in codes or ()]
+        answer = None if codes is None else {"outcome": "do-not-release", "reasons": reasons}
+        api.change(mine.values(accuracy=0.875, answer=answer))
     earlier, useful, useless = signed_in(api).get("/").text.split("</tr>")[1:4]
     for row in (earlier, useful, useless):
         assert 'class="bar-spent"' not in row
@@ -247,9 +230,3 @@ def test_filters_hold_over_pages_and_empty_fields_do_not_count(api: Api) -> None
     assert _names(browser.get("/?status=running").text) == []
     assert 'value="even"' in first
     assert re.search(r'<option value="name" selected>', first)
-
-
-def test_federations_are_named_for_those_who_may_know_them(api: Api) -> None:
-    api.submit(spec())
-    assert "synthetic-groups" in signed_in(api).get("/").text
-    assert "synthetic-groups" not in signed_in(api, "experiments:read").get("/").text

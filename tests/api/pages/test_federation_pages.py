@@ -1,13 +1,21 @@
 """The pages of federations: profiles without small groups, and budgets with what is left."""
 
+import html
+import json
 import re
 from typing import Any
 
-from models.repositories import FederationRepository
-from models.tables.federations import Federation
+import pytest
+
+from fedaudit.ledger.statements import Envelope
+from models.repositories import FederationRepository, SigningKeyRepository
+from models.tables.federations import Erasure, Federation
 from tests.api.pages.browser import signed_in, text_of
-from tests.api.service import Api, spec
-from tests.api.uploads import registration
+from tests.api.service import KEY, Api, spec
+from tests.api.uploads import CONTENT, make_ready, registration, upload
+from tests.api.webhooks.webhooks import deliveries, register
+from workers.eraser import Eraser
+from workers.lost_rounds import LostRounds
 
 PROFILE: dict[str, Any] = {
     "rows": 100,
@@ -60,12 +68,10 @@ def test_a_profile_shows_shares_and_no_small_groups(api: Api) -> None:
 
 
 def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
-    api.submit(spec(privacy={"radius": 1.0, "clip": 1.0}))
-    id_ = api.get("/v1/federations").json()["items"][0]["id"]
+    id_ = api.submit(spec(privacy={"radius": 1.0, "clip": 1.0}))["federation_id"]
     browser = signed_in(api)
     assert "no total is set" in browser.get(f"/federations/{id_}").text
-    setting = {"book": "simulation", "figure": "leakage", "total": 8, "radius": 1, "clip": 1}
-    assert api.request("PUT", f"/v1/federations/{id_}/budget", json=setting).status_code == 200
+    assert api.set_budget(id_, 8, radius=1, clip=1).status_code == 200
     page = browser.get(f"/federations/{id_}")
     for words in (
         *("spent 0 reserved 4 left 4 total 8", "added up over releases; radius 1, clip 1"),
@@ -73,9 +79,6 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
     ):
         assert words in text_of(page)
     assert re.search(r'class="bar-held" x="0(\.0)?" width="500(\.0)?"', page.text)
-    budget, log_ratio = api.get(f"/v1/federations/{id_}/budget").json()["items"]
-    assert (budget["total"], budget["radius"], budget["clip"]) == (8, 1, 1)
-    assert log_ratio["figure"] == "log_ratio"
     reader = signed_in(api, "federations:read")
     assert "--set" not in reader.get(f"/federations/{id_}").text
 
@@ -99,3 +102,69 @@ def test_the_policy_is_shown_with_the_least_that_holds(api: Api) -> None:
     assert f"minimum_group_size: {settings.min_group_size + 7}" in plain
     assert "favourable: op: ge value: 3" in plain
     assert "exclude: sex: - X" in plain
+
+
+# -- erasures: a receipt and whether it holds; and the webhook ------------------------------------
+
+_REFERENCE = "request <2026-117>"
+
+
+def erased(api: Api, content: bytes = CONTENT) -> str:
+    """The id of a federation that was erased; before it was, there was no receipt."""
+    federation = str(upload(api, content)["id"])
+    make_ready(api, federation)
+    answer = api.post(f"/v1/federations/{federation}/erasure", json={"reference": _REFERENCE})
+    assert answer.status_code == 202, answer.text
+    path, browser = f"/federations/{federation}/erasures/1", signed_in(api)
+    assert "It is not done" in browser.get(path).text
+    assert browser.get(f"{path}/receipt.json").status_code == 404
+    storage, lost = api.client.app.state.resources.storage, LostRounds(api.database)
+    assert Eraser(api.database, storage, KEY, lost).erase_waiting(10) == 1
+    return federation
+
+
+def test_a_receipt_is_found_read_and_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    webhook = register(api, "https://hooks.example.org/", events=["erasure.completed"])
+    browser = signed_in(api, "federations:read")
+    federation = erased(api)
+    path = f"/federations/{federation}/erasures/1"
+    assert f'href="{path}"' in browser.get(f"/federations/{federation}").text
+    assert 'href="/federations?status=erased"' in browser.get("/federations").text
+    shown = browser.get(path).text
+    words = ("request &lt;2026-117&gt;", "the signature holds", "uploaded data", "backups")
+    assert [one for one in words if one not in shown] == []
+    kept = browser.get(f"{path}/receipt.json")
+    assert "attachment" in kept.headers["content-disposition"]
+    envelope = Envelope.from_dict(kept.json())
+    assert KEY.public.verifies(envelope.signature, envelope.message)
+    assert json.loads(envelope.payload)["reference"] == _REFERENCE
+    [sent] = deliveries(api, webhook)
+    assert sent["data"] == {"project": "hospital", "federation_id": federation, "number": 1}
+    monkeypatch.setattr("api.pages.lists._FEDERATIONS_ON_A_PAGE", 1)
+    later = erased(api, CONTENT + b"c0,a,1,2\n")
+    newest = browser.get("/federations?status=erased").text
+    assert (later in newest, federation in newest) == (True, False)
+    [older] = re.findall(r'href="([^"]*)" rel="next"', newest)
+    assert federation in browser.get(html.unescape(older)).text
+    # Nobody else's project, no other number, and no key without the scope.
+    assert browser.get(f"/federations/{federation}/erasures/2").status_code == 404
+    assert signed_in(api, "reports:read").get(path).status_code == 403
+
+
+@pytest.mark.parametrize("change", ["database", "receipt", "key"])
+def test_what_the_signature_covers_is_shown_and_so_is_what_it_does_not(api, change):
+    path = f"/federations/{erased(api)}/erasures/1"
+    browser = signed_in(api)
+    with api.database.write() as session:
+        row = session.query(Erasure).one()
+        row.reference = "a forged word"
+        if change == "receipt":
+            signature = {**row.envelope["signatures"][0], "sig": "A" * 86 + "=="}
+            row.envelope = {**row.envelope, "signatures": [signature]}
+        if change == "key":
+            keys, since = SigningKeyRepository(session), row.requested_at
+            keys.mark_compromised(KEY.key_id, since=since, note=None)
+    shown = browser.get(path).text
+    assert ("a forged word" in shown) == (change == "receipt")
+    assert ("proves nothing" in shown) == (change == "receipt")
+    assert ("marked as compromised" in shown) == (change == "key")

@@ -5,11 +5,14 @@ from typing import Any
 
 import yaml
 
+from api.pages import experiment_form as fields
 from api.pages import experiment_form as sheet
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.parse import parse_spec
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import SPEC, Api, spec
+from tests.api.uploads import make_ready, upload
+from tests.html_forms import form_fields
 
 NEW = "/experiments/new"
 SMALL = {
@@ -31,7 +34,6 @@ def typed(**changes: str) -> dict[str, str]:
 
 
 def document(value: Any, **changes: str) -> dict[str, str]:
-    """A pasted spec."""
     return {"mode": "document", "document": yaml.safe_dump(value), "action": "preview", **changes}
 
 
@@ -44,7 +46,8 @@ def notices(answer: Any, words: str) -> list[str]:
 
 def test_the_cost_is_shown_and_nothing_is_stored(api: Api) -> None:
     before = api.counts()
-    stated = text_of(signed_in(api).post(NEW, typed()))
+    visitor = signed_in(api)
+    stated = text_of(visitor.post(NEW, typed()))
     for words in (
         *("Leakage, worst case 4 of a client", "Noise multiplier", "heuristic"),
         "privacy.client_budget is not set",
@@ -52,6 +55,10 @@ def test_the_cost_is_shown_and_nothing_is_stored(api: Api) -> None:
     ):
         assert words in stated
     assert "budgets have room" not in stated
+    for changes, words, absent in PREVIEWS:
+        found = text_of(visitor.post(NEW, typed(**changes)))
+        assert [one for one in words if one not in found] == [], changes
+        assert [one for one in absent if one in found] == [], changes
     assert {**api.counts(), "web_sessions": 0} == {**before, "web_sessions": 0}
 
 
@@ -108,14 +115,6 @@ PREVIEWS: tuple[tuple[dict[str, str], tuple[str, ...], tuple[str, ...]], ...] = 
 """Typed over the form, what is said then, and what is not."""
 
 
-def test_the_preview_states_costs_for_their_observer_and_warns_of_noise_that_drowns(api):
-    visitor = signed_in(api)
-    for changes, stated, absent in PREVIEWS:
-        found = text_of(visitor.post(NEW, typed(**changes)))
-        assert all(words in found for words in stated), changes
-        assert not any(words in found for words in absent), changes
-
-
 def test_faults_are_beside_their_fields_and_what_was_typed_stays(api: Api) -> None:
     wrong = {"/training/rounds": "nine", "/name": "", "/tags": "kept <b>, b", "/gates": "{op: le}"}
     answer = signed_in(api).post(NEW, typed(**wrong))
@@ -161,42 +160,34 @@ def test_a_full_budget_refuses_the_submission_in_words(api: Api) -> None:
         (50.0, typed(), "budgets have room"),
         (5.0, typed(action="submit"), "raise the budget"),
     ):
-        budget = {"book": "simulation", "figure": "leakage", "total": total}
-        assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
+        assert api.set_budget(federation, total).is_success
         answer = visitor.post(NEW, form)
         assert answer.status_code == (409 if form["action"] == "submit" else 200)
         assert words in text_of(answer)
     assert api.counts()["experiments"] == 1
 
 
-def test_a_pasted_spec_is_priced_and_submitted(api: Api) -> None:
+def test_a_pasted_spec_is_priced_submitted_and_changed_later(api: Api) -> None:
     visitor = signed_in(api)
     assert "Leakage, worst case 4" in text_of(visitor.post(NEW, document(SPEC)))
-    assert visitor.post(NEW, document(SPEC, action="submit")).status_code == 303
+    submitted = visitor.post(NEW, document(SPEC, action="submit"))
     # Blanks before it are kept.
     indented = "".join(f"  {line}\r\n" for line in yaml.safe_dump(SPEC).splitlines())
     form = {"mode": "document", "document": indented, "action": "preview"}
     assert visitor.post(NEW, form).status_code == 200
-
-
-def test_an_earlier_spec_can_be_changed(api: Api) -> None:
-    submitted = api.submit()
-    answer = signed_in(api).get(f"{NEW}?like={submitted['id']}")
-    assert answer.status_code == 200
-    assert "name: groups-k2" in answer.text
-    assert re.search(r'value="document"\s+checked', answer.text)
-
-
-def test_a_spec_that_is_unknown_or_another_projects_is_not_found(api: Api) -> None:
+    like = submitted.headers["location"].removeprefix("/experiments/")
+    again = visitor.get(f"{NEW}?like={like}").text
+    assert "name: groups-k2" in again
+    assert re.search(r'value="document"\s+checked', again)
+    # One that is unknown or another project's is not found.
     theirs = api.submit(key=api.key_with("experiments:write", project="clinic"))
-    visitor = signed_in(api)
     for like in ("nothing", "01890a5d-ac96-774b-bcce-b302099a8057", "%00", theirs["id"]):
         assert visitor.get(f"{NEW}?like={like}").status_code == 404
 
 
 def test_what_few_change_is_folded_until_it_is_changed_or_wrong(api: Api) -> None:
     browser = signed_in(api)
-    blank = browser.get("/experiments/new").text
+    blank = browser.get(NEW).text
     assert blank.count('<details class="advanced">') >= 3
     assert '<details class="advanced" open>' not in blank
     for name, value in (("/seed", "7"), ("/fairness/minimum_group_size", "few")):
@@ -204,3 +195,39 @@ def test_what_few_change_is_folded_until_it_is_changed_or_wrong(api: Api) -> Non
         assert answer.count('<details class="advanced" open>') == 1
         opened = answer.partition('<details class="advanced" open>')[2].partition("</details>")[0]
         assert f'name="{name}"' in opened
+
+
+# -- the form on registered data ------------------------------------------------------------------
+
+SHARE, COHORT = "/federation/validation_fraction", "/training/cohort/rate"
+
+
+def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_unchanged(api: Api) -> None:
+    registered = upload(api)
+    make_ready(api, registered["id"], target="income", classes=[])
+    browser = signed_in(api)
+    answer = browser.get(f"{NEW}?federation_id={registered['id']}")
+    stated = text_of(answer)
+    assert "the target is a number; the plainest model needs least noise" in stated
+    assert "Projected: an epsilon of at most 3 at delta = 0.001." in stated
+    assert "No useful model is expected: nothing is known of the size of the features" in stated
+    assert "Favourable outcome, as registered: income >= 50." in stated
+    [name] = re.findall('<input[^>]*name="/name"[^>]*>', answer.text)
+    assert 'value="incomes"' in name
+    # The button gives the same to whoever chooses the data in the form, and keeps the rest.
+    chosen = {**fields.blank(), fields.SOURCE: registered["id"], "/training/rounds": "3"}
+    filled = browser.post(NEW, {**chosen, "action": "defaults"})
+    assert filled.status_code == 200
+    form = {
+        name: re.findall(f'<input[^>]*name="{name}" value="([^"]*)"', filled.text)[0]
+        for name in ("/name", COHORT, SHARE, "/training/rounds")
+    }
+    assert form == {"/name": "incomes", COHORT: "1.0", SHARE: "0.49", "/training/rounds": "30"}
+    priced = browser.post(NEW, {**form_fields(filled.text, NEW), "action": "preview"})
+    assert priced.status_code == 200, text_of(priced)
+    assert "20 of 40 clients in training" in text_of(priced)
+    assert "hard to judge" not in text_of(priced)
+    # A projected leakage is never shown smaller than it is.
+    assert api.set_budget(registered["id"], 1.2345, book="release").status_code == 200
+    stated = text_of(browser.get(f"{NEW}?federation_id={registered['id']}"))
+    assert "Projected: a leakage of at most 1.24." in stated

@@ -4,7 +4,6 @@ import html
 import re
 from typing import Any
 
-import pytest
 import yaml
 from sqlalchemy import select, update
 
@@ -99,8 +98,7 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     answer = visitor.post(address, right)
     assert answer.status_code == 303, answer.text
     row = stored(api, answer.headers["location"].rpartition("/")[2])
-    assert row.status == "profiling"
-    assert row.file_name == "people.csv"
+    assert (row.status, row.file_name) == ("profiling", "people.csv")
     assert row.registration["federation"]["path"] == "people.csv"
     assert row.registration["federation"]["labels"] == {"sex": {"1": "men", "2": "women"}}
     assert row.registration["fairness"]["sensitive"] == ["sex", "age"]
@@ -110,7 +108,7 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     assert visitor.post(address, right).headers["location"] == answer.headers["location"]
 
 
-def test_it_is_proposed_again_by_the_client_key_and_the_target_that_are_chosen(api: Api) -> None:
+def test_columns_are_shown_with_few_escaped_cells_and_chosen_for_another_proposal(api) -> None:
     visitor = signed_in(api)
     address, _ = proposed(visitor)
     again = visitor.get(f"{address}?client_key=age&target=sex").text
@@ -119,6 +117,18 @@ def test_it_is_proposed_again_by_the_client_key_and_the_target_that_are_chosen(a
     assert again.count("selected") == 2
     data = visitor.get(f"{address}?header=false").text
     assert yaml.safe_load(form_fields(data, address)["document"])["federation"]["header"] is False
+    page = visitor.get(address).text
+    cell = '<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td></tr>'
+    facts = {name: f"{holds} {few}" for name, holds, few in re.findall(cell, html.unescape(page))}
+    assert list(facts) == ["town", "sex", "age", "hours", "note", "passed"]
+    assert facts["age"] == "numbers, 5 different 20, 21, 22, 23, 24"
+    assert "20.0% empty" in facts["hours"]
+    preview = page.partition("How the file begins")[2].partition("<tbody>")[2]
+    preview = preview.partition("</tbody>")[0]
+    assert preview.count("<tr>") == pending_uploads.FIRST_ROWS
+    assert "<b>" not in preview
+    assert "&lt;b&gt;x&lt;/b&gt;" in preview
+    assert max(map(len, map(html.unescape, re.findall("<td>([^<]*)</td>", preview)))) == 40
 
 
 def test_the_same_content_under_another_name_is_kept_once_and_says_what_it_replaced(api) -> None:
@@ -135,22 +145,6 @@ def test_the_same_content_under_another_name_is_kept_once_and_says_what_it_repla
     assert upload(api, value=registration(name="third"))["warnings"] == []
 
 
-def test_columns_have_rows_and_cells_are_shown_escaped_cut_and_few(api: Api) -> None:
-    visitor = signed_in(api)
-    page = visitor.get(proposed(visitor)[0]).text
-    cell = '<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td></tr>'
-    facts = {name: f"{holds} {few}" for name, holds, few in re.findall(cell, html.unescape(page))}
-    assert list(facts) == ["town", "sex", "age", "hours", "note", "passed"]
-    assert facts["age"] == "numbers, 5 different 20, 21, 22, 23, 24"
-    assert "20.0% empty" in facts["hours"]
-    preview = page.partition("How the file begins")[2].partition("<tbody>")[2]
-    preview = preview.partition("</tbody>")[0]
-    assert preview.count("<tr>") == pending_uploads.FIRST_ROWS
-    assert "<b>" not in preview
-    assert "&lt;b&gt;x&lt;/b&gt;" in preview
-    assert max(map(len, map(html.unescape, re.findall("<td>([^<]*)</td>", preview)))) == 40
-
-
 def test_no_other_key_sees_it_and_it_needs_the_scope(api: Api) -> None:
     owner = signed_in(api)
     address, form = proposed(owner)
@@ -165,20 +159,16 @@ def test_no_other_key_sees_it_and_it_needs_the_scope(api: Api) -> None:
     assert len(files_of(api)) == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "said"),
-    [(b"", "", "choose a file"), (b"", "a.csv", "is empty"), (b"\x1f\x8bxx", "a.csv.gz", "gzip")],
-)
-def test_a_file_that_cannot_be_taken_is_said_beside_its_field(api, content, name, said):
-    answer = send(signed_in(api), content, name=name)
-    assert answer.status_code == 422
-    assert said in re.findall(r'id="e-file" role="alert">([^<]*)<', answer.text)[0]
-    assert files_of(api) == []
-    assert api.counts()["pending_uploads"] == 0
-
-
-def test_what_is_no_table_is_said_and_removed(api: Api) -> None:
+def test_a_file_that_cannot_be_taken_and_what_is_no_table_is_said_and_removed(api: Api) -> None:
     visitor = signed_in(api)
+    for content, name, said in (
+        *((b"", "", "choose a file"), (b"", "a.csv", "is empty")),
+        (b"\x1f\x8bxx", "a.csv.gz", "gzip"),
+    ):
+        answer = send(visitor, content, name=name)
+        assert answer.status_code == 422
+        assert said in re.findall(r'id="e-file" role="alert">([^<]*)<', answer.text)[0]
+        assert (files_of(api), api.counts()["pending_uploads"]) == ([], 0)
     address = send(visitor, b"PK\x03\x04 no table \x00\xff").headers["location"]
     answer = visitor.get(address)
     assert answer.status_code == 422
@@ -192,8 +182,7 @@ def test_after_a_day_it_is_gone(api_on_both: Api) -> None:
     visitor = signed_in(api)
     address, _ = proposed(visitor)
     assert "people.csv" in visitor.get(NEW).text
-    with api.database.write() as session:
-        session.execute(update(PendingUpload).values(expires_at=seconds_from_now(-1.0)))
+    api.change(update(PendingUpload).values(expires_at=seconds_from_now(-1.0)))
     assert visitor.get(address).status_code == 404
     assert len(files_of(api)) == 1
     api.client.app.state.resources.tidy_storage()
@@ -213,8 +202,7 @@ def test_a_registered_file_outlives_what_is_left_of_its_upload(api: Api) -> None
         lambda: visitor.post(address, {"action": "discard"}),
         api.client.app.state.resources.remove_expired_uploads,
     ):
-        with api.database.write() as session:
-            session.execute(table_of(PendingUpload).insert().values(left))
+        api.change(table_of(PendingUpload).insert().values(left))
         remove()
         left["expires_at"] = seconds_from_now(-1.0)
         assert api.counts()["pending_uploads"] == 0

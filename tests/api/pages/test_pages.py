@@ -1,13 +1,17 @@
 """What all pages have in common."""
 
 import re
+from html import unescape
 
 import pytest
+from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from api.pages.wording import with_code
+from models.clock import seconds_from_now
 from models.repositories import WebSessionRepository
+from models.tables.accounts import WebSession
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import Api
 
@@ -120,7 +124,7 @@ FOREIGN = [
 ]
 
 
-def test_another_sites_form_is_refused(api: Api) -> None:
+def test_another_sites_form_and_one_without_the_right_word_are_refused(api: Api) -> None:
     browser = signed_in(api)
     for headers in FOREIGN:
         answer = browser.post("/sign-out", headers=headers)
@@ -128,10 +132,6 @@ def test_another_sites_form_is_refused(api: Api) -> None:
         assert "another site" in answer.text
         assert browser.get("/").status_code == 200
         assert Browser(api).sign_in(api.key, headers=headers).status_code == 403
-
-
-def test_a_form_without_the_word_or_with_a_wrong_one_is_refused(api: Api) -> None:
-    browser = signed_in(api)
     foreign_word = signed_in(api).csrf()
     for csrf in (None, "0" * 64, "é", foreign_word, browser.csrf()[:-1]):
         answer = browser.post("/sign-out", csrf=csrf)
@@ -148,13 +148,107 @@ def test_a_form_with_a_file_too_much_or_an_encoding_of_its_own_is_refused(
     api: Api, path: str
 ) -> None:
     """Half of a surrogate pair would fail wherever the text is encoded again."""
-    send, headers = (
-        signed_in(api).client.post,
-        {"Origin": "http://testserver", "Accept": "text/html"},
-    )
+    send = signed_in(api).client.post
+    headers = {"Origin": "http://testserver", "Accept": "text/html"}
     assert send(path, files={"csrf": b"x"}, headers=headers).status_code == 415
     assert send(path, content=b"a=" + b"x" * (2 << 20), headers=headers).status_code == 413
     part = b'--B\r\nContent-Disposition: form-data; name="next"\r\n\r\n/\\ud800\r\n--B--\r\n'
     for charset in ("raw_unicode_escape", "unicode_escape", "punycode", "undefined"):
         headers["Content-Type"] = f"multipart/form-data; boundary=B; charset={charset}"
         assert send(path, content=part, headers=headers).status_code == 415
+
+
+# -- signing in, staying in, and what ends it -----------------------------------------------------
+
+
+def test_a_key_signs_in_and_only_the_hash_of_the_token_is_stored(api: Api) -> None:
+    browser = Browser(api)
+    answer = browser.sign_in(api.key, "/federations")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/federations")
+    cookie = answer.headers["set-cookie"].lower()
+    assert all(one in cookie for one in ("httponly", "samesite=strict", "max-age=43200"))
+    assert "secure" not in cookie
+    # The service itself does not take the cookie for a key.
+    assert [browser.get(path).status_code for path in ("/", "/v1/experiments")] == [200, 401]
+    with api.database.read() as session:
+        [row] = session.scalars(select(WebSession)).all()
+    assert browser.token is not None
+    assert browser.token not in str(vars(row))
+    assert row.project_id == api.project_id
+    assert abs((row.expires_at - row.created_at).total_seconds() - 12 * 3600) < 5
+
+
+def test_a_wrong_key_does_not_and_is_not_echoed(api: Api) -> None:
+    browser = Browser(api)
+    for key in ("", "fa_wrong", "\x00", "Bearer x", "é" * 5000):
+        answer = browser.sign_in(key)
+        assert answer.status_code == 401
+        assert "unknown or revoked" in answer.text
+        assert browser.token is None
+        assert not key or key not in answer.text
+
+
+def test_without_a_session_people_are_sent_to_sign_in_and_back(api: Api) -> None:
+    browser = Browser(api)
+    for path in ("/", "/federations", "/federations/x?saved=true&a=%26"):
+        answer = browser.get(path)
+        assert answer.status_code == 303
+        page = browser.get(answer.headers["location"])
+        assert page.status_code == 200
+        [back] = re.findall(r'name="next" value="([^"]*)"', page.text)
+        assert unescape(back) == path
+    # With a link from another site the cookie is not sent, but with the request after it.
+    answer = browser.get("/federations?a=1", headers={"Sec-Fetch-Site": "cross-site"})
+    assert answer.status_code == 200
+    assert 'http-equiv="refresh" content="0; url=/federations?a=1"' in answer.text
+    assert browser.get("/", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 303
+
+
+FOREIGN_TARGETS = (
+    *("https://evil.example/", "//evil.example", "/\\evil.example", "\\\\evil.example"),
+    *("/\t/evil.example", "/\n/evil.example", "javascript:alert(1)", "", "evil"),
+)
+
+
+def test_no_one_is_sent_to_another_site(api: Api) -> None:
+    browser = Browser(api)
+    for target in FOREIGN_TARGETS:
+        assert browser.sign_in(api.key, target).headers["location"] == "/"
+        page = browser.client.get("/sign-in", params={"next": target})
+        assert 'name="next" value="/"' in page.text
+
+
+def test_an_expired_session_ends_and_is_removed_with_the_next_sign_in(api_on_both: Api) -> None:
+    api = api_on_both
+    browser = signed_in(api)
+    api.change(update(WebSession).values(expires_at=seconds_from_now(-1.0)))
+    assert browser.get("/").status_code == 303
+    assert api.counts()["web_sessions"] == 1
+    signed_in(api)
+    assert api.counts()["web_sessions"] == 1
+
+
+def test_a_session_ends_with_its_key(api: Api) -> None:
+    made = api.post("/v1/api-keys", json={"name": "x", "scopes": ["experiments:read"]}).json()
+    key, browser = made["key"], Browser(api)
+    browser.sign_in(key)
+    assert browser.get("/").status_code == 200
+    assert api.request("DELETE", f"/v1/api-keys/{made['id']}").status_code == 204
+    assert browser.get("/").status_code == 303
+    assert Browser(api).sign_in(key).status_code == 401
+
+
+def test_signing_out_ends_it_in_the_database_too_and_signing_in_again_the_one_before(
+    api: Api,
+) -> None:
+    browser = signed_in(api)
+    before = browser.token
+    browser.sign_in(api.key)
+    token = browser.token
+    assert (token != before, api.counts()["web_sessions"]) == (True, 1)
+    answer = browser.post("/sign-out")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in")
+    assert browser.token is None
+    browser.client.cookies.set("fedaudit_session", token or "")
+    assert browser.get("/").status_code == 303
+    assert api.counts()["web_sessions"] == 0

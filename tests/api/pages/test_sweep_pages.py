@@ -6,9 +6,8 @@ import re
 from html import unescape
 from typing import Any
 
-from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
-from tests.api.service import Api, fail, finish, spec
+from tests.api.service import Api, body_of, fail, finish, spec
 
 NU = "privacy.noise_multiplier"
 

@@ -2,19 +2,19 @@
 
 import json
 import threading
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 
 from fedaudit.cli.verify import checked
 from models.clock import utc_now
-from models.repositories import AuditLogRepository, SigningKeyRepository
-from models.tables.accounts import AuditEntry, AuditHead
-from tests.api.answers import body_of
+from models.repositories import SigningKeyRepository, WebSessionRepository
+from models.tables.accounts import ApiKey, AuditEntry, AuditHead
 from tests.api.pages.browser import signed_in
-from tests.api.people.keys import key_of
-from tests.api.service import KEY, SPEC, Api, finish
+from tests.api.service import KEY, SPEC, Api, body_of, finish, key_of
 from workers.proof.signing import AuditLogSigner
 
 BUDGET = {"book": "simulation", "figure": "leakage", "total": 100.0}
@@ -29,8 +29,7 @@ def _verified(api: Api) -> dict[str, Any]:
     return dict(api.get("/v1/audit-log/verification").json())
 
 
-def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
-    api = api_on_both
+def test_every_deed_is_on_the_log_in_its_persons_name(api: Api) -> None:
     ada = key_of(api, "Ada")
     experiment = api.submit(key=ada)
     address, federation = f"/v1/experiments/{experiment['id']}", experiment["federation_id"]
@@ -41,11 +40,9 @@ def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
         f"{address}/sign-offs", key=ada, json={"decision": "rejected", "note": "a secret note"}
     )
     assert signed_off.status_code == 201
-    for method, path, body in (
-        ("PUT", f"/v1/federations/{federation}/budget", BUDGET),
-        ("PUT", f"/v1/federations/{federation}/disclosure", {"minimum_group_size": 30}),
-    ):
-        assert api.request(method, path, json=body, key=ada).status_code < 300
+    for setting, body in (("budget", BUDGET), ("disclosure", {"minimum_group_size": 30})):
+        path = f"/v1/federations/{federation}/{setting}"
+        assert api.request("PUT", path, json=body, key=ada).status_code < 300
     hook = {"url": "https://hooks.example.org/token", "events": ["gate.failed"]}
     made = api.post("/v1/webhooks", json=hook, key=ada).json()
     assert api.request("DELETE", f"/v1/webhooks/{made['id']}", key=ada).status_code == 204
@@ -72,26 +69,20 @@ def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
     assert _verified(api)["valid"]
 
 
-def _altered(api: Api) -> None:
-    with api.database.write() as session:
-        session.execute(update(AuditEntry).where(AuditEntry.number == 2).values(person="Eve"))
+SECOND, BEFORE = AuditEntry.number == 2, select(AuditEntry.link).where(AuditEntry.number == 2)
+TAMPERED = {
+    "altered": [update(AuditEntry).where(SECOND).values(person="Eve")],
+    "taken out": [delete(AuditEntry).where(SECOND)],
+    # By somebody who knows of the head as well.
+    "cut off": [
+        delete(AuditEntry).where(AuditEntry.number == 3),
+        update(AuditHead).values(entries=2, link=BEFORE.scalar_subquery()),
+    ],
+}
 
 
-def _taken_out(api: Api) -> None:
-    with api.database.write() as session:
-        session.execute(delete(AuditEntry).where(AuditEntry.number == 2))
-
-
-def _cut_off(api: Api) -> None:
-    """The newest entry, by somebody who knows of the head as well."""
-    with api.database.write() as session:
-        session.execute(delete(AuditEntry).where(AuditEntry.number == 3))
-        [_, last] = AuditLogRepository(session, api.project_id).block(0, limit=9)
-        session.execute(update(AuditHead).values(entries=2, link=last.link))
-
-
-@pytest.mark.parametrize("tamper", [_altered, _taken_out, _cut_off])
-def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
+@pytest.mark.parametrize("how", TAMPERED)
+def test_what_was_signed_cannot_be_changed_unseen(api: Api, how: str, tmp_path: Path) -> None:
     for name in ("Ada", "Bob", "Cleo"):
         key_of(api, name)
     signer = AuditLogSigner(api.database, KEY, signed={})
@@ -103,13 +94,12 @@ def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
     public_key.write_text(KEY.public.pem)
     check = checked(told, _log(api), public_key=public_key, earlier=told["signed_head"])
     assert (check["trusted"], check["faults"]) == (True, [])
-    tamper(api)
+    api.change(*TAMPERED[how])
     assert not _verified(api)["valid"]
     # Whoever also forgets the signed head deceives the service, and nobody who kept it.
-    with api.database.write() as session:
-        session.execute(update(AuditHead).values(signed_entries=0, envelope=None))
+    api.change(update(AuditHead).values(signed_entries=0, envelope=None))
     told_now = _verified(api)
-    assert told_now["valid"] == (tamper is _cut_off)
+    assert told_now["valid"] == (how == "cut off")
     check = checked(told_now, _log(api), public_key=public_key, earlier=told["signed_head"])
     assert check["faults"]
     assert signer.sign_waiting(10) == 0, "the sweeper remembers what it signed"
@@ -121,16 +111,9 @@ def test_a_sweeper_signs_no_log_that_is_set_back_to_an_earlier_head(api: Api) ->
         key_of(api, name)
         assert signer.sign_waiting(10) == 1
         heads.append(_verified(api)["signed_head"])
-    with api.database.write() as session:
-        session.execute(update(AuditHead).values(signed_entries=1, envelope=heads[0]))
+    api.change(update(AuditHead).values(signed_entries=1, envelope=heads[0]))
     assert signer.sign_waiting(10) == 0
-    assert AuditLogSigner(api.database, KEY, signed={}).sign_waiting(10) == 1, (
-        "another has no such memory"
-    )
-
-
-def test_a_head_by_a_leaked_key_proves_nothing(api: Api) -> None:
-    key_of(api, "Ada")
+    # Another has no such memory. A head by a leaked key proves nothing.
     assert AuditLogSigner(api.database, KEY, signed={}).sign_waiting(10) == 1
     with api.database.write() as session:
         SigningKeyRepository(session).mark_compromised(KEY.key_id, since=utc_now(), note=None)
@@ -141,8 +124,7 @@ def test_a_head_by_a_leaked_key_proves_nothing(api: Api) -> None:
 def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
     key_of(api, "Ada")
     key_of(api, "Bob")
-    with api.database.write() as session:
-        session.execute(update(AuditEntry).where(AuditEntry.number == 1).values(person="Eve"))
+    api.change(update(AuditEntry).where(AuditEntry.number == 1).values(person="Eve"))
     assert AuditLogSigner(api.database, KEY, signed={}).sign_waiting(10) == 0
     assert _verified(api)["signed_head"] is None
 
@@ -168,12 +150,8 @@ def test_entries_that_come_at_once_are_in_one_chain(api_on_both: Api) -> None:
 # -- who did what is on record, in the name that the key had then ---------------------------------
 
 
-def _by(name: str | None, key_name: str) -> dict[str, Any]:
-    return {"person": name, "key_name": key_name}
-
-
-def _without_id(actor: dict[str, Any]) -> dict[str, Any]:
-    return {name: actor[name] for name in ("person", "key_name")}
+def _who(actor: dict[str, Any]) -> tuple[str | None, str]:
+    return actor["person"], actor["key_name"]
 
 
 def test_a_key_has_a_person_whom_lists_show(api: Api) -> None:
@@ -186,24 +164,24 @@ def test_a_key_has_a_person_whom_lists_show(api: Api) -> None:
     assert people == [None, shown]
     makers = [key["created_by"] for key in api.get("/v1/api-keys").json()["items"]]
     assert makers[0] is None
-    assert _without_id(makers[1]) == _by(None, "tests")
+    assert _who(makers[1]) == (None, "tests")
 
 
 def test_an_experiment_says_who_submitted_cancelled_and_retried_it(api: Api) -> None:
     ada, bob = key_of(api, "Ada"), key_of(api, "Bob")
     submitted = api.submit(key=ada)
-    assert _without_id(submitted["created_by"]) == _by("Ada", "Ada's key")
+    assert _who(submitted["created_by"]) == ("Ada", "Ada's key")
     assert (submitted["cancelled_by"], submitted["cancel_requested_at"]) == (None, None)
     address = f"/v1/experiments/{submitted['id']}"
     api.post(f"{address}/cancel", key=bob)
     # A second request changes nothing, also not who was first.
     api.post(f"{address}/cancel", key=ada)
     cancelled = api.get(address).json()
-    assert _without_id(cancelled["cancelled_by"]) == _by("Bob", "Bob's key")
-    assert _without_id(cancelled["created_by"]) == _by("Ada", "Ada's key")
+    assert _who(cancelled["cancelled_by"]) == ("Bob", "Bob's key")
+    assert _who(cancelled["created_by"]) == ("Ada", "Ada's key")
     assert cancelled["cancel_requested_at"] is not None
     retried = api.post(f"{address}/retry").json()
-    assert _without_id(retried["created_by"]) == _by(None, "tests")
+    assert _who(retried["created_by"]) == (None, "tests")
     page = signed_in(api).get(f"/experiments/{submitted['id']}").text
     assert "Ada <" in page
     assert "Bob <" in page
@@ -220,16 +198,78 @@ def test_the_history_of_a_federation_says_who_set_what(api_on_both: Api) -> None
     api.request("PUT", f"{address}/budget", json={**BUDGET, "total": None}, key=bob)
     api.request("PUT", f"{address}/disclosure", json={"minimum_group_size": 30}, key=bob)
     api.request("PUT", f"{address}/simulation", json={"simulation": "forbidden"}, key=ada)
-    found = []
-    cursor: str | None = ""
-    while cursor is not None:
-        query = f"&cursor={cursor}" if cursor else ""
-        page = api.get(f"{address}/history?limit=3{query}").json()
-        found += page["items"]
-        cursor = page["next_cursor"]
+    newer = api.get(f"{address}/history?limit=3").json()
+    older = api.get(f"{address}/history?limit=3&cursor={newer['next_cursor']}").json()
+    assert older["next_cursor"] is None
+    found = newer["items"] + older["items"]
     assert [(one["setting"], one["value"], one["changed_by"]["person"]) for one in found] == [
         ("simulation", {"simulation": "forbidden"}, "Ada"),
         ("disclosure", {"minimum_group_size": 30}, "Bob"),
         ("budget", {**BUDGET, "total": None}, "Bob"),
         ("budget", BUDGET, "Ada"),
     ]
+
+
+# -- replacing a key's secret: the old one opens the key for a while, or not ----------------------
+
+
+def made(api: Api, *scopes: str) -> tuple[str, str]:
+    answer = api.post("/v1/api-keys", json={"name": "ci", "scopes": list(scopes)})
+    return answer.json()["id"], answer.json()["key"]
+
+
+def rotate(api: Api, key_id: str, seconds: int) -> str:
+    answer = api.post(f"/v1/api-keys/{key_id}/rotate-secret", params={"overlap_seconds": seconds})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["key"])
+
+
+def opens(api: Api, secret: str) -> bool:
+    return int(api.get("/v1/experiments", key=secret).status_code) == 200
+
+
+def test_the_old_secret_ends_with_the_overlap_and_the_new_one_goes_on(api: Api) -> None:
+    key_id, first = made(api, "experiments:read")
+    second = rotate(api, key_id, 3600)
+    assert opens(api, first)
+    assert opens(api, second)
+    third = rotate(api, key_id, 3600)
+    assert not opens(api, first), "a third secret opens the key"
+    assert opens(api, second)
+    with api.database.write() as session:
+        over = utc_now() - timedelta(seconds=1)
+        session.execute(update(ApiKey).where(ApiKey.id == key_id).values(previous_until=over))
+    assert [opens(api, one) for one in (first, second, third)] == [False, False, True]
+    entry = api.get("/v1/audit-log", params={"subject": key_id}).json()["items"][0]
+    assert (entry["action"], entry["details"]) == ("key.rotated", {"overlap_seconds": 3600})
+
+
+def test_a_leaked_secret_ends_at_once_with_what_was_begun_with_it(api: Api) -> None:
+    key_id, leaked = made(api, "experiments:read")
+    api.client.post("/sign-in", data={"key": leaked, "next": "/"}, follow_redirects=False)
+    assert api.client.get("/", follow_redirects=False).status_code == 200
+    with api.database.write() as session:
+        row = session.get_one(ApiKey, key_id)
+        earlier = WebSessionRepository(session).begin(row, seconds=600)
+    assert [opens(api, one) for one in (leaked, rotate(api, key_id, 0))] == [False, True]
+    assert api.client.get("/", follow_redirects=False).status_code != 200, "the session goes on"
+    with api.database.read() as session:
+        assert WebSessionRepository(session).find(earlier) is None
+
+
+def test_an_overlap_has_a_bound_and_a_revoked_key_is_not_rotated(api: Api) -> None:
+    key_id, first = made(api, "experiments:read")
+    path = f"/v1/api-keys/{key_id}/rotation"
+    assert api.post(path, params={"overlap_seconds": 10**6}).status_code == 422
+    assert opens(api, first)
+    # The earlier path names its successor.
+    answer = api.post(path, params={"overlap_seconds": 0})
+    assert answer.headers["link"] == '<rotate-secret>; rel="successor-version"'
+    assert {"deprecation", "sunset"} <= answer.headers.keys()
+    secret = answer.json()["key"]
+    assert (opens(api, first), opens(api, secret)) == (False, True)
+    revoked = api.request("DELETE", f"/v1/api-keys/{key_id}")
+    assert (revoked.status_code, revoked.headers.get("content-type")) == (204, None)
+    assert not opens(api, secret)
+    assert api.post(path).status_code == 404
+    assert api.request("DELETE", f"/v1/api-keys/{key_id}").status_code == 404

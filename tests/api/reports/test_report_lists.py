@@ -3,15 +3,14 @@
 from typing import Any
 
 from fedaudit.reports.verdict.verdict import answer_by_codes
-from tests.api.answers import body_of
-from tests.api.service import Api
+from models.repositories import ReportRepository
+from tests.api.service import Api, body_of, fail, finished
 from tests.api.stored_reports import Reports, gaps, leaks, spends
 
 GAP = "equalized_odds_difference"
 
 
 def items(api: Api, query: str = "") -> list[dict[str, Any]]:
-    """What a list shows."""
     found: list[dict[str, Any]] = body_of(api.get(f"/v1/reports?{query}"))["items"]
     return found
 
@@ -80,6 +79,9 @@ def test_any_figure_bounds_and_sorts(api_on_both: Api) -> None:
 
 def test_a_gap_is_bounded_for_every_attribute_or_the_one_named(api_on_both: Api) -> None:
     reports = Reports(api_on_both)
+    # One attribute in all reports needs no name.
+    wide = reports.add(gaps(group=0.9))
+    assert ids(api_on_both, f"sort=-{GAP}") == [wide, reports.first]
     fair = reports.add(gaps(sex=0.05, race=0.08))
     mixed = reports.add(gaps(sex=0.06, race=0.5))
     unknown = reports.add(gaps(sex=0.07, race=None))
@@ -91,13 +93,6 @@ def test_a_gap_is_bounded_for_every_attribute_or_the_one_named(api_on_both: Api)
     [fault] = body_of(api_on_both.get(f"/v1/reports?sort={GAP}"), 422)["errors"]
     assert fault["pointer"] == "/query/attribute"
     assert "group, race, sex" in fault["message"]
-
-
-def test_one_attribute_in_all_reports_needs_no_name(api: Api) -> None:
-    reports = Reports(api)
-    wide, narrow = reports.add(gaps(group=0.9)), reports.add(gaps(group=0.01))
-    assert ids(api, f"sort=-{GAP}")[0] == wide
-    assert ids(api, f"sort={GAP}")[0] == narrow
 
 
 def test_epsilons_are_asked_for_with_what_they_mean(api_on_both: Api) -> None:
@@ -121,3 +116,77 @@ def test_epsilons_are_asked_for_with_what_they_mean(api_on_both: Api) -> None:
     assert [one["id"] for one in found.json()["items"]] == [both]
     found = api_on_both.get("/v1/experiments?sort=epsilon_max&delta=1e-5")
     assert [one["id"] for one in found.json()["items"]] == [removal, both]
+
+
+# -- GET /v1/comparisons: reports side by side ----------------------------------------------------
+
+
+def compared(api: Api, *ids: str, **options: Any) -> Any:
+    return api.get("/v1/comparisons", params={"experiment_id": list(ids), **options})
+
+
+def test_figures_specs_and_fronts_side_by_side(api: Api) -> None:
+    reports = Reports(api)
+    low = reports.add(leaks(1.0), privacy={"noise_multiplier": 9})
+    leaking = reports.add(leaks(5.0))
+    body = body_of(compared(api, reports.first, low, leaking))
+    assert [one["id"] for one in body["experiments"]] == [reports.first, low, leaking]
+    [row] = [one for one in body["figures"] if one["figure"] == "leakage_max"]
+    assert [cell["value"] for cell in row["cells"]] == [3.0, 1.0, 5.0]
+    assert row["differs"]
+    [differs] = body["spec_differences"]
+    assert differs["path"] == "privacy.noise_multiplier"
+    assert [each["value"] for each in differs["values"]] == [3.0, 9.0, 3.0]
+    assert body["warnings"] == []
+    [front] = body["fronts"]
+    assert front["front"] == [low]
+    assert front["dominated_by"] == {reports.first: [low], leaking: [reports.first, low]}
+    # The axes may be named.
+    other = reports.add(gaps(sex=0.2, race=None))
+    body = compared(
+        api, reports.first, other, fairness="equal_opportunity_ratio", utility="validation_loss"
+    ).json()
+    axes = [[axis["figure"] for axis in front["axes"]] for front in body["fronts"]]
+    assert axes == [["leakage_max", "equal_opportunity_ratio", "validation_loss"]] * 3
+    assert [front["axes"][1]["attribute"] for front in body["fronts"]] == ["group", "sex", "race"]
+    assert body["fronts"][2]["front"] == []
+
+
+def test_what_cannot_be_compared_is_refused(api: Api) -> None:
+    reports = Reports(api)
+    other, unknown = reports.add(), "01890000-0000-7000-8000-000000000000"
+    for ids in ([], [other], [other, other], [other] * 51):
+        [fault, *_] = body_of(compared(api, *ids), 422)["errors"]
+        assert fault["pointer"].startswith("/query/experiment_id")
+    for axis in ({"fairness": "fame"}, {"format": "x"}):
+        assert compared(api, other, reports.first, **axis).status_code == 422
+    queued, failed = api.submit()["id"], api.submit()["id"]
+    fail(api, failed)
+    for id_, said in (
+        (unknown, f"{unknown}: there is no such"),
+        (queued, "it is queued"),
+        (failed, "it is failed"),
+    ):
+        assert said in body_of(compared(api, other, id_), 404)["detail"]
+
+
+def test_a_report_that_was_altered_to_none(api: Api) -> None:
+    first, other = finished(api), api.submit()["id"]
+    with api.database.write() as session:
+        ReportRepository(session, api.project_id).put(
+            other, document={"report_version": 1}, report_hash="a" * 64
+        )
+    assert "another version of fedaudit" in body_of(compared(api, first, other), 409)["detail"]
+    path = f"/v1/experiments/{other}/report"
+    assert api.get(f"{path}.json").json() == {"report_version": 1}
+    assert api.get(f"{path}.html").status_code == 409
+    gates = [{"figure": "accuracy", "op": "ge", "value": 0}]
+    asked = {"experiment_id": other, "gates": gates}
+    evaluated = api.post("/v1/gates/evaluations", json=asked).json()
+    assert evaluated["outcome"] == "insufficient_evidence"
+    assert "another version of fedaudit" in evaluated["gates"][0]["reason"]
+    listed, _ = api.get("/v1/reports").json()["items"]
+    named = (listed["experiment"]["id"], listed["verdict"], listed["guarantee"])
+    assert named == (other, None, None)
+    unknown = {"verdict", "guarantee", "gate_outcome", "largest_gap", "sign_off"}
+    assert set(listed["reasons"]) == unknown

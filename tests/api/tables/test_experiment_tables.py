@@ -1,7 +1,6 @@
 """Rounds, ledger and fairness: pages, filters, files, and what is confidential.
 
-That one client's lines are those of the whole ledger is in test_client_history.py, and that the
-view of the database has the same in tests/models/test_ledger_rows.py.
+That the view of the database has the same lines is in tests/models/test_ledger_rows.py.
 """
 
 import csv
@@ -9,6 +8,7 @@ import io
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,18 +17,25 @@ from api.services.parquet_tables import parquet
 from api.services.tables import page_reasons
 from fedaudit.spec.metrics import METRICS
 from fedaudit.stored import RoundRow
-from models.repositories import RoundRepository
-from tests.api.answers import body_of
-from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finished, play, spec
+from models.repositories import LedgerRepository, RoundRepository, SubjectSetRepository
+from models.repositories import ledger as stored_ledger
+from models.tables.experiments import Experiment
+from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, body_of, finished, play, spec
+from tests.models.rows import LAPLACE, ledger_row
 
 TABLES = ("rounds", "privacy-ledger", "fairness")
 CSV, NDJSON, PARQUET = "text/csv", "application/x-ndjson", "application/vnd.apache.parquet"
 
 
 @pytest.fixture
-def done(api: Api) -> str:
-    """The path of a finished experiment."""
-    return f"/v1/experiments/{finished(api)}"
+def api(shared_api: Api) -> Api:
+    """Each test looks at experiments of its own, or at one that stays as it is."""
+    return shared_api
+
+
+@pytest.fixture(scope="module")
+def done(shared_api: Api) -> str:
+    return f"/v1/experiments/{finished(shared_api)}"
 
 
 def _pages(api: Api, path: str, **parameters: Any) -> list[dict[str, Any]]:
@@ -59,17 +66,14 @@ def _parquet(answer: Any) -> list[dict[str, Any]]:
     return [row | ({"reasons": dict(row["reasons"])} if "reasons" in row else {}) for row in rows]
 
 
-def test_rounds(api: Api, done: str) -> None:
+def test_rounds_and_their_clusters(api: Api, done: str) -> None:
+    """In pages and in files; rounds of earlier versions say why they have none, and nothing of the
+    plane that these kept."""
     items = _pages(api, f"{done}/rounds", limit=2)
     assert [item["round"] for item in items] == [1, 2, 3]
     known = {"selection_loss": 0.5, "leakage_max": 2.0, "cluster_sizes": [3, 2], "accuracy": None}
     assert items[1].items() >= known.items()
     assert items[1]["reasons"]["accuracy"] == "the target is a number"
-
-
-def test_clusters_of_rounds(api: Api) -> None:
-    """In pages and in files; rounds of earlier versions say why they have none, and nothing of the
-    plane that these kept."""
     id_ = api.submit()["id"]
     by_cluster = [{"cluster": 1, "clients": 3, "leakage_median": 0.5, "leakage_max": 1.0}]
     rows = [
@@ -120,6 +124,13 @@ def test_the_ledger_has_a_line_for_each_subject(api: Api, done: str) -> None:
         assert line["reason"]
     for limit in (1, 4, 9):
         assert _pages(api, f"{done}/privacy-ledger", limit=limit) == items
+    # A page says once why there is no delta.
+    page = api.get(f"{done}/privacy-ledger").json()
+    assert {(line["delta"], line["adjacency"]) for line in page["items"]} == {(None, None)}
+    assert page["reasons"].keys() == {"salt", "delta", "adjacency"}
+    assert "simulated" in page["reasons"].pop("salt")
+    assert all("leakage" in reason for reason in page["reasons"].values())
+    assert page_reasons([{"delta": 1e-5, "adjacency": "replace-one"}], salt=bytes(32)) == {}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -148,8 +159,7 @@ def test_csv_holds_no_formula_for_a_spreadsheet(api: Api) -> None:
     formulas = ("=1+1", "@SUM(1)", "-1+A1", "+A1", "=A1")
     shown = {"-3": "-3", **{formula: f"'{formula}" for formula in formulas}}
     table = [f"{client},{age},{age}" for client in shown for age in range(3)]
-    assert api.settings.sources_dir is not None
-    (api.settings.sources_dir / "rows.csv").write_text("\n".join(["who,age,charge", *table]))
+    api.put_source("rows.csv", "\n".join(["who,age,charge", *table]).encode())
     source = {"source": "table", "path": "rows.csv", "client_key": "who", "target": "charge"}
     value = {
         "name": "formulas",
@@ -174,15 +184,6 @@ def test_an_experiment_without_rounds_has_empty_tables_and_files_known_forms(api
     [fault] = body_of(api.get(f"{path}/privacy-ledger.xlsx"), 422)["errors"]
     assert "'csv', 'ndjson' or 'parquet'" in fault["message"]
     assert api.get(f"{path}/privacy-ledger").json()["reasons"].keys() == {"salt"}
-
-
-def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api, done: str) -> None:
-    page = api.get(f"{done}/privacy-ledger").json()
-    assert {(line["delta"], line["adjacency"]) for line in page["items"]} == {(None, None)}
-    assert page["reasons"].keys() == {"salt", "delta", "adjacency"}
-    assert "simulated" in page["reasons"].pop("salt")
-    assert all("leakage" in reason for reason in page["reasons"].values())
-    assert page_reasons([{"delta": 1e-5, "adjacency": "replace-one"}], salt=bytes(32)) == {}
 
 
 def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> None:
@@ -242,3 +243,53 @@ def test_row_groups_leave_before_the_rest_is_read() -> None:
     read = pq.ParquetFile(io.BytesIO(first + b"".join(pieces))).read()
     assert read["round"].to_pylist() == [1, 2, 3]
     assert read["cluster_sizes"].to_pylist()[2] == [3, 1]
+
+
+# -- one client's history is what the whole ledger says of the client -----------------------------
+
+LONGER = 10
+"""Rounds."""
+CLIENTS = 6
+"""That are drawn."""
+_LAYERS = {**LAPLACE, "components": [{"name": "layer-1", "n": 24}, {"name": "layer-2", "n": 3}]}
+
+
+def _stored(api: Api, *, inputs: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The ledger of an experiment with rounds of three clients, some of them repeated, and the
+    names of the clients."""
+    id_: str = api.submit(spec(training={"rounds": LONGER}))["id"]
+    with api.database.read() as session:
+        names = SubjectSetRepository(session).names(api.stored(id_).subject_set_id)
+    rng, releases, rows = np.random.default_rng(7), np.zeros(len(names), np.int32), []
+    parts = len(inputs["components"] or [0])
+    places = [(number, again) for number in range(1, LONGER + 1) for again in range(1 + number % 2)]
+    for number, again in places:
+        drawn = np.sort(rng.choice(CLIENTS, 3, replace=False)).astype(np.int32)
+        outcomes = np.array([0, 0, number % 3])
+        releases[drawn[outcomes == 0]] += 1
+        radii = np.where(np.repeat(outcomes, parts) == 0, rng.lognormal(size=3 * parts), np.nan)
+        columns = {"subjects": drawn, "outcomes": outcomes, "radii": radii, "inputs": inputs}
+        rows.append(ledger_row(number, release=again, releases=releases[drawn], **columns))
+    with api.database.write() as session:
+        ledger = LedgerRepository(session, api.project_id)
+        ledger.insert(id_, rows)
+        ledger.put_totals(id_, releases=releases, refusals=0, withheld=0)
+        session.get_one(Experiment, id_).rounds_done = LONGER
+    return f"/v1/experiments/{id_}/privacy-ledger", names
+
+
+@pytest.mark.parametrize("inputs", [LAPLACE, _LAYERS], ids=["whole", "layers"])
+def test_histories_are_those_of_the_whole_ledger(api_on_both, inputs, monkeypatch):
+    api = api_on_both
+    monkeypatch.setattr(stored_ledger, "_ROWS_AT_ONCE", 4)
+    path, names = _stored(api, inputs=inputs)
+    everything = _pages(api, path)
+    for client in names[:CLIENTS]:
+        expected = [line for line in everything if line["subject"] == client]
+        assert expected
+        assert _pages(api, path, client=client) == expected
+        assert _pages(api, path, client=client, limit=1) == expected
+        between = [line for line in expected if 3 <= line["round"] <= 8]
+        assert _pages(api, path, client=client, round_from=3, round_to=8) == between
+    assert _pages(api, path, client="nobody") == []
+    assert _pages(api, path, round_from=LONGER + 1) == []

@@ -21,12 +21,10 @@ from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.vocabulary import SCOPES
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
-from tests.api.budgets.test_leakage_budgets import FIXED, WORST, put, run
+from tests.api.budgets.test_leakage_budgets import FIXED, WORST, run
 from tests.api.budgets.test_shared_budgets import CONTENT, metric
-from tests.api.people.keys import key_of
-from tests.api.service import Api, fail, finish, running_api, settings_for, spec
+from tests.api.service import Api, body_of, fail, finish, key_of, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import deliver, deliveries, register
 from tests.workers.receiver import Receiver, receiving
 from workers import sweeper
@@ -42,13 +40,6 @@ def api(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
 
 
 @pytest.fixture
-def api_on_both(database_url: str, tmp_path: Path) -> Iterator[Api]:
-    """The same; the test runs once on each kind of database."""
-    with running_api(settings_for(database_url, tmp_path, webhooks_allow_private=True)) as found:
-        yield found
-
-
-@pytest.fixture
 def dispatcher(api: Api) -> WebhookDispatcher:
     """Delivers when it is told to look."""
     return WebhookDispatcher(api.settings, api.database)
@@ -56,7 +47,6 @@ def dispatcher(api: Api) -> WebhookDispatcher:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A receiver on this machine."""
     with receiving() as found:
         yield found
 
@@ -126,20 +116,16 @@ def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(api, di
     assert len(set(receiver.ids)) == 1
 
 
-def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
-    api = api_on_both
-    dispatcher = WebhookDispatcher(api.settings, api.database)
+def test_the_schedule_ends_and_days_of_failures_disable(api, dispatcher, receiver):
     webhook = register(api, receiver.url)
     receiver.answers = [500] * 3
     try_out(api, webhook)
-    with api.database.write() as session:
-        session.execute(update(WebhookDelivery).values(retries=len(PAUSES_SECONDS) - 1))
+    api.change(update(WebhookDelivery).values(retries=len(PAUSES_SECONDS) - 1))
     states = [deliver(api, dispatcher, webhook)[0]["state"] for _ in range(2)]
     assert states == ["waiting", "failed"]
     assert api.get(path_of(webhook)).json()["enabled"]
-    with api.database.write() as session:
-        long_ago = utc_now() - timedelta(days=5, minutes=1)
-        session.execute(update(WebhookEndpoint).values(failing_since=long_ago))
+    long_ago = utc_now() - timedelta(days=5, minutes=1)
+    api.change(update(WebhookEndpoint).values(failing_since=long_ago))
     try_out(api, webhook)
     deliver(api, dispatcher, webhook)
     shown = api.get(path_of(webhook)).json()
@@ -149,8 +135,7 @@ def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
 
 def test_a_type_that_is_subscribed_to_no_more_does_no_harm(api: Api) -> None:
     webhook = register(api, "https://example.org", events=["gate.failed"])
-    with api.database.write() as session:
-        session.execute(update(WebhookEndpoint).values(events=["round.finished", "gate.failed"]))
+    api.change(update(WebhookEndpoint).values(events=["round.finished", "gate.failed"]))
     described = {"json": {"description": "of an earlier version"}}
     for method, sent in (("GET", {}), ("PATCH", described)):
         shown = api.request(method, path_of(webhook), **sent).json()
@@ -197,13 +182,12 @@ def test_a_secret_is_shown_once_and_stored_encrypted(api: Api, receiver: Receive
     listed = api.get("/v1/webhooks").json()["items"]
     assert [one["created_by"]["person"] for one in listed] == ["Ada"]
     assert secret not in json.dumps(listed) + api.get(path_of(webhook)).text
-    with api.database.read() as session:
-        row = session.get(WebhookEndpoint, webhook["id"])
-        assert secret.removeprefix("whsec_") not in row.secret
+    row = api.row(WebhookEndpoint, webhook["id"])
+    assert secret.removeprefix("whsec_") not in row.secret
     assert SecretBox(api.settings).decrypt(row.secret) == secret
 
 
-def test_a_deleted_webhook_takes_its_deliveries_with_it_and_none_is_kept_without_a_receiver(
+def test_deliveries_go_with_age_and_their_webhook_and_none_is_kept_without_a_receiver(
     api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
 ) -> None:
     webhook = register(api, receiver.url, events=["gate.failed"])
@@ -214,15 +198,7 @@ def test_a_deleted_webhook_takes_its_deliveries_with_it_and_none_is_kept_without
         announcements.experiments_ended("an-experiment", **ended)
         announcements.gates_judged("an-experiment", gate_outcome=None)
     assert deliveries(api, webhook) == []
-    try_out(api, webhook)
-    assert api.request("DELETE", path_of(webhook)).status_code == 204
-    dispatcher.dispatch_due()
-    assert receiver.received == []
-    assert api.counts()["webhook_deliveries"] == 0
-
-
-def test_old_deliveries_are_forgotten(api, receiver):
-    webhook = register(api, receiver.url)
+    # Old ones are forgotten.
     for _ in range(2):
         try_out(api, webhook)
     newest, oldest = deliveries(api, webhook)
@@ -230,6 +206,10 @@ def test_old_deliveries_are_forgotten(api, receiver):
         session.get_one(WebhookDelivery, oldest["id"]).created_at -= timedelta(days=31)
     Expiry(api.settings, api.database, Storage(api.settings.storage_url)).expire()
     assert [one["id"] for one in deliveries(api, webhook)] == [newest["id"]]
+    assert api.request("DELETE", path_of(webhook)).status_code == 204
+    dispatcher.dispatch_due()
+    assert receiver.received == []
+    assert api.counts()["webhook_deliveries"] == 0
 
 
 # -- `budget.low`: once for each crossing, to all whose spending counts, without a figure ---------
@@ -247,11 +227,11 @@ def _told(api: Api, webhook: Any) -> list[dict[str, Any]]:
 def test_a_crossing_is_announced_once_and_again_after_the_budget_had_recovered(api: Api) -> None:
     webhook = register(api, URL, events=["budget.low"])
     id_ = api.submit(run(**FIXED))["federation_id"]
-    put(api, id_, total=3.3 * WORST, **FIXED)
+    api.set_budget(id_, 3.3 * WORST, **FIXED)
     api.submit(run(**FIXED))
     assert _told(api, webhook) == []
     # Trying it out tells nobody.
-    assert api.post("/v1/experiments?validate_only=true", json=run(**FIXED)).status_code == 200
+    assert api.check(run(**FIXED)).status_code == 200
     assert _told(api, webhook) == []
     third = api.submit(run(**FIXED))
     [told] = _told(api, webhook)
@@ -259,7 +239,7 @@ def test_a_crossing_is_announced_once_and_again_after_the_budget_had_recovered(a
     absent = dict.fromkeys(("delta", "adjacency", "observer"))
     assert told["budget"] == {"book": "simulation", "figure": "leakage", **absent, **FIXED}
     # Already low: a smaller total crosses nothing.
-    put(api, id_, total=3.1 * WORST, **FIXED)
+    api.set_budget(id_, 3.1 * WORST, **FIXED)
     assert len(_told(api, webhook)) == 1
     fail(api, third["id"])
     api.submit(run(**FIXED))
@@ -281,10 +261,10 @@ def test_a_total_that_is_lowered_crosses_too_and_an_epsilon_is_composed(api: Api
 
 def test_another_project_that_draws_on_the_same_data_lets_the_owner_know(api: Api) -> None:
     webhook = register(api, URL, events=["budget.low"])
-    (api.settings.sources_dir / "incomes.csv").write_bytes(CONTENT)
+    api.put_source("incomes.csv", CONTENT)
     value = metric()
     id_ = api.submit(value)["federation_id"]
-    put(api, id_, book="release", total=4.1, **FIXED)
+    api.set_budget(id_, 4.1, book="release", **FIXED)
     assert _told(api, webhook) == []
     api.submit(value, key=api.key_with(*SCOPES, project="another"))
     [told] = _told(api, webhook)
