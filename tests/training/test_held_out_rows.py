@@ -86,7 +86,7 @@ def test_what_is_released_does_not_depend_on_them(engine: str, name: str) -> Non
     assert is_by_length(cell) == (engine == "by length")
     rounds, result = played(cell)
     # Not even losses that are not finite end a run: whether there is a model would follow them.
-    for value in (3.0, 1e30, np.inf):
+    for value in (3.0, np.inf):
         others, other = played(with_other_held_out(cell, value))
         assert others == rounds
         assert other.hypotheses.tobytes() == result.hypotheses.tobytes()

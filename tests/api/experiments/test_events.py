@@ -24,7 +24,6 @@ TYPES = ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed
 
 @pytest.fixture
 def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, httpx.Client]]:
-    """An API, and a client of a real server on the same database."""
     with (
         running_api(settings_for(sqlite_url, tmp_path)) as api,
         served(api) as url,

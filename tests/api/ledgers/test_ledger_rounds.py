@@ -50,8 +50,7 @@ def library(event: Any, count: int, relation: Any) -> float:
     return float(accountant.get_epsilon(1e-5))
 
 
-def test_epsilon_is_that_of_dp_accounting(api_on_both: Api) -> None:
-    api = api_on_both
+def test_epsilon_is_that_of_dp_accounting(api: Api) -> None:
     gaussian = dp_accounting.GaussianDpEvent
     sampled = dp_accounting.PoissonSampledDpEvent(0.1, gaussian(1.1))
     by_steps = {**CENTRAL, "mechanism": "gaussian", "unit": "record", "observer": "server"}
@@ -223,8 +222,7 @@ def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api_on_both: Api) -> N
     wrong = update(Ledger).where(Ledger.experiment_id == broken)
     api.change(wrong.values(event="{}", delta=1e-5, epsilons=np.zeros(1)))
     assert trainings.sign(api) == 1
-    with api.database.read() as session:
-        rows = [session.get_one(DeclaredLedger, one) for one in (broken, sound)]
+    rows = [api.row(DeclaredLedger, one) for one in (broken, sound)]
     assert [row.signed_entries for row in rows] == [-1, 1]
 
 

@@ -186,9 +186,8 @@ def test_where_checkpoints_were_deleted_the_signature_says_so(api: Api, thorough
 
 def test_entries_that_were_signed_and_cut_off_are_missed(api: Api) -> None:
     ledger = opened(api, rounds=[declared(1, ["a"])])
-    with api.database.read() as session:
-        row = session.get_one(DeclaredLedger, ledger)
-        before = {name: getattr(row, name) for name in ("entries", "head", "rounds", "last_round")}
+    row = api.row(DeclaredLedger, ledger)
+    before = {name: getattr(row, name) for name in ("entries", "head", "rounds", "last_round")}
     post(api, ledger, declared(2, ["a"]))
     assert sign(api) == 1
     cut = (delete(table).where(table.round == 2) for table in (Ledger, DeclaredRoundRow))

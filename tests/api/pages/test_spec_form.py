@@ -34,12 +34,10 @@ def typed_over(typed: dict[str, str]) -> dict[str, str]:
 
 
 def built(**typed: str) -> dict[str, Any]:
-    """The value of such a form."""
     return build(typed_over(typed))
 
 
 def faults(**typed: str) -> dict[str | None, str]:
-    """The faults of such a form, by field."""
     form = Sheet(typed_over(typed), (), "once")
     found = form.placed(refused_by(parse_spec, build(form.typed)))
     return {fault.place: fault.message for fault in found}

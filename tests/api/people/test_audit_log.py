@@ -29,8 +29,7 @@ def _verified(api: Api) -> dict[str, Any]:
     return dict(api.get("/v1/audit-log/verification").json())
 
 
-def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
-    api = api_on_both
+def test_every_deed_is_on_the_log_in_its_persons_name(api: Api) -> None:
     ada = key_of(api, "Ada")
     experiment = api.submit(key=ada)
     address, federation = f"/v1/experiments/{experiment['id']}", experiment["federation_id"]
@@ -215,7 +214,6 @@ def test_the_history_of_a_federation_says_who_set_what(api_on_both: Api) -> None
 
 
 def made(api: Api, *scopes: str) -> tuple[str, str]:
-    """Id and secret of a key."""
     answer = api.post("/v1/api-keys", json={"name": "ci", "scopes": list(scopes)})
     return answer.json()["id"], answer.json()["key"]
 

@@ -89,12 +89,11 @@ FAULTY: tuple[tuple[dict[str, Any], str, str], ...] = (
 
 
 def test_a_faulty_sweep_is_refused_where_it_is_faulty(api: Api) -> None:
-    before = api.counts()
-    for changes, where, says in FAULTY:
-        faults = body_of(api.post("/v1/sweeps", json=sweep(**changes)), 422)["errors"]
-        found = {one["pointer"]: one["message"] for one in faults}
-        assert says in found.get(where, ""), found
-    assert api.counts() == before
+    with api.unchanged():
+        for changes, where, says in FAULTY:
+            faults = body_of(api.post("/v1/sweeps", json=sweep(**changes)), 422)["errors"]
+            found = {one["pointer"]: one["message"] for one in faults}
+            assert says in found.get(where, ""), found
 
 
 def test_the_whole_sweep_is_reserved_or_nothing(api_on_both: Api) -> None:
@@ -104,18 +103,16 @@ def test_the_whole_sweep_is_reserved_or_nothing(api_on_both: Api) -> None:
     federation_id = api.submit(central())["federation_id"]
     total = composed_epsilon(4 * plan.curve("final_model", plan.steps), DELTA)
     set_total(api, federation_id, total)
-    before = api.counts()
-    checked = api.post("/v1/sweeps?validate_only=true", json=value).json()
-    assert (checked["has_room"], checked["cells"]) == (False, 4)
-    problem = body_of(api.post("/v1/sweeps", json=value), 409)
-    assert problem["type"].endswith("/budget-exhausted")
-    # Three of four would have had room.
-    assert problem["detail"].startswith("cell 4 of 4 is refused, and so is the sweep")
-    assert problem["detail"] == checked["detail"]
-    assert api.counts() == before
-    fits = sweep(central(), grid={"tags": [["a"], ["b"], ["c"]]})
-    assert api.post("/v1/sweeps?validate_only=true", json=fits).json()["has_room"] is True
-    assert api.counts() == before
+    with api.unchanged():
+        checked = api.post("/v1/sweeps?validate_only=true", json=value).json()
+        assert (checked["has_room"], checked["cells"]) == (False, 4)
+        problem = body_of(api.post("/v1/sweeps", json=value), 409)
+        assert problem["type"].endswith("/budget-exhausted")
+        # Three of four would have had room.
+        assert problem["detail"].startswith("cell 4 of 4 is refused, and so is the sweep")
+        assert problem["detail"] == checked["detail"]
+        fits = sweep(central(), grid={"tags": [["a"], ["b"], ["c"]]})
+        assert api.post("/v1/sweeps?validate_only=true", json=fits).json()["has_room"] is True
     submit(api, fits)
 
 
