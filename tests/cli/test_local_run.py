@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import fairlearn
 import numpy as np
 import pytest
 
@@ -29,19 +28,6 @@ def test_the_best_round_has_the_loss_of_the_report(small_spec):
     assert "Loss, by round" in render(done.report, done.series)
 
 
-def test_of_a_long_run_the_page_draws_some_rounds_and_says_so(small_spec):
-    stopping = {"patience": None, "validate_every": 2}
-    training = {**small_spec["training"], "rounds": 601, "stopping": stopping}
-    done = run({**small_spec, "training": training, "gates": []})
-    assert done.series.rounds == (1, *range(2, 601, 2), 601)
-    [gap, *_] = done.series.gaps["group"].values()
-    measured = [
-        round_ for round_, one in zip(done.series.rounds, gap, strict=True) if one is not None
-    ]
-    assert measured == [*range(2, 601, 2), 601]
-    assert "those that 2 divides are drawn" in render(done.report, done.series)
-
-
 @pytest.mark.parametrize("mechanism", ["gaussian-central", "gaussian-local"])
 def test_epsilon_is_counted_by_round(small_spec, mechanism):
     privacy = {"mechanism": mechanism, "noise_multiplier": 4, "clip": 1.0, "delta": 1e-5}
@@ -51,14 +37,6 @@ def test_epsilon_is_counted_by_round(small_spec, mechanism):
     assert spent[-1] == pytest.approx(done.report["privacy"]["epsilon_max"])
     assert list(spent) == sorted(spent)
     assert set(done.series.figures["leakage_max"]) == {None}
-
-
-def test_the_report_says_with_what_and_how_close(small_spec):
-    [section] = run(small_spec).report["fairness"]
-    check = section["cross_check"]
-    assert (check["library"], check["version"]) == ("fairlearn", fairlearn.__version__)
-    assert check["largest_difference"] <= 1e-12
-    assert "equalized_odds_difference" in check["metrics"]
 
 
 def test_a_wrong_count_ends_the_run(small_spec, monkeypatch):
@@ -111,12 +89,11 @@ def test_exponents_are_those_of_the_best_rounds_radii():
     assert np.median(exact) <= pair["epsilon_median"] <= 1.1 * np.median(exact)
 
 
-@pytest.mark.parametrize("radius", ["adaptive", 0.5])
-def test_layers_have_exponents_of_their_own(small_spec, radius):
+def test_layers_have_exponents_of_their_own(small_spec):
     spec = {
         **small_spec,
         "model": {"kind": "mlp", "hidden": [2]},
-        "privacy": {**small_spec["privacy"], "per_layer": True, "radius": radius},
+        "privacy": {**small_spec["privacy"], "per_layer": True},
     }
     (pair,) = run(spec).report["privacy"]["between_hypotheses"]["pairs"]
     assert pair["epsilon_max"] is None

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from sqlalchemy import text
 
 from fedaudit.cli.run import LocalRun, run_locally
@@ -18,7 +17,6 @@ from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.repositories import FairnessRepository, RoundRepository
 from tests.api.service import Api, running_api, settings_for
-from tests.house import ROOT
 from tests.spec.documents import BY_RECORD
 from tests.training.specs import groups_spec
 from tests.training.test_methods import method_names
@@ -267,20 +265,6 @@ def test_figures_of_metric_privacy_follow_from_the_ledger_alone(both: Both) -> N
     privacy = report["privacy"]
     if privacy["leakage_max"] is not None and privacy["leakage_by_component"] is None:
         check_against_the_ledger(both[1].database, report)
-
-
-def test_real_data_leave_one_ledger(
-    data_dir: Path, sqlite_url: str, tmp_path: Path, signing_key_file: Path
-) -> None:
-    spec = yaml.safe_load((ROOT / "examples" / "hospital.yaml").read_text())
-    parsed = parse_spec(spec)
-    here = run_locally(parsed, sources_dir=data_dir, device="cpu", progress=lambda _: None).report
-    settings = {"signing_key_file": signing_key_file, "sources_dir": data_dir}
-    with served(spec, sqlite_url, tmp_path, **settings) as there:
-        report = there.report
-        check_against_the_ledger(there.database, report)
-    assert (report["privacy"], report["fairness"]) == (here["privacy"], here["fairness"])
-    assert report["integrity"]["ledger_hash"] == here["integrity"]["ledger_hash"]
 
 
 def check_against_the_ledger(database: Database, report: dict[str, Any]) -> None:
