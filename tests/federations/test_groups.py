@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from fedaudit.federations.groups import OutcomeRules, group_names, outcome_rules
 from fedaudit.federations.load import pooled_groups
 from fedaudit.spec.parse import parse_spec
-from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
-from tests.federations.registering import profile_in, refused, registration
+from tests.federations.conftest import (
+    CLASSIFIER,
+    Load,
+    Refuse,
+    profile_in,
+    refused,
+    registration,
+    spec_value,
+)
 
 DATA = "hospital,x,sex,cost\na,1,F,7000\na,1,M,8000\nb,1,F,6000\nb,1,,7000.5\nb,1,D,0\n"
 
