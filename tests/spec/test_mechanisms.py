@@ -9,8 +9,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.training.base.cell import Cell
 from tests.privacy.accounting.spending import spent
 from tests.spec.documents import (
@@ -86,13 +85,6 @@ def test_a_clip_moves_where_that_is_asked_for() -> None:
     assert moving.adaptive_clip is not None
     assert (moving.initial_clip, moving.adaptive_clip.quantile) == (2.0, 0.5)
     assert (fixed.initial_clip, fixed.adaptive_clip) == (1.0, None)
-
-
-def test_a_cohort_that_names_no_sampling_is_of_a_fixed_size() -> None:
-    assert parse_spec(LOCAL).training.cohort == FixedCohort(clients=10)
-    named = changed(LOCAL, {"training.cohort.sampling": "fixed"})
-    assert parse_spec(named).training.cohort == FixedCohort(clients=10)
-    assert parse_spec(CENTRAL).training.cohort == PoissonCohort(sampling="poisson", rate=0.1)
 
 
 def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
