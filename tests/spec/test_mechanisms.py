@@ -9,7 +9,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.training.base.cell import Cell
 from tests.privacy.accounting.spending import spent
 from tests.spec.documents import (
