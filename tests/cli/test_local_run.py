@@ -9,6 +9,7 @@ from fedaudit.ledger.rows import Outcome
 from fedaudit.reports.page.html import render
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.scored_rows import GroupCounter
+from tests.spec.documents import gaussian
 from tests.training.specs import groups_spec
 
 
@@ -27,11 +28,10 @@ def test_the_best_round_has_the_loss_of_the_report(small_spec):
     assert "Loss, by round" in render(done.report, done.series)
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian-central", "gaussian-local"])
-def test_epsilon_is_counted_by_round(small_spec, mechanism):
-    privacy = {"mechanism": mechanism, "noise_multiplier": 4, "clip": 1.0, "delta": 1e-5}
+@pytest.mark.parametrize("where", ["central", "local"])
+def test_epsilon_is_counted_by_round(small_spec, where):
     training = {**small_spec["training"], "hypotheses": 1}
-    done = run({**small_spec, "privacy": privacy, "training": training, "gates": []})
+    done = run({**small_spec, "privacy": gaussian(where, 4), "training": training, "gates": []})
     spent = done.series.figures["epsilon_max"]
     assert spent[-1] == pytest.approx(done.report["privacy"]["epsilon_max"])
     assert list(spent) == sorted(spent)
