@@ -15,7 +15,7 @@ from models.database import Database
 from models.identifiers import new_id
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository, ProjectRepository
 from models.tables.experiments import Experiment, Unit
-from tests.workers.admission import SPEC, admitting, spec_with
+from tests.workers.admission import SPEC, admitting, spec_with, with_settings
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
@@ -84,8 +84,7 @@ def test_the_ledgers_are_those_of_experiments_alone(database, context):
     run_unit(context, stored(database, together)[0].unit_id)
     found = [digests(database, id_) for id_ in together]
     assert all(found)
-    alone = context.settings.model_copy(update={"stack_cells": 1})
-    context = WorkerContext(alone, context.database, context.queue, context.device)
+    context = with_settings(context, stack_cells=1)
     apart = queued(database, *(spec_with(seed=seed) for seed in SEEDS))
     for row in stored(database, apart):
         run_unit(context, row.unit_id)
