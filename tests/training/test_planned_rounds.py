@@ -1,6 +1,7 @@
 """Noise that cannot be drawn again: its rounds are planned and charged first, and a crash costs."""
 
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.federations.federation import Federation
 from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.stack import Stack
@@ -255,20 +257,24 @@ def test_what_a_refused_client_holds_does_not_matter() -> None:
 
 WITHHOLDING: dict[str, dict[str, Any]] = {
     "adaptive radius": {"privacy": LAPLACE},
-    "clip": {"privacy": {**LAPLACE, "radius": 0.5, "clip": 0.5}},
+    "adaptive radius and clip": {"privacy": {**LAPLACE, "clip": 0.5}},
+    "radius": {"privacy": {**LAPLACE, "radius": 0.5}},
     "layers": {**LAYERS, "privacy": {**LAPLACE, "per_layer": True}},
     "no noise": {"privacy": {"mechanism": "none"}},
+}
+COVERED: dict[str, dict[str, Any]] = {
+    "clip and radius": {"privacy": {**LAPLACE, "radius": 0.5, "clip": 0.5}},
+    "layers": {**LAYERS, "privacy": {**LAPLACE, "per_layer": True, "radius": 0.5, "clip": 0.5}},
     "noise of clients": ALONE,
 }
+"""Guarantees between any two updates of a client."""
 
 
-@pytest.mark.parametrize("computed", [lambda data: data, one_by_one], ids=["padded", "one by one"])
-@pytest.mark.parametrize("value", [1e30, np.inf, np.nan])
-@pytest.mark.parametrize("name", WITHHOLDING)
-def test_an_update_that_is_not_finite_is_withheld(name, value, computed):
-    if (name, value) == ("noise of clients", 1e30):
-        value = np.inf  # its norm is taken in double precision, in which 1e30 is finite
-    data, changes = random_federation(clients=20), WITHHOLDING[name]
+def broken_run(
+    changes: dict[str, Any], value: float, computed: Callable[[Federation], Federation]
+) -> tuple[Stack, list[RoundRecord], int]:
+    """Four rounds of twelve clients, one of whose updates is not finite."""
+    data = random_federation(clients=20)
     common = {"training__loss": "mse", "training__local": {"step_size": 0.01}}
     one = table_cell(data, **{**common, **changes, "training__cohort": {"clients": 12}})
     broken = int(training_clients(one)[4])
@@ -277,17 +283,45 @@ def test_an_update_that_is_not_finite_is_withheld(name, value, computed):
     records = records_of(stack.advance(4)[0])
     assert len(records) == 4
     for record in records:
+        assert record.selection_loss is not None
+        assert np.isfinite(record.selection_loss)
+    assert np.isfinite(stack.result(0).hypotheses).all()
+    recount(records)
+    return stack, records, broken
+
+
+PADDED = pytest.mark.parametrize(
+    "computed", [lambda data: data, one_by_one], ids=["padded", "one by one"]
+)
+
+
+@PADDED
+@pytest.mark.parametrize("value", [1e30, np.inf, np.nan])
+@pytest.mark.parametrize("name", COVERED)
+def test_whether_an_update_is_finite_does_not_show_where_all_updates_are_covered(
+    name, value, computed
+):
+    """It counts as none, and its noise leaves: the server saw one bit of data exactly."""
+    stack, records, broken = broken_run(COVERED[name], value, computed)
+    for record in records:
+        assert (record.outcomes == Outcome.RELEASED).all()
+        assert sum(record.cluster_sizes) == 12
+    assert stack.releases(0)[broken] == 4
+
+
+@PADDED
+@pytest.mark.parametrize("value", [1e30, np.inf, np.nan])
+@pytest.mark.parametrize("name", WITHHOLDING)
+def test_an_update_that_is_not_finite_is_withheld(name, value, computed):
+    stack, records, broken = broken_run(WITHHOLDING[name], value, computed)
+    for record in records:
         withheld = record.outcomes == Outcome.WITHHELD
         assert record.subjects[withheld].tolist() == [broken]
         assert np.isnan(record.radii[withheld]).all()
         assert (record.clusters[withheld] == -1).all()
         assert sum(record.cluster_sizes) == 11
-        assert record.selection_loss is not None
-        assert np.isfinite(record.selection_loss)
-    recount(records)
     assert stack.releases(0)[broken] == 0
     assert state(stack).budget_uses[broken] == 4
-    assert np.isfinite(stack.result(0).hypotheses).all()
 
 
 def test_a_withheld_update_counts_against_the_budget() -> None:
