@@ -196,6 +196,36 @@ def paces(*, turns: int, seconds: float) -> list[Measured]:
     ]
 
 
+def image_operations() -> int:
+    """Products and sums of one image, forwards and backwards: behind the pool a quarter of the
+    second convolution's outputs have a slope."""
+    first, second = 26 * 26 * 32 * 9, 24 * 24 * 64 * 288
+    dense = 9216 * 128 + 128 * CLASSES
+    return 2 * (2 * first + second + 2 * second // 4 + 3 * dense)
+
+
+def product_pace(*, turns: int, seconds: float, size: int = 1024) -> float:
+    """Products and sums a second of processor time of torch's product of two matrices."""
+    left, right = torch.randn(2, size, size)
+
+    def product() -> int:
+        torch.mm(left, right)
+        return 1
+
+    found = [pace(product, seconds).processor for _ in range(turns)]
+    return 2 * size**3 * median(found)
+
+
+def beside_products(averaging: Measured, *, turns: int, seconds: float) -> str:
+    """The arithmetic of averaging beside what matrix products of this processor do."""
+    ours = median(one.processor for one in averaging.engine) * 10 * 40 * image_operations()
+    theirs = product_pace(turns=turns, seconds=seconds)
+    return (
+        f"Averaging does {ours / 1e9:.0f} thousand million products and sums a second, torch's "
+        f"product of two matrices {theirs / 1e9:.0f}."
+    )
+
+
 # -- results -------------------------------------------------------------------------------------
 
 
@@ -258,9 +288,10 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     measured = paces(turns=chosen.turns, seconds=chosen.seconds)
-    print(pace_table(measured), flush=True)
+    beside = beside_products(measured[0], turns=chosen.turns, seconds=chosen.seconds / 4)
+    print(pace_table(measured), beside, sep="\n\n", flush=True)
     if chosen.write:
-        write_measured("benchmarks.handwriting", pace_table(measured))
+        write_measured("benchmarks.handwriting", pace_table(measured), beside)
     courses = []
     if (chosen.data / UNIPEN_FILE).is_file():
         courses = run_courses(chosen.data, chosen.rounds)
