@@ -169,6 +169,13 @@ def size_rule(groups: Groups) -> DisclosureRule:
     return DisclosureRule(groups.minimum_group_size)
 
 
+def everybody_rule(groups: Groups) -> DisclosureRule:
+    """The rule for everybody who is scored, as one group."""
+    return DisclosureRule(
+        groups.minimum_group_size, minimum_group_clients=groups.minimum_group_clients
+    )
+
+
 def attribute_rule(
     spec: ExperimentSpec, attribute: str, groups: Mapping[str, Sequence[str]]
 ) -> DisclosureRule:
