@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.fairness.disclosure import Disclosure, everybody_rule, size_rule
+from fedaudit.fairness.disclosure import Disclosure, size_rule, why_too_few
 from fedaudit.fairness.gaps import ClientScores
 from fedaudit.fairness.joint_disclosure import Population, decide_beside
 from fedaudit.fairness.noised_counts import Rounder, rounder_of
@@ -163,13 +163,10 @@ def _scored(cell: Cell) -> tuple[Ints, Bools]:
 def why_everybody_is_withheld(cell: Cell) -> str | None:
     """Why a run may show no figure of all who are scored: they, or those among them whose outcome
     is judged, are fewer than a group has to be. None where it may."""
-    clients, judged = cell.federation.client_of, held_out_groups(cell).clients
-    held_out, rule = cell.validation_rows, everybody_rule(cell.spec.fairness)
-    for own in (clients[held_out.place[held_out.scored]], judged):
-        decided = rule.decide(np.array([len(own)]), clients=np.array([len(np.unique(own))]))
-        if len(own) and not decided.shown.all():
-            return decided.reason(0)
-    return None
+    held_out, judged = cell.validation_rows, held_out_groups(cell).clients
+    everybody = cell.federation.client_of[held_out.place[held_out.scored]]
+    found = (why_too_few(cell.spec.fairness, one) for one in (everybody, judged) if len(one))
+    return next(filter(None, found), None)
 
 
 def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[str, Disclosure]:
