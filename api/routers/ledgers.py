@@ -28,7 +28,7 @@ from api.services.lookups import find_federation, finder, list_page, note, note_
 from api.services.tables import Form, LedgerTable, export, ledger_table
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, LedgerReader
-from fedaudit.ledger.encoding import genesis
+from fedaudit.ledger.encoding import genesis, new_salt
 from fedaudit.privacy.declared.figures import UNBOUNDED
 from fedaudit.reports.declared.declared_sections import declared_privacy
 from fedaudit.reports.declared.ledger_material import gaps_of
@@ -143,7 +143,7 @@ def export_declared_entries(
 
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:
     found = call.find(find_ledger, ledger_id)
-    return ledger_table(call.project_id, found.id, found.names, filters)
+    return ledger_table(call.project_id, found.id, found.names, filters, salt=found.ledger_salt)
 
 
 def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> str:
@@ -214,6 +214,7 @@ def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
         last_round=0,
         entries=0,
         head=genesis(ledger_id),
+        ledger_salt=new_salt("declared"),
         names=names,
         releases=np.zeros(len(names), dtype=np.int32),
         epsilon_max=0.0 if terms.counts_epsilon else None,

@@ -77,22 +77,15 @@ def rewritten(path: Path, name: str, content: bytes) -> Path:
 def flips(content: bytes, step: int) -> Iterator[tuple[int, bytes]]:
     """One bit changed in every `step`-th byte, another one in each."""
     for place in range(0, len(content), step):
-        yield (
-            place,
-            (content[:place] + bytes([content[place] ^ (1 << place % 7)]) + content[place + 1 :]),
-        )
+        flipped = bytes([content[place] ^ (1 << place % 7)])
+        yield place, content[:place] + flipped + content[place + 1 :]
+
+
+STEPS = {LEDGER: 59, "report.json": 211, "checkpoints.json": 59, "spec.json": 37}
 
 
 @pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        (LEDGER, 59),
-        ("report.json", 211),
-        ("checkpoints.json", 59),
-        ("spec.json", 37),
-        ("subjects.json", 3),
-        ("keys.json", 11),
-    ],
+    ("name", "step"), [*STEPS.items(), ("subjects.json", 3), ("keys.json", 11)]
 )
 def test_a_changed_byte_is_found_wherever_it_is(run, tmp_path, name, step):
     path = run.write(tmp_path / "b.zip")
@@ -271,20 +264,10 @@ def test_an_altered_mechanism_of_a_row_is_named(run, judge, stray):
 def test_an_altered_spec_in_the_report_ends_in_a_verdict_beside_sign_offs(run, tmp_path):
     path = run.write(tmp_path / "b.zip")
     attacked = later_statement({"kind": "membership", "status": "not-done"})
-    sign_off = SignOff(
-        experiment_id=ID,
-        number=1,
-        report_hash="0" * 64,
-        decision="approved",
-        note="",
-        role=None,
-        concerns=(),
-        person="Ada",
-        key_id="",
-        key_name="",
-        by_submitter=None,
-        signed_off_at="",
-    )
+    empty = dict.fromkeys(("note", "person", "key_id", "key_name", "signed_off_at"), "")
+    nobody: dict[str, Any] = {"role": None, "concerns": (), "by_submitter": None, **empty}
+    of = {"experiment_id": ID, "number": 1, "report_hash": "0" * 64, "decision": "approved"}
+    sign_off = SignOff(**of, **nobody)
     signed = sign_off.sign_after(None, KEY).as_dict()
     with opened_bundle(path) as evidence:
         assert evidence.report is not None
