@@ -1,16 +1,11 @@
-"""Experiments: from queued to ended, and what happens when their worker does not return."""
+"""Experiments: cancelled one by one, their events, and their report, stored once."""
 
-import numpy as np
-
-from fedaudit.stored import FairnessRow, RoundRow
 from models.database import Database
 from models.repositories import (
     EventRepository,
     ExperimentRepository,
-    FairnessRepository,
     ReportListRepository,
     ReportRepository,
-    RoundRepository,
     UnitRepository,
 )
 from tests.models.rows import add_experiment, at_once, queued
@@ -49,45 +44,6 @@ def test_events_are_numbered_without_gaps_by_many_writers(database: Database) ->
         assert EventRepository(session, "another").after(new.id) == []
     assert [event.sequence for event in later] == [39, 40, 41]
     assert (later[0].type, later[0].created_at.tzinfo is None) == ("round.completed", False)
-
-
-def test_rounds_are_read_as_they_were_written(database: Database) -> None:
-    project_id, new = queued(database)
-    cluster = {"cluster": 0, "clients": 3, "leakage_max": 0.1 + 0.2}
-    written = [
-        RoundRow(
-            round=number,
-            selection_loss=None,
-            validation_loss=5e-324,
-            accuracy=1,
-            cluster_sizes=(2, number),
-            separation=0.1 + 0.2,
-            collapsed=number % 2 == 0,
-            leakage_median=None,
-            leakage_max=1e300,
-            epsilon_max=None,
-            demographic_parity_difference=None,
-            equalized_odds_difference=0.0,
-            equal_opportunity_difference=-0.0,
-            leakage_by_cluster=[cluster],
-            reasons={"accuracy": "Zürich\u2028"},
-        )
-        for number in (1, 2)
-    ]
-    figures, counts = [{"metric": "accuracy", "value": None}], np.arange(8).reshape(2, 4)
-    common = {"attribute": "age", "figures": figures, "counts": counts}
-    fair = [FairnessRow(round=one.round, **common) for one in written]
-    with database.write() as session:
-        RoundRepository(session, project_id).insert(new.id, written)
-        FairnessRepository(session, project_id).insert(new.id, fair)
-    with database.read() as session:
-        read = RoundRepository(session).after(new.id)
-        shares = FairnessRepository(session).after(new.id)
-    assert [{**vars(one), "cluster_sizes": tuple(one.cluster_sizes)} for one in read] == [
-        vars(one) for one in written
-    ]
-    assert [(one.round, one.figures) for one in shares] == [(one.round, figures) for one in fair]
-    assert all(np.array_equal(one.counts, counts) for one in shares)
 
 
 def test_a_report_is_stored_once_and_served_as_stored(database: Database) -> None:

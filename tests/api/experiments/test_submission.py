@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.api.budgets.test_epsilon_budgets import central, set_total
 from tests.api.pages.browser import signed_in
 from tests.api.pages.test_new_experiment import typed
 from tests.api.service import SPEC, Api, body_of, running_api, settings_for, spec, statements
+from tests.models.rows import at_once
 from tests.workers.serving import work, worker_of
 from workers.context import ProjectFiles
 from workers.flush import Loaded, load_cell
@@ -140,6 +140,10 @@ def test_a_budget_without_room_refuses_and_says_what_is_left(api: Api) -> None:
     # The key stands for no experiment, so it is free once there is room.
     api.set_budget(federation_id, 2 * WORST_CASE)
     api.submit(**once)
+    # The books are kept apart.
+    api.submit(spec(privacy={"noise": "release"}))
+    totals = {item["book"]: item["total"] for item in api.budgets(federation_id)}
+    assert totals == {"simulation": 2 * WORST_CASE, "release": None}
 
 
 def test_a_budget_has_no_room_for_updates_without_noise(api: Api) -> None:
@@ -151,14 +155,6 @@ def test_a_budget_has_no_room_for_updates_without_noise(api: Api) -> None:
         problem = body_of(api.post("/v1/experiments", json=bare), 409)
         assert problem["type"].endswith("/budget-exhausted")
         assert "privacy.mechanism" in problem["detail"]
-
-
-def test_the_books_are_kept_apart(api: Api) -> None:
-    federation_id = api.submit()["federation_id"]
-    api.set_budget(federation_id, 0)
-    api.submit(spec(privacy={"noise": "release"}))
-    totals = {item["book"]: item["total"] for item in api.budgets(federation_id)}
-    assert totals == {"simulation": 0, "release": None}
 
 
 # -- idempotency -----------------------------------------------------------------------------------
@@ -175,11 +171,7 @@ def test_a_repeated_request_gives_the_same_experiment_and_another_body_is_refuse
         for other in (spec(seed=8), {"not": "a spec"}):
             refused = body_of(api.post("/v1/experiments", json=other, headers=key), 409)
             assert refused["type"].endswith("/idempotency-mismatch")
-
-
-def test_the_key_of_another_caller_or_route_is_another_key(api: Api) -> None:
-    key = {"Idempotency-Key": "once"}
-    first = api.submit(headers=key)
+    # The key of another caller or route is another key.
     other_key = api.submit(headers=key, key=api.key_with("experiments:write"))
     foreign = api.submit(headers=key, key=api.key_with("experiments:write", project="another"))
     api.post(f"/v1/experiments/{first['id']}/cancel")
@@ -190,9 +182,7 @@ def test_the_key_of_another_caller_or_route_is_another_key(api: Api) -> None:
 def test_simultaneous_repetitions_queue_one_experiment(api_on_both: Api) -> None:
     api = api_on_both
     key = {"Idempotency-Key": "once"}
-    with ThreadPoolExecutor(6) as pool:
-        found = set(pool.map(lambda _: api.submit(headers=key)["id"], range(6)))
-    assert len(found) == 1
+    assert len(set(at_once(lambda _: api.submit(headers=key)["id"], 6))) == 1
     assert (api.counts()["experiments"], api.counts()["units"]) == (1, 1)
 
 
@@ -323,8 +313,7 @@ def test_a_downloaded_spec_is_accepted_and_a_false_claim_is_not(api: Api) -> Non
     assert api.submit(parse_spec(asking()).model_dump(mode="json"))["spec"] == stored
     privacy = {**stored["privacy"], "noise_multiplier": stored["privacy"]["noise_multiplier"] / 2}
     answer = api.post("/v1/experiments", json={**stored, "privacy": privacy})
-    assert answer.status_code == 422
-    [fault] = answer.json()["errors"]
+    [fault] = body_of(answer, 422)["errors"]
     assert fault["pointer"] == "/privacy/noise_multiplier"
     assert "does not meet privacy.target" in fault["message"]
 

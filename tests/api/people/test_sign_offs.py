@@ -4,7 +4,6 @@ import copy
 import json
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from models.repositories import SignOffRepository
 from models.tables.experiments import SignOff
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import KEY, Api, body_of, finished, key_of, spec
+from tests.models.rows import at_once
 from workers.proof.signing import SignOffSigner
 
 APPROVED = {"decision": "approved", "note": "as agreed", "role": "data protection officer"}
@@ -107,10 +107,8 @@ def test_a_request_that_is_sent_twice_at_once_signs_off_once(
     monkeypatch.setattr(SignOffRepository, "next_number", together)
     ada, id_ = key_of(api, "Ada"), finished(api)
     address, headers = f"/v1/experiments/{id_}/sign-offs", {"Idempotency-Key": "once"}
-    with ThreadPoolExecutor(2) as pool:
-        send = partial(pool.submit, api.post, address, json=APPROVED, key=ada, headers=headers)
-        answers = [one.result().json() for one in [send(), send()]]
-    assert [one["number"] for one in answers] == [1, 1]
+    send = partial(api.post, address, json=APPROVED, key=ada, headers=headers)
+    assert [one.json()["number"] for one in at_once(lambda _: send(), 2)] == [1, 1]
     other = api.post(address, json={**APPROVED, "note": "x"}, key=ada, headers=headers)
     assert other.status_code == 409
     assert len(_listed(api, id_)) == 1

@@ -16,6 +16,7 @@ from models.tables.federations import Federation
 from models.tables.ledger import Reservation
 from tests.api.budgets.test_epsilon_budgets import DELTA, central, plan_of, set_total
 from tests.api.service import Api, body_of, finish, running_api, settings_for, spec, statements
+from tests.models.rows import at_once
 from tests.waiting import wait_until
 
 NU, K = "privacy.noise_multiplier", "training.hypotheses"
@@ -288,14 +289,8 @@ def test_cells_that_two_processes_try_again_at_once_are_tried_once(postgres_url,
         path, former = f"/v1/sweeps/{made['id']}", cells_of(made)
         assert one.post(f"{path}/cancel").status_code == 200
         before = one.counts()["experiments"]
-        together = threading.Barrier(2)
-
-        def retry(api: Api) -> int:
-            together.wait()
-            return int(api.post(f"{path}/retry").status_code)
-
-        with ThreadPoolExecutor(2) as pool:
-            assert sorted(pool.map(retry, (one, other))) == [202, 409]
+        answers = at_once(lambda number: (one, other)[number].post(f"{path}/retry"), 2)
+        assert sorted(answer.status_code for answer in answers) == [202, 409]
         assert one.counts()["experiments"] == before + len(former)
         newest = cells_of(one.get(path).json())
         assert [one.stored(id_).retry_of for id_ in newest] == former
