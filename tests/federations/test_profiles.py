@@ -19,9 +19,15 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import parse_registration
-from tests.federations.conftest import CLASSIFIER, Load, spec_value
+from tests.federations.conftest import (
+    CLASSIFIER,
+    Load,
+    profile_in,
+    refused,
+    registration,
+    spec_value,
+)
 from tests.federations.image_files import arrays, npz
-from tests.federations.registering import profile_in, refused, registration
 
 GOOD = "hospital,x,cost\na,1,2\nb,3,4\nb,5,6\n"
 COLOURS = {"name": "colour", "kind": "categorical", "categories": ["red", "blue"]}

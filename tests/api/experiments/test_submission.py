@@ -313,8 +313,7 @@ def test_a_downloaded_spec_is_accepted_and_a_false_claim_is_not(api: Api) -> Non
     assert api.submit(parse_spec(asking()).model_dump(mode="json"))["spec"] == stored
     privacy = {**stored["privacy"], "noise_multiplier": stored["privacy"]["noise_multiplier"] / 2}
     answer = api.post("/v1/experiments", json={**stored, "privacy": privacy})
-    assert answer.status_code == 422
-    [fault] = answer.json()["errors"]
+    [fault] = body_of(answer, 422)["errors"]
     assert fault["pointer"] == "/privacy/noise_multiplier"
     assert "does not meet privacy.target" in fault["message"]
 

@@ -138,8 +138,7 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     assert found["expected_useful"], found["needs"]
     assert 1.9 < found["projection"]["epsilon"][0]["value"] <= 2.0
     known = api.check(found["spec"])
-    assert known.status_code == 200, known.text
-    assert known.json()["projection"]["epsilon"] == found["projection"]["epsilon"]
+    assert body_of(known)["projection"]["epsilon"] == found["projection"]["epsilon"]
     assert api.set_budget(id_, 5.0).status_code == 200
     of_budget = api.post(at, json={}).json()
     assert of_budget["projection"]["leakage_worst_case"] <= 5.0

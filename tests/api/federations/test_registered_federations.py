@@ -37,8 +37,7 @@ def ready(api: Api) -> tuple[Api, str]:
 
 
 def _faults(response: Any) -> dict[str, str]:
-    assert response.status_code == 422, response.text
-    return {error["pointer"]: error["message"] for error in response.json()["errors"]}
+    return {error["pointer"]: error["message"] for error in body_of(response, 422)["errors"]}
 
 
 def test_a_profile_is_shown_once_there_is_one_and_a_status_finds_it(ready: tuple[Api, str]) -> None:

@@ -25,7 +25,6 @@ from tests.federations.image_files import (
     handwriting,
     labels_of,
     leaf,
-    load_images,
     load_leaf,
     load_npz,
     npz,
@@ -228,20 +227,6 @@ def test_too_much_is_refused(tmp_path, monkeypatch, module, limit, value, where,
     by_group = Fairness(sensitive=["group"] if module is groups else [])
     content = npz(**arrays(group=np.arange(12)))
     assert_refused(tmp_path, content, where, says, fairness=by_group)
-
-
-def test_real_handwriting(data_dir: Path) -> None:
-    archive = np.load(data_dir / "unipen_handwriting/unipen_alnum62_28x28.npz")
-    path = "unipen_handwriting/unipen_alnum62_28x28.npz"
-    federation = load_images(data_dir, path, fairness=Fairness(sensitive=["site"]))
-    assert (federation.clients, federation.rows) == (217, 75_592)
-    assert federation.classes == tuple(archive["classes"].tolist())
-    client = federation.client_names.index("113")
-    own = archive["writer"] == 113
-    pixels = archive["x"][own].reshape(-1, 784)
-    first = federation.first
-    assert np.array_equal(rows_of(federation).values[first[client] : first[client + 1]], pixels)
-    assert np.array_equal(labels_of(federation, client), archive["y"][own])
 
 
 def federation_with(rows: ClientRows, counts: list[int]) -> Federation:

@@ -22,9 +22,16 @@ from fedaudit.federations.table.table_federation import MAX_FAULTS
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
-from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
-from tests.federations.outlines import assert_alike
-from tests.federations.registering import profile_in, refused, registration
+from tests.federations.conftest import (
+    CLASSIFIER,
+    Load,
+    Refuse,
+    assert_alike,
+    profile_in,
+    refused,
+    registration,
+    spec_value,
+)
 from tests.spec.documents import BY_RECORD, TABLE, changed
 
 COSTS = """hospital,age,beds,sex,cost

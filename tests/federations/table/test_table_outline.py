@@ -23,8 +23,7 @@ from fedaudit.federations.table import features
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from tests.federations.conftest import CLASSIFIER, spec_value
-from tests.federations.outlines import assert_alike, assert_outlined, found
+from tests.federations.conftest import CLASSIFIER, assert_alike, assert_outlined, found, spec_value
 from tests.processes import completed
 from tests.spec.documents import BY_RECORD
 
