@@ -267,6 +267,46 @@ def test_a_gate_says_whose_word_it_took_and_what_is_missing(api: Api) -> None:
     assert "1 reservations were neither" in found["reason"]
 
 
+def test_the_attack_a_population_below_the_clients_turns_no_rule_of_delta_off(api: Api) -> None:
+    """At a delta of 0.9 in a population of one an epsilon of 0 allowed any record to be given
+    away."""
+    terms = {**CENTRAL, "mechanism": "gaussian", "unit": "record", "observer": "server"}
+    named = {"participants": [f"c{one}" for one in range(20)], "failures": ["d", "e"]}
+    rounds = [declared(1, event={**GAUSSIAN, "noise_multiplier": 0.5}, **named)]
+    few, true = (
+        opened(api, {**terms, "delta": 0.9, "population": size}, rounds=rounds) for size in (1, 22)
+    )
+    said = report(api, few)
+    assert "22 clients were named" in said["contradictions"][0]
+    assert "declared population is 1:" in said["contradictions"][0]
+    assert said["answer"]["reasons"][0]["code"] == "declarations-contradict"
+    assert gate(api, few, allow_conditional=True)["outcome"] == LACKING
+    # One record each: nothing is contradicted, and the delta is what it is.
+    said = report(api, true)
+    assert said["contradictions"] == []
+    assert "delta-gives-data-away" in {one["code"] for one in said["answer"]["reasons"]}
+
+
+def test_how_many_a_secret_sample_held_is_confidential(api: Api) -> None:
+    asked = {"participants": ["a", "b"], "failures": ["c"]}
+    hidden = opened(api, CENTRAL, rounds=[declared(1, event=POISSON, **asked)])
+    open_ = opened(api, rounds=[declared(1, **asked)])
+    as_reader = {"Authorization": f"Bearer {api.key_with('experiments:read', 'reports:read')}"}
+    for ledger, secret in ((hidden, True), (open_, False)):
+        path = f"/v1/ledgers/{ledger}"
+        shown = api.client.get(path, headers=as_reader).json()
+        said = api.client.get(f"{path}/report.json", headers=as_reader).json()
+        counts = said["ledger"]
+        found = (shown["subjects"], counts["participations"], counts["failures"])
+        assert found == ((None, None, None) if secret else (3, 2, 1))
+        unset = {"participations", "failures"} if secret else set()
+        assert (set(counts["reasons"]), "subjects" in shown["reasons"]) == (unset, secret)
+        assert any("failure within rounds" in one for one in said["limits"]) is not secret
+        assert ("samples are secret" in api.get(f"{path}/report.html").text) is secret
+        assert verified(api, ledger)["valid"]
+    assert read(api, hidden)["subjects"] == 3
+
+
 def test_each_step_of_a_fixed_size_draws_anew(api: Api) -> None:
     ledger = opened(api, CENTRAL, adjacency="replace-one")
     event = {**OF_FIFTY, "clients": 2, "population": 100, "noise_multiplier": 5.0}

@@ -115,6 +115,7 @@ def test_the_ledger_has_a_line_for_each_subject(api: Api, done: str) -> None:
         "leakage_total": 2.0,
         "guarantee": "heuristic",
         "reason": None,
+        "noise": "simulation",
     }
     assert [*first.items()] == [*expected.items()]
     assert (refused["outcome"], withheld["outcome"]) == ("refused", "withheld")
