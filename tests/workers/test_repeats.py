@@ -22,6 +22,10 @@ REPEATED = spec(
         {"figure": "sweep_log_ratio_max", "op": "le", "value": 1e9},
         {"figure": "sweep_log_ratio_max", "op": "le", "value": 1e9, "allow_simulation": True},
         {"figure": "sweep_epsilon_max", "op": "le", "value": 1e9},
+        {
+            **{"figure": "leakage_max", "op": "le", "value": 5.5},
+            **{"allow_heuristic": True, "allow_simulation": True, "allow_degenerate": True},
+        },
     ],
 )
 
@@ -59,7 +63,14 @@ def test_the_report_speaks_of_all_seeds(api: Api) -> None:
     assert report["sweep"]["id"] == sweep["id"]
     assert "costs that of all together" in report["verdict_parts"]["cost"]
     assert "if it was chosen among them" in others[0]["verdict_parts"]["cost"]
-    assert [one["outcome"] for one in report["gates"]] == ["insufficient_evidence"] * 3
+    *lacking, of_all = report["gates"]
+    assert [one["outcome"] for one in lacking] == ["insufficient_evidence"] * 3
+    # One seed would meet the gate.
+    together = report["sweep"]["sweep_leakage"]
+    assert report["privacy"]["leakage_max"] < 5.5 < together
+    assert (of_all["outcome"], of_all["value"]) == ("fail", together)
+    figures = api.get(f"/v1/experiments/{ids[0]}").json()["figures"]
+    assert (figures["leakage_max"], figures["leakage_median"]) == (together, None)
     assert failed_checks(api, ids[0]) == []
     page = api.get(f"/v1/experiments/{ids[0]}/report.html").text
     assert 'id="other-runs"' in page

@@ -501,13 +501,15 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
     """Advice for a run whose bound is too large to protect, or fails a gate: enough noise for the
     worst case, and what to expect of it. `goal`: for the `figure`, or whichever bounds it."""
     run = _Run(report, parse_admitted(report["spec"]))
-    needed = _needed_noise(run, goal, figure)
+    # Of one run: several seeds cost more.
+    needed = None if report.get("repeats") else _needed_noise(run, goal, figure)
     known = report["privacy"].get("noise_multiplier")
     if needed is None or known is None:
         return Advice(
             text=(
-                f"For a bound of at most {goal:g}, train with more noise, fewer rounds or a "
-                f"smaller sampling rate. {PROPOSAL}"
+                f"For a bound of at most {goal:g}, train with more noise, fewer rounds "
+                f"{'or seeds, ' if report.get('repeats') else ''}or a smaller sampling rate. "
+                f"{PROPOSAL}"
             )
         )
     changes = _noise(run, needed)
