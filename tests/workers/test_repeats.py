@@ -107,15 +107,19 @@ def test_a_worker_that_stops_and_goes_on_reports_the_same(api, monkeypatch):
 
 
 def test_seeds_that_fail_are_missing_with_a_reason(api, monkeypatch):
-    made = api.submit(REPEATED)
+    made = api.submit({**REPEATED, "gates": [{**REPEATED["gates"][-1], "value": 1e9}]})
     with api.database.read() as session:
         place = SweepRepository(session, api.project_id).place_of(made["id"])
         cells = SweepRepository(session, api.project_id).cells(place.sweep_id)
     assert api.post(f"/v1/experiments/{cells[1][1].id}/cancel").status_code == 200
     work(api, made["id"])
-    repeats = document(api, made["id"])["repeats"]
+    report = document(api, made["id"])
+    repeats = report["repeats"]
     assert repeats["seeds"] == [7, 9]
     assert repeats["reasons"]["seeds"].startswith("1 of 3 seeds have no report")
+    # It passed by what all of them cost, to which the missing one would add.
+    assert report["gates"][-1]["outcome"] == "pass"
+    assert api.post(f"/v1/sweeps/{report['sweep']['id']}/retry").status_code == 409
 
 
 def test_what_cannot_be_repeated_is_refused(api: Api) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from fedaudit.number_text import at_most
+from fedaudit.cli.summary import show
+from fedaudit.number_text import at_most, bound_text
+from fedaudit.reports.charts.answer_pictures import answer_pictures
 from fedaudit.reports.claims import claims_of
 from fedaudit.reports.comparison.compared_reports import compare_reports
 from fedaudit.reports.figures import figures_of, parsed
@@ -54,7 +56,9 @@ def everywhere(report: Document) -> set[float]:
     }
 
 
-def test_where_losses_ended_a_run_all_planned_rounds_are_stated_everywhere(material) -> None:
+def test_where_losses_ended_a_run_all_planned_rounds_are_stated_everywhere(
+    material, capsys
+) -> None:
     report = gaussian(material)
     played, planned = (report["privacy"][name] for name in ("epsilon_max", "epsilon_planned"))
     assert played < planned
@@ -65,6 +69,11 @@ def test_where_losses_ended_a_run_all_planned_rounds_are_stated_everywhere(mater
     beside = f"those that were played spent {at_most(played, digits=4)}"
     assert all((one.reason or "").endswith(beside) for one in (largest, of_observer))
     assert f"an epsilon of {at_most(planned, digits=4)} against" in report["verdict_parts"]["cost"]
+    picture, *_ = answer_pictures(report)
+    assert bound_text(played) not in str(picture.table)
+    show(report)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"epsilon {at_most(planned, digits=4)} at delta" in shown
     bounds = {planned: "pass", (played + planned) / 2: LACKS, played / 2: "fail"}
     for bound, outcome in bounds.items():
         [found] = evaluate([gate(bound)], report)
