@@ -12,7 +12,9 @@ from tests.training.specs import cell, groups_spec, linear_spec, ran
 FIGURES = ("selection_loss", "validation_loss", "accuracy")
 NOT_OF_PEOPLE = {"rounds", "best_round", "stopped_by", "collapsed_rounds", "reasons", "too_good"}
 GATE = {"figure": "validation_loss", "op": "le", "value": 1e9, "allow_simulation": True}
-FEW = "suppressed: fewer than 30 scored rows or {} clients"
+FEW = (
+    "too few people are scored for a figure of all of them: fewer than 30 scored rows or {} clients"
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,12 @@ def test_too_few_held_out_people_have_no_figure(
     assert (gate["value"], gate["outcome"]) == (None, "insufficient_evidence")
     assert reason in gate["reason"]
     assert all(group["suppressed"] for group in report["fairness"][0]["groups"])
-    assert any("Their losses chose the best round" in one for one in report["limits"])
+    chosen = "Losses of all held-out people, withheld or not, chose the best round"
+    assert any(one.startswith(chosen) for one in report["limits"])
+    assert report["answer"]["reasons"][0]["text"] == reason
+    assert report["advice"]["text"].endswith(
+        "hold out more clients (`federation.validation_fraction`)."
+    )
     for one in rounds:
         assert [getattr(one, name) for name in FIGURES] == [None] * 3
         assert {one.reasons[name] for name in FIGURES} == {reason}
@@ -72,6 +79,8 @@ def sampled_losses(size: int, **changes: Any) -> list[float | None]:
     stopping = {"patience": None, "validation_clients": size}
     found = ran(linear_spec(training__rounds=8, training__stopping=stopping, **changes))
     assert found.report["utility"]["validation_loss"] is not None, "that of all 50"
+    chosen = f"Losses of {size} clients drawn for each round, withheld or not"
+    assert any(one.startswith(chosen) for one in found.report["limits"])
     assert all(one.reasons["validation_loss"] for one in found.ledger.rounds[5:])
     return [one.validation_loss for one in found.ledger.rounds]
 
