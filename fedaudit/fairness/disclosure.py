@@ -169,6 +169,20 @@ def size_rule(groups: Groups) -> DisclosureRule:
     return DisclosureRule(groups.minimum_group_size)
 
 
+def everybody_rule(groups: Groups) -> DisclosureRule:
+    """The rule for everybody who is scored, as one group."""
+    return DisclosureRule(
+        groups.minimum_group_size, minimum_group_clients=groups.minimum_group_clients
+    )
+
+
+def why_too_few(groups: Groups, clients: Ints) -> str | None:
+    """Why there may be no figure of rows, given by the client of each [rows]; None where it may."""
+    of = np.array([len(np.unique(clients))])
+    decided = everybody_rule(groups).decide(np.array([len(clients)]), clients=of)
+    return None if decided.shown.all() else decided.reason(0)
+
+
 def attribute_rule(
     spec: ExperimentSpec, attribute: str, groups: Mapping[str, Sequence[str]]
 ) -> DisclosureRule:

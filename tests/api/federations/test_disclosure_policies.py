@@ -84,6 +84,21 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
     assert refused(api, fourth).keys() == {"/federation/scoring"}
 
 
+def test_rounds_score_the_sample_that_the_policy_demands(api: Api, federation) -> None:
+    value = asking(federation)
+    value["training"]["stopping"] = {"validation_clients": 10}
+    split = {"validation_fraction": 0.5, "seed": 7}
+    set_policy(api, federation["id"], split=split)
+    faults = refused(api, value)
+    assert "leave it out" in faults.pop("/training/stopping/validation_clients")
+    assert faults == {}
+    set_policy(api, federation["id"], split={**split, "validation_clients": 10})
+    api.submit(value)
+    assert (
+        "set it to 10" in refused(api, asking(federation))["/training/stopping/validation_clients"]
+    )
+
+
 def test_another_profile_or_other_columns_are_refused(api: Api, federation) -> None:
     """Base rates of two profiles give one client's outcomes, without a run and without a budget."""
     binding = {"edges": {"age": [20]}, "minimum_group_size": 30, "source": "registered"}

@@ -176,6 +176,8 @@ MANY_HYPOTHESES = {
     "training__cohort": {"clients": 8},
 }
 FEW_HELD_OUT = {"federation__validation_fraction": 0.02, "training__cohort": {"clients": 20}}
+MANY_NEEDED = {"fairness__minimum_group_size": 501}
+MANY_CLIENTS = {"fairness__minimum_group_clients": 51}
 MANY_ROWS = {"federation__clients_per_group": [40_000, 10_000], "federation__rows_per_client": 1}
 
 
@@ -187,6 +189,9 @@ MANY_ROWS = {"federation__clients_per_group": [40_000, 10_000], "federation__row
         (FEW, RATIO, "/attacks/0/shadows", "10 clients or more"),
         (MANY_HYPOTHESES, RATIO, "/attacks/0/shadows", "ask for fewer `training.hypotheses`"),
         (FEW_HELD_OUT, {}, "/federation/validation_fraction", "needs 30 that train"),
+        # Fewer rows, or clients, than a group has to have.
+        (MANY_NEEDED, {}, "/federation/validation_fraction", "needs 501 that train"),
+        (MANY_CLIENTS, {}, "/federation/validation_fraction", "of 51 clients or more"),
         # Of so many rows some would be in fewer than 16 of 64 random halves.
         (MANY_ROWS, RATIO, "/attacks/0/shadows", "128 or 256"),
     ],
