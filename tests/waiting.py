@@ -1,5 +1,6 @@
 """Waiting for what another thread or process does."""
 
+import socket
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TypeVar
@@ -19,3 +20,9 @@ def wait_until(
         assert monotonic() < deadline, f"gave up waiting for: {what}"
         sleep(pause)
     return found
+
+
+def listens(port: int) -> bool:
+    """Whether somebody takes connections there on this machine."""
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0

@@ -110,7 +110,7 @@ class Eraser:
                 names = list(SubjectSetRepository(session).names(experiment.subject_set_id))
                 salt = experiment.ledger_salt
             elif declared is not None:
-                names, salt = [str(one) for one in declared.names], None
+                names, salt = [str(one) for one in declared.names], declared.ledger_salt
             else:
                 raise LookupError(f"no ledger {owner_id}")
         ledger = ErasingLedger(owner_id, names, salt)

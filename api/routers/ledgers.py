@@ -28,8 +28,8 @@ from api.services.lookups import find_federation, finder, list_page, note, note_
 from api.services.tables import Form, LedgerTable, export, ledger_table
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, LedgerReader
-from fedaudit.ledger.encoding import genesis
-from fedaudit.privacy.declared.figures import UNBOUNDED
+from fedaudit.ledger.encoding import genesis, new_salt
+from fedaudit.privacy.declared.figures import SECRET_COUNT, UNBOUNDED
 from fedaudit.reports.declared.declared_sections import declared_privacy
 from fedaudit.reports.declared.ledger_material import gaps_of
 from fedaudit.spec.canonical import canonical_json
@@ -90,6 +90,9 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
     }
     if not terms.counts_epsilon:
         reasons["epsilon"] = figures.reasons["epsilon_max"]
+    named = len({*state.histories.names, *(state.drawn or ())}) - 1
+    if state.histories.draws_secretly and not call.caller.may("ledger:read"):
+        reasons["subjects"] = SECRET_COUNT
     of_terms = (*_OF_COST, "population", "accountant", "metric")
     return of_row(
         LedgerBody,
@@ -97,7 +100,7 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
         **{name: getattr(terms, name) for name in of_terms},
         **{name: getattr(state, name) for name in ("rounds", "last_round", "entries")},
         guarantee=_guarantee_of(terms),
-        subjects=len({*state.histories.names, *(state.drawn or ())}) - 1,
+        subjects=None if "subjects" in reasons else named,
         budget=None if terms.budget is None else terms.budget.model_dump(),
         gaps=gaps,
         missing_rounds=missing,
@@ -143,7 +146,7 @@ def export_declared_entries(
 
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:
     found = call.find(find_ledger, ledger_id)
-    return ledger_table(call.project_id, found.id, found.names, filters)
+    return ledger_table(call.project_id, found.id, found.names, filters, salt=found.ledger_salt)
 
 
 def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> str:
@@ -214,6 +217,7 @@ def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
         last_round=0,
         entries=0,
         head=genesis(ledger_id),
+        ledger_salt=new_salt("declared"),
         names=names,
         releases=np.zeros(len(names), dtype=np.int32),
         epsilon_max=0.0 if terms.counts_epsilon else None,

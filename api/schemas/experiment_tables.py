@@ -16,6 +16,7 @@ from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.declared_ledgers import MetricTerms
+from fedaudit.spec.privacy import Noise
 
 
 class LedgerEpsilon(BaseModel):
@@ -51,8 +52,9 @@ class LedgerBody(StatedLedger):
 
     accountant: str | None
     population: int
-    subjects: int
-    """Clients that rounds have named, or that were listed."""
+    subjects: int | None
+    """Clients that rounds have named, or that were listed; null without `ledger:read` where samples
+    are secret."""
     budget: dict[str, float] | None
     metric: MetricTerms | None
     """The radius and clip that every round has; null where the terms state none."""
@@ -231,6 +233,8 @@ class LedgerLine(BaseModel):
     guarantee: GuaranteeKind
     reason: str | None
     """Why a figure is null."""
+    noise: Noise | Literal["declared"]
+    """Under `simulation` the noise follows from the seed, and no guarantee is in force."""
 
 
 class LedgerPage(Page[LedgerLine]):

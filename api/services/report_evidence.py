@@ -56,9 +56,7 @@ def evidence_of(
     short transactions, on demand."""
     faults: list[Fault] = []
     id_, project_id = owner.id, owner.project_id
-    spec, salt = (
-        (owner.spec, owner.ledger_salt) if isinstance(owner, Experiment) else (owner.terms, None)
-    )
+    spec = owner.spec if isinstance(owner, Experiment) else owner.terms
 
     def read(what: str, find: Callable[[], Iterable[Read]]) -> list[Read]:
         try:
@@ -88,7 +86,7 @@ def evidence_of(
             later_attacks=[row.envelope for row in later if row.envelope is not None],
             claims=stored if report is not None else (),
             log=_log(log) if any(row.experiment_id == id_ for row in log) else None,
-            salt=salt,
+            salt=owner.ledger_salt,
             erased=ErasureRepository(session, project_id).statement(id_),
             keys=readable_keys([key.public_key for key in keys], faults),
             compromised=leaked_keys(keys),

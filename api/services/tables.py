@@ -293,8 +293,8 @@ def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]
     reasons = {}
     if salt is None:
         reasons["salt"] = (
-            "the digests are not keyed: the noise is simulated or declared, the run was admitted "
-            "before there were salts, or the salt was erased with the clients' names"
+            "the digests are not keyed: the noise is simulated, the run or ledger began "
+            "before it could have a salt, or the salt was erased with the clients' names"
         )
     for name in ("delta", "adjacency"):
         if any(line[name] is None for line in lines):

@@ -120,7 +120,7 @@ def _read_state(session: Session, row: DeclaredLedger, kept: LedgerState | None)
         head=bytes(row.head),
         last_round=row.last_round,
         rounds=row.rounds,
-        encoder=EntryEncoder(row.names),
+        encoder=EntryEncoder(row.names, salt=row.ledger_salt),
         secret=None if row.secret is None else bytes(row.secret),
     )
 

@@ -28,6 +28,7 @@ LEFT_OUT = "too few scored rows, or hidden to protect a smaller group"
 _LEFT_OUT_CLIENTS = "trained and not scored, or too few scored rows"
 USUAL = (LEFT_OUT, _LEFT_OUT_CLIENTS)
 """Why groups are left out where nothing else is said."""
+TOO_FEW = "too few people are scored for a figure of all of them"
 PROTECTS = "hidden to protect a smaller group"
 
 
@@ -167,6 +168,20 @@ class Disclosure:
 def size_rule(groups: Groups) -> DisclosureRule:
     """The rule for groups that are not compared, and of which no attribute combines others."""
     return DisclosureRule(groups.minimum_group_size)
+
+
+def everybody_rule(groups: Groups) -> DisclosureRule:
+    """The rule for everybody who is scored, as one group."""
+    return DisclosureRule(
+        groups.minimum_group_size, minimum_group_clients=groups.minimum_group_clients
+    )
+
+
+def why_too_few(groups: Groups, clients: Ints) -> str | None:
+    """Why there may be no figure of rows, given by the client of each [rows]; None where it may."""
+    of = np.array([len(np.unique(clients))])
+    decided = everybody_rule(groups).decide(np.array([len(clients)]), clients=of)
+    return None if decided.shown.all() else f"{TOO_FEW}: {decided.too_few}"
 
 
 def attribute_rule(

@@ -95,7 +95,7 @@ class LedgerAudit:
     def name(self, names: Sequence[str]) -> None:
         """Other names for what comes next, those known first: a declared ledger's grow with its
         rounds. Raises ValueError where two are equal."""
-        self._encoder, self._names = EntryEncoder(names), names
+        self._encoder, self._names = self._encoder.renamed(names), names
 
     def read(self, rows: Sequence[LedgerRow | UnreadableRow]) -> list[EntryColumns]:
         """Check the next rows; returns the entries that they form, in order. A long ledger is read

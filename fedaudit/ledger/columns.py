@@ -359,6 +359,7 @@ def _columns(entries: EntryColumns, names: NDArray[np.object_]) -> dict[str, NDA
         "leakage_total": totals,
         "guarantee": same(inputs.guarantee),
         "reason": _reasons(entries, (radii.ravel(), epsilons, leakages, totals), parts),
+        "noise": same(inputs.noise),
     }
 
 

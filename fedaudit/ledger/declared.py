@@ -318,9 +318,10 @@ class Replay:
     """Follows a ledger's entries from the first one: their chain, what each round declared, and
     what they charged."""
 
-    def __init__(self, terms: LedgerTerms, ledger_id: str) -> None:
+    def __init__(self, terms: LedgerTerms, ledger_id: str, salt: bytes | None = None) -> None:
+        """`salt`: of a ledger with keyed digests."""
         self.charged = ChargedEntries(terms, Histories(()))
-        self.audit = LedgerAudit(ledger_id, (), watch=range(sys.maxsize))
+        self.audit = LedgerAudit(ledger_id, (), watch=range(sys.maxsize), salt=salt)
         self.rounds: dict[int, tuple[bytes, bytes | None]] = {}
         """The head after each round, by its number, and its declaration, or None if it has none."""
 

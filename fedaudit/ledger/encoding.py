@@ -14,8 +14,8 @@ between. It cannot show that the newest entries were cut off: signed checkpoints
 names no experiment and no clusters, so two simulated runs of one spec and seed share it.
 
 Entries can be guessed: who took part in a round of 4 of 32 clients, with public figures, is one of
-35,960. Where the noise is secret their digests are therefore keyed with a salt of the experiment,
-and so is whatever is hashed from digests.
+35,960. Where the noise is secret, or declared, their digests are therefore keyed with a salt of the
+ledger, and so is whatever is hashed from digests.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ import os
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import assert_never
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,10 @@ class EntryEncoder:
                 entries.keys, entries.interrupted, entries.spans, strict=True
             )
         ]
+
+    def renamed(self, names: Sequence[str]) -> "EntryEncoder":
+        """That of the same ledger with other names."""
+        return EntryEncoder(names, salt=self._salt)
 
     def digests(self, entries: EntryColumns) -> list[bytes]:
         """The digest of each entry's bytes. Raises as `encode`, and ValueError for a salt of
@@ -223,11 +227,11 @@ SALT_BYTES = 32
 CLUSTER_BYTES = 2
 
 
-def new_salt(noise: Noise) -> bytes | None:
+def new_salt(noise: Noise | Literal["declared"]) -> bytes | None:
     """The salt of a new ledger, from the operating system. None where noise is simulated: who took
     part follows from the seed, and two runs of one spec have one ledger hash."""
     match noise:
-        case "release":
+        case "release" | "declared":
             return os.urandom(SALT_BYTES)
         case "simulation":
             return None

@@ -330,7 +330,7 @@ class SmallDenseClippedGradients:
         share = (shares(norms, clip=clip) * mask)[..., None]
         parts: list[Tensor] = []
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            summed = _sum_of_products((d * share).float(), a)
+            summed = _sum_of_products(d * share, a)
             parts.append(summed[..., : layer.inputs].flatten(1))
             if layer.bias is not None:
                 parts.append(summed[..., layer.inputs])
@@ -370,11 +370,11 @@ def _weights(theta: Tensor, layer: Layer) -> Tensor:
 
 
 def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
-    """The outer products of [silos, rows, m] and [silos, rows, k] over rows: float64 [silos, m,
-    k]."""
+    """The outer products of float64 [silos, rows, m] and float32 [silos, rows, k] over rows:
+    float64 [silos, m, k]."""
     products = left[..., None] * right[:, :, None]
     blocks = products.view(len(left), -1, _BLOCK, *products.shape[2:])
-    return fixed_order_sum(sum_along(blocks, 2, dtype=torch.float64), 1)
+    return fixed_order_sum(sum_along(blocks, 2), 1)
 
 
 def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -478,7 +478,7 @@ class AnyNetworkClippedGradients:
                 gradient = self._gradient(model, features, target).float()
                 norm = vector_norms(gradient)
                 if all_finite(norm):
-                    sums[silo] += gradient * shares(norm, clip=clip).float()
+                    sums[silo] += gradient.double() * shares(norm, clip=clip)
         return sums
 
 

@@ -175,7 +175,11 @@ def figures_of_rounds(
     """
     inputs, groups = run.ledger.inputs, list(run.groups)
     of_attribute = {one.round: one for one in fairness} if len(groups) == 1 else {}
-    noised = run.spec.fairness.noise is not None
+    validated = played.round[played.validated].tolist()
+    withheld = run.rounds_withheld(validated)
+    if run.spec.fairness.noise is not None:
+        # Everyone who was validated is protected, whatever was measured.
+        withheld = dict.fromkeys(validated, WITHHELD)
     sizes, separated = played.cluster_sizes.tolist(), played.separation.tolist()
     most, leakages = recorded.most.tolist(), [(None, None)] * len(played)
     if inputs.cost_kind == "leakage":
@@ -196,10 +200,9 @@ def figures_of_rounds(
             "epsilon_max": run.ledger.largest_epsilon(most[at]),
         }
         values |= _gaps_of_round(groups, of_attribute.get(round_), reasons)
-        if noised and place >= 0:
-            # Everyone who was validated is protected, whatever was measured.
+        if round_ in withheld:
             values |= dict.fromkeys(_OF_HELD_OUT)
-            reasons |= dict.fromkeys(_OF_HELD_OUT, WITHHELD)
+            reasons |= dict.fromkeys(_OF_HELD_OUT, withheld[round_])
         if by_cluster is None:
             reasons["leakage_by_cluster"] = _why_no_cost(inputs)
         for name, value in values.items():

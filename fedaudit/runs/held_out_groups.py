@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.fairness.disclosure import Disclosure, size_rule
+from fedaudit.fairness.disclosure import Disclosure, size_rule, why_too_few
 from fedaudit.fairness.gaps import ClientScores
 from fedaudit.fairness.joint_disclosure import Population, decide_beside
 from fedaudit.fairness.noised_counts import Rounder, rounder_of
@@ -158,6 +158,15 @@ def _scored(cell: Cell) -> tuple[Ints, Bools]:
     if rules.ops:
         place = place[rules.rule_index[place] >= 0]
     return place, rules.label(federation.raw_target)[place]
+
+
+def why_everybody_is_withheld(cell: Cell) -> str | None:
+    """Why a run may show no figure of all who are scored: they, or those among them whose outcome
+    is judged, are fewer than a group has to be. None where it may."""
+    held_out, judged = cell.validation_rows, held_out_groups(cell).clients
+    everybody = cell.federation.client_of[held_out.place[held_out.scored]]
+    found = (why_too_few(cell.spec.fairness, one) for one in (everybody, judged) if len(one))
+    return next(filter(None, found), None)
 
 
 def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[str, Disclosure]:

@@ -258,6 +258,7 @@ def report_material(
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         disclosures=run.disclosures,
+        everybody_withheld=run.everybody_withheld,
         key_id=key_id,
         disclosure_policy=disclosure_policy,
         published=publish_counts(run, result),

@@ -118,12 +118,26 @@ class Run:
         return sampled.disclosures(rounds)
 
     @cached_property
+    def everybody_withheld(self) -> str | None:
+        """Why no figure of all who are scored may be shown; None where it may."""
+        from fedaudit.runs.held_out_groups import why_everybody_is_withheld
+
+        return why_everybody_is_withheld(self.cell)
+
+    def rounds_withheld(self, rounds: Sequence[int]) -> dict[int, str]:
+        """The validated rounds that may show no figure of all whom they score, and why."""
+        if self.everybody_withheld is not None:
+            return dict.fromkeys(rounds, self.everybody_withheld)
+        sampled = self._sampled_rounds
+        return {} if sampled is None else sampled.everybody_withheld(rounds)
+
+    @cached_property
     def _sampled_rounds(self) -> "SampledRounds | None":
         """None where every round scores all held-out clients."""
         from fedaudit.runs.sampled_rounds import SampledRounds
 
         size = self.spec.training.stopping.validation_clients
-        if size is None or not self.disclosures:
+        if size is None:
             return None
         found = SampledRounds(self.cell, self.disclosures, size=size)
         return found if size < found.clients else None

@@ -16,13 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Ints
-from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
+from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, everybody_rule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.native.library import near_samples
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.training.base.cell import Cell
 
+_EVERYBODY = ""
+"""No attribute has this name."""
+_ROUNDS_SHARE = 10
+"""Everybody's figures are shown up to the round that is a tenth of the held-out clients: as many
+samples as there are clients are equations whose solution is each client's own figures."""
+_SAMPLED = (
+    "the round scores a sample of the held-out clients, and beside other rounds or the report its "
+    "figure could give those of few clients; leave training.stopping.validation_clients out"
+)
 _TOGETHER = 4096
 """Earlier rounds that are compared at a time, which bounds the memory."""
 _EXACT = 1 << 24
@@ -64,7 +73,9 @@ class SampledRounds:
         self._clients = cell.validation_rows.clients
         self._source, self._size = CounterSource(cell.spec.seed), size
         place = np.searchsorted(self._clients, self._population.clients)
-        self._rows: dict[str, Ints] = {}
+        held_out = cell.validation_rows
+        self._rule = everybody_rule(cell.spec.fairness)
+        self._rows: dict[str, Ints] = {_EVERYBODY: held_out.scored_by_client[:, np.newaxis]}
         """How many rows of each group each client has: [clients, groups]."""
         for name, codes in self._population.codes.items():
             known, groups = codes >= 0, self._population.groups[name]
@@ -73,7 +84,7 @@ class SampledRounds:
             )
             self._rows[name] = slots.reshape(-1, groups)
         # Converted once: every block of rounds multiplies by them. Sums of integers are exact.
-        self._number: Any = np.float32 if len(self._population.clients) < _EXACT else np.float64
+        self._number: Any = np.float32 if len(held_out.scored) < _EXACT else np.float64
         self._weights = {
             name: np.hstack([rows, rows > 0]).astype(self._number)
             for name, rows in self._rows.items()
@@ -107,20 +118,35 @@ class SampledRounds:
             self._newest = asked, found
         return self._newest[1]
 
+    def everybody_withheld(self, rounds: Sequence[int]) -> dict[int, str]:
+        """The rounds that may show no figure of everybody they score, and why."""
+        own, shown = self._rows[_EVERYBODY], set[int]()
+        if early := [one for one in rounds if _ROUNDS_SHARE * one <= len(self._clients)]:
+            whole = self._rule.decide(own.sum(axis=0), clients=(own > 0).sum(axis=0))
+            decided, _ = self._decided(_EVERYBODY, whole, early)
+            shown = set(np.array(early)[decided.shown[:, 0]].tolist())
+        return {one: _SAMPLED for one in rounds if one not in shown}
+
+    def _decided(
+        self, name: str, whole: Disclosure, rounds: Sequence[int]
+    ) -> tuple[Disclosure, Ints]:
+        """One attribute's groups of each round, by themselves, and how many clients each has."""
+        sets, rule = self._sets(rounds).astype(self._number), whole.rule
+        rows, clients = np.hsplit((sets @ self._weights[name]).astype(np.int64), 2)
+        # Groups that the report shows, of which the round leaves out none or many.
+        rest, without = whole.rows - rows, (self._rows[name] > 0).sum(axis=0) - clients
+        few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
+        allowed = whole.shown & ~((rest > 0) & few)
+        allowed &= ~self._near(name, rule, rounds, allowed)
+        return rule.decide(rows, clients=clients, allowed=allowed), clients
+
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
         """The disclosure of each round, keyed by attribute: [rounds, groups]."""
         sets = self._sets(rounds).astype(self._number)
         found: dict[str, Disclosure] = {}
         clients: dict[str, Ints] = {}
         for name, whole in self._whole.items():
-            rows, clients[name] = np.hsplit((sets @ self._weights[name]).astype(np.int64), 2)
-            # Groups that the report shows, of which the round leaves out none or many.
-            rest, rule = whole.rows - rows, whole.rule
-            without = (self._rows[name] > 0).sum(axis=0) - clients[name]
-            few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
-            allowed = whole.shown & ~((rest > 0) & few)
-            allowed &= ~self._near(name, whole.rule, rounds, allowed)
-            found[name] = whole.rule.decide(rows, clients=clients[name], allowed=allowed)
+            found[name], clients[name] = self._decided(name, whole, rounds)
             if whole.why is not None:
                 nothing = np.zeros_like(found[name].shown)
                 found[name] = replace(found[name], shown=nothing, why=whole.why)

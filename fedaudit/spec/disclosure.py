@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -42,6 +43,8 @@ class FixedSplit(SpecPart):
     """The experiment's: whom the split draws follows from it."""
     validation_unit: ValidationUnit = "client"
     scoring: Scoring = LeaveOneOut(method="leave-one-out")
+    validation_clients: Annotated[int | None, Field(ge=1, le=1_000_000), _LATER] = None
+    """`training.stopping.validation_clients`; null where rounds have to score everybody."""
 
 
 class DisclosurePolicy(SpecPart):
@@ -130,6 +133,11 @@ _MINIMUMS = {
 }
 """The settings of a service's floor."""
 POLICY = "the federation's disclosure policy"
+_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "seed": (),
+    "validation_clients": ("training", "stopping"),
+}
+"""Where a spec has the fields of `FixedSplit` that are not of its federation."""
 
 
 def below(where: str, asked: int, least: int | None, *, who: str) -> Iterator[FieldError]:
@@ -158,9 +166,10 @@ def spec_faults(
     federation, None where it is not registered."""
     faults = [*_of_groups(policy, spec.fairness)]
     for name in () if policy.split is None else FixedSplit.model_fields:
-        part, above = (spec, ()) if name == "seed" else (spec.federation, ("federation",))
-        asked, wanted = getattr(part, name), getattr(policy.split, name)
-        faults += _differing(pointer(*above, name), asked, wanted)
+        where = (*_ELSEWHERE.get(name, ("federation",)), name)
+        faults += _differing(
+            pointer(*where), attrgetter(".".join(where))(spec), getattr(policy.split, name)
+        )
     if policy.intersections is not None:
         allowed = {frozenset(parts) for parts in policy.intersections}
         faults += [

@@ -173,11 +173,22 @@ class ExperimentSpec(SpecPart):
         )
 
     def uncharged_steps(self) -> Refusals:
-        """Refuse what loading computes from the data of more than the guarantee's unit.
-
-        No clip bounds it and no accountant counts it, so every figure would be wrong. Specs that
-        were stored before this was refused can still be read (`ADMITTED`), but not run.
-        """
+        """Refuse what is computed from protected data, and no clip bounds and no accountant counts,
+        so that every figure would be wrong. Specs that were stored before this was refused can
+        still be read (`ADMITTED`), but not run."""
+        method = self.training.method
+        if (
+            method.personalises
+            and self.scores_training_clients
+            and self.privacy.protects
+            and self.fairness.noise is None
+        ):
+            yield refuse_at(
+                "/federation/validation_unit",
+                f"{method.kind} tunes a client's model on the rows that train, and its figures, "
+                "which have no noise, would disclose them; hold out clients (`client`), or ask for "
+                "`fairness.noise` with the unit `client`",
+            )
         by_record, statistics = self.privacy.draws_by_record, self.federation.traits.statistics
         if not moves_others(statistics, by_record=by_record) or self.privacy.mechanism == "none":
             return

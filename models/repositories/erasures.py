@@ -295,7 +295,8 @@ class ErasingRepository(Repository):
 
     def rename_declared(self, ledger_id: str, names: Sequence[str]) -> None:
         """The same of a ledger of a training elsewhere."""
-        self._set(DeclaredLedger, DeclaredLedger.id == ledger_id, names=list(names))
+        mine = DeclaredLedger.id == ledger_id
+        self._set(DeclaredLedger, mine, names=list(names), ledger_salt=None)
 
     def files_left(self, erasure: Erasure, files: Sequence[str]) -> None:
         """Notes which files are still to be removed."""

@@ -211,6 +211,9 @@ class DeclaredLedger(ProjectRow):
     secret: Mapped[bytes | None]
     """32 random bytes, the key of its rounds' declarations: readers of those must not guess
     counts by trying. Null before the first."""
+    ledger_salt: Mapped[bytes | None]
+    """Key of its entries' digests; null in ledgers that were opened before they had one, and in
+    those whose names were erased."""
     names: Mapped[list[Any]]
     """The subjects by index; the first represents all."""
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import Connection, event, text
@@ -47,6 +47,7 @@ from tests.ledger.single_entry import SingleEntry, digest_of, link
 from tests.utility.comparisons import useful_model
 from workers.finish import report_index
 
+T = TypeVar("T", bound=Base)
 SPEC: dict[str, Any] = {
     "name": "groups-k2",
     "seed": 7,
@@ -142,11 +143,9 @@ class Api:
         return self.client.request(method, path, headers=sent, **options)
 
     def get(self, path: str, **options: Any) -> Any:
-        """GET."""
         return self.request("GET", path, **options)
 
     def post(self, path: str, **options: Any) -> Any:
-        """POST."""
         return self.request("POST", path, **options)
 
     def submit(self, value: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
@@ -189,12 +188,21 @@ class Api:
         with self.database.read() as session:
             return dict(zip(names, session.execute(text(f"SELECT {asked}")).one(), strict=True))
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Fails where the block leaves a row more or less in any table."""
+        before = self.counts()
+        yield
+        assert self.counts() == before
+
+    def row(self, table: type[T], key: Any) -> T:
+        """What is stored under a primary key."""
+        with self.database.read() as session:
+            return session.get_one(table, key)
+
     def stored(self, experiment_id: str) -> Experiment:
         """The experiment's row."""
-        with self.database.read() as session:
-            row = session.get(Experiment, experiment_id)
-            assert row is not None
-            return row
+        return self.row(Experiment, experiment_id)
 
 
 def body_of(response: Any, status: int = 200) -> Any:

@@ -74,10 +74,7 @@ def reject(api: Api, federation_id: str, pointer: str, message: str) -> None:
 
 def stored(api: Api, federation_id: str) -> Federation:
     """A federation's row, whoever's it is."""
-    with api.database.read() as session:
-        row = session.get(Federation, federation_id)
-    assert row is not None
-    return row
+    return api.row(Federation, federation_id)
 
 
 def files_of(api: Api) -> list[Path]:

@@ -10,8 +10,8 @@ from fedaudit.federations.federation import Federation
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import new_run
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.cell import Cell, first_hypotheses
-from fedaudit.training.base.rounds import FinalResult, PlayedRounds
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.rounds import PlayedRounds
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, federation
 from tests.training.specs import groups_spec
@@ -31,19 +31,7 @@ def attacked_run(cell: Cell) -> AttackedRun:
 def untrained(cell: Cell) -> AttackedRun:
     """A run at the hypotheses that it starts from."""
     run = new_run(cell, experiment_id="0" * 32, started_at=datetime(2026, 1, 1, tzinfo=UTC))
-    result = FinalResult(
-        stopped_by="rounds",
-        rounds=0,
-        best_round=0,
-        hypotheses=first_hypotheses(cell),
-        selection_loss=0.0,
-        validation_loss=0.0,
-        accuracy=None,
-        fairness={},
-        single_row_clients=0,
-        collapsed_rounds=0,
-    )
-    return AttackedRun(run, result, "cpu")
+    return AttackedRun(run, Stack([cell]).result(0), "cpu")
 
 
 def overfitting_spec(**changes: Any) -> dict[str, Any]:
@@ -65,12 +53,12 @@ def overfitting_spec(**changes: Any) -> dict[str, Any]:
     )
 
 
-def labels_by_chance(*, clients: int = 30, rows: int = 50, width: int = 1000) -> Federation:
+def labels_by_chance(*, rows: int = 50, width: int = 1000) -> Federation:
     """Rows whose two classes have nothing to do with their features: all that can be learned is
     the rows themselves."""
     random = np.random.default_rng(0)
-    features = random.normal(size=(clients, rows, width))
-    target = random.integers(0, 2, size=(clients, rows))
+    features = random.normal(size=(30, rows, width))
+    target = random.integers(0, 2, size=(30, rows))
     return federation(list(features), list(target), classes=("no", "yes"))
 
 

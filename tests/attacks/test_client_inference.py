@@ -114,30 +114,25 @@ def test_where_nobody_is_outside_or_nothing_is_sent_it_is_refused(changes, words
         parse_spec(groups_spec(attacks=[{"kind": "client-inference"}], **changes))
 
 
+def halved(clients: int, **changes: Any) -> Cell:
+    """So many clients train, and as many are held out."""
+    data = {
+        "source": "synthetic-groups",
+        "clients_per_group": [clients, clients],
+        "validation_fraction": 0.5,
+    }
+    return cell(groups_spec(federation=data, training__cohort={"clients": 3}, **changes))
+
+
 def test_few_clients_on_either_side_are_refused() -> None:
-    data = {"source": "synthetic-groups", "clients_per_group": [4, 4], "validation_fraction": 0.5}
-    few = cell(groups_spec(federation=data, training__cohort={"clients": 3}))
-    [fault] = faults(ClientInferenceSpec(), few, at="/attacks/0")
-    assert fault.pointer == "/attacks/0/kind"
-
-
-def kinds_of_faults(**changes: Any) -> list[str]:
-    data = {"source": "synthetic-groups", "clients_per_group": [15, 15], "validation_fraction": 0.5}
-    found = cell(groups_spec(federation=data, training__cohort={"clients": 3}, **changes))
-    if changes:
-        return [one.pointer for one in faults(ClientInferenceSpec(), found, at="")]
-    # Of the held-out clients all but four have no row that is scored.
-    federation = found.federation
-    held_out = np.unique(federation.client_of[~trained_rows(found)])
-    left_out = np.isin(federation.client_of, held_out[4:])
-    found = replace(found, federation=replace(federation, left_out=left_out))
-    return [one.pointer for one in faults(ClientInferenceSpec(), found, at="")]
-
-
-def test_clients_that_are_not_scored_and_the_least_of_a_group_count() -> None:
-    assert "/kind" in kinds_of_faults()
-    assert "/kind" in kinds_of_faults(fairness__minimum_group_clients=16)
-    assert kinds_of_faults(fairness__minimum_group_clients=15) == []
+    """Those that are not scored do not count, and the least of a group is asked of them."""
+    least, enough = (halved(15, fairness__minimum_group_clients=count) for count in (16, 15))
+    held_out = np.unique(enough.federation.client_of[~trained_rows(enough)])
+    left_out = np.isin(enough.federation.client_of, held_out[4:])
+    not_scored = replace(enough, federation=replace(enough.federation, left_out=left_out))
+    for few in (halved(4), least, not_scored):
+        assert "/kind" in [one.pointer for one in faults(ClientInferenceSpec(), few, at="")]
+    assert faults(ClientInferenceSpec(), enough, at="") == []
 
 
 def test_on_large_data_no_client_drops_out(monkeypatch: pytest.MonkeyPatch) -> None:

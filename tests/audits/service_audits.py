@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from models.repositories import AuditRepository
 from models.tables.experiments import PredictionAudit
 from tests.api.service import Api, body_of
 from tests.audits.tables import asking
@@ -12,10 +11,7 @@ from workers.run_unit import run_unit
 
 def row_of(api: Api, audit_id: str) -> PredictionAudit:
     """The audit as it is stored."""
-    with api.database.read() as session:
-        row = AuditRepository(session, api.project_id).get(audit_id)
-    assert row is not None
-    return row
+    return api.row(PredictionAudit, audit_id)
 
 
 def made(api: Api, **asked: Any) -> dict[str, Any]:

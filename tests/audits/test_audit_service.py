@@ -190,8 +190,7 @@ def test_a_total_against_readers_of_reports_refuses_audits(api: Api, sources: Pa
 
 def test_a_missing_file_is_refused_and_a_changed_one_fails(api: Api, sources: Path) -> None:
     answer = api.post("/v1/audits", json=asking(path="nowhere.csv"))
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["pointer"] == "/path"
+    assert body_of(answer, 422)["errors"][0]["pointer"] == "/path"
     write(sources, people(), "changing.csv")
     found = api.post("/v1/audits", json=asking(path="changing.csv")).json()
     write(sources, people(seed=9), "changing.csv")

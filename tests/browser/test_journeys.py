@@ -96,19 +96,6 @@ def test_a_run_is_cancelled_from_its_page(visit: Visit) -> None:
     expect(page.get_by_text("cancelled-by-caller")).to_be_visible()
 
 
-def test_without_script_the_form_and_the_run_work_too(browser: Browser, service: Service) -> None:
-    with visiting(browser, service, java_script_enabled=False) as visit:
-        visit.sign_in()
-        fill(visit, name="without-script", hypotheses=1, rounds=20)
-        visit.page.get_by_role("button", name="Submit").click()
-        # The page reloads itself until the end.
-        report = visit.page.get_by_role("link", name="Open the report")
-        expect(report).to_be_visible(timeout=_ENDED_MS)
-        assert visit.page.locator("svg[role=img]").count() >= 3
-        report.click()
-        expect(visit.page.get_by_role("heading", name="May it be released?")).to_be_visible()
-
-
 def test_two_reports_are_compared_from_the_list(visit: Visit, pair: tuple[str, str]) -> None:
     visit.sign_in()
     page = visit.page

@@ -2,7 +2,6 @@
 
 import re
 
-import httpx
 import yaml
 from playwright.sync_api import Browser, expect
 
@@ -17,7 +16,7 @@ _ENDED_MS = 120_000
 def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
     """Codes with labels; the other kinds walk the same pages in tests/end_to_end."""
     table = OWN_TABLES["coded"]
-    key = _key_of_a_person(service)
+    key = service.key_with(*PROJECT_SCOPES, person="Ada Lovelace")
     with visiting(browser, service) as visit:
         page = visit.page
         visit.open("/sign-in")
@@ -68,12 +67,3 @@ def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
         page.set_viewport_size({"width": 390, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") == 390
         visit.check_accessibility()
-
-
-def _key_of_a_person(service: Service) -> str:
-    asked = {"name": "ada", "scopes": list(PROJECT_SCOPES), "person": {"name": "Ada Lovelace"}}
-    headers = {"Authorization": f"Bearer {service.api_key}"}
-    address = f"{service.url}/v1/api-keys"
-    with httpx.Client(headers=headers, timeout=30, trust_env=False) as http:
-        made = http.post(address, json=asked).raise_for_status()
-    return str(made.json()["key"])

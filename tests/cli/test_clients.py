@@ -13,6 +13,7 @@ import yaml
 
 from fedaudit.federations.split import split_clients
 from fedaudit.reports.clients import shared_reasons
+from tests.spec.documents import gaussian
 
 SITES = {"Aachen": 300, "Bonn": 250, "Celle": 200, "Dachau": 90, "Emden": 22, "Fulda": 210}
 SPEC: dict[str, Any] = {
@@ -241,15 +242,14 @@ def _held_out(seed: int) -> set[str]:
     return {sorted(SITES)[place] for place in split.validation.tolist()}
 
 
+CENTRAL = gaussian("central", 2, delta=1e-3)
+
+
 @pytest.mark.parametrize(
     ("privacy", "reason", "pays"),
     [
         ({"mechanism": "none"}, "no mechanism", False),
-        (
-            {"mechanism": "gaussian-central", "noise_multiplier": 2, "clip": 1, "delta": 1e-3},
-            "who takes part in a round is secret",
-            True,
-        ),
+        (CENTRAL, "who takes part in a round is secret", True),
     ],
 )
 def test_what_is_not_known_has_its_reason(submit, clients_of, privacy, reason, pays):

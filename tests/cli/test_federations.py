@@ -7,33 +7,15 @@ import pytest
 import yaml
 
 from fedaudit.cli import federations
+from tests.api.uploads import CONTENT, REGISTRATION, spec_of
 from tests.cli.conftest import assert_refused
-
-REGISTRATION = {
-    "name": "incomes",
-    "federation": {"source": "table", "client_key": "client", "target": "income"},
-    "fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 50}},
-}
-SPEC = {
-    "name": "on incomes",
-    "federation": {**REGISTRATION["federation"], "path": "elsewhere.csv"},
-    "model": {"kind": "linear"},
-    "training": {"loss": "rmse", "rounds": 2, "cohort": {"clients": 5}},
-    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
-    "fairness": {**REGISTRATION["fairness"], "intervals": None},
-}
 
 
 @pytest.fixture
 def data(tmp_path):
     """A table of 40 clients."""
-    rows = [
-        f"c{client},{'a' if client % 2 else 'b'},{client},{10 * row + client}"
-        for client in range(40)
-        for row in range(4)
-    ]
     path = tmp_path / "incomes.csv"
-    path.write_text("\n".join(["client,group,age,income", *rows, ""]))
+    path.write_bytes(CONTENT)
     return path
 
 
@@ -42,17 +24,16 @@ def _text(value):
 
 
 def test_a_federation_from_upload_to_removal(call, said, told, data):
-    federation = told(
-        *("federations", "add", data, "--spec", "-", "--wait", "--json"), stdin=_text(SPEC)
-    )
+    spec = _text(spec_of({"path": "elsewhere.csv"}, name="on incomes"))
+    federation = told("federations", "add", data, "--spec", "-", "--wait", "--json", stdin=spec)
     id_ = federation["id"]
     assert (federation["status"], federation["name"]) == ("ready", "on incomes")
-    assert federation["profile"]["rows"] == 160
+    assert federation["profile"]["rows"] == 120
     assert f"{id_}  ready " in said("federations", "list")
     shown = said("federations", "show", id_)
-    for text in ("incomes.csv", "  group:", "a: 80", "median: 4.0", "income >= 50"):
+    for text in ("incomes.csv", "  group:", "a: 60", "median: 3.0", "income >= 50"):
         assert text in shown
-    by_id = _text({**SPEC, "federation": {**REGISTRATION["federation"], "id": id_}})
+    by_id = _text(spec_of({"id": id_}))
     assert told("submit", "-", "--wait", "--json", stdin=by_id)["federation_id"] == id_
     # A disclosure policy that refuses the spec, and is taken back.
     path = ("api", "PUT", f"federations/{id_}/disclosure", "--body", "-")
@@ -115,7 +96,7 @@ def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_
     assert yaml.safe_load(out.read_text())["federation"]["client_key"] == "client"
     assert_refused(command(*scaffold, data, "--out", out), "exists")
     assert_refused(command(*scaffold, tmp_path / "none.csv"), "none.csv")
-    assert json.loads(command(*scaffold, data, "--json").stdout)["rows"] == 160
+    assert json.loads(command(*scaffold, data, "--json").stdout)["rows"] == 120
     said("federations", "add", data, "--registration", out, "--wait")
 
 

@@ -5,18 +5,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.api.service import SPEC
 from tests.cli.conftest import assert_refused
+from tests.spec.documents import gaussian
 
-LEAKAGE = {
-    "figure": "leakage_max",
-    "op": "le",
-    "value": 1000.0,
-    "allow_heuristic": True,
-    "allow_simulation": True,
-}
+LEAKAGE = {**SPEC["gates"][0], "value": 1000.0}
+"""Of a heuristic guarantee and simulated noise, too."""
 TOO_LOW = {**LEAKAGE, "value": 0.5}
 EPSILON = {**LEAKAGE, "figure": "epsilon_max"}
-CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 4.0, "clip": 1.0, "delta": 1e-5}
 
 
 @pytest.fixture
@@ -74,7 +70,8 @@ def test_what_cannot_be_asked(call):
 def test_a_figure_of_the_other_kind_is_no_evidence(call, submitted, small_spec, leaking):
     """An epsilon that a leakage would satisfy, and a leakage that an epsilon would."""
     training = {**small_spec["training"], "hypotheses": 1}
-    central = {**small_spec, "privacy": CENTRAL, "training": training, "gates": []}
+    privacy = gaussian("central", 4.0)
+    central = {**small_spec, "privacy": privacy, "training": training, "gates": []}
     counted = submitted({**central, "name": "central"}, "central")
     for experiment, own, other, reason in (
         (leaking, LEAKAGE, EPSILON, "metric privacy is counted as leakage"),

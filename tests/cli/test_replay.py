@@ -12,13 +12,13 @@ from fedaudit.attacks.replay.replay_finding import ReplayFinding, ReplayReport
 from fedaudit.cli.attack import replay as replay_command
 from fedaudit.cli.output import ExitCode
 from tests.cli.conftest import Command
+from tests.spec.documents import BY_RECORD, gaussian
 from tests.training.specs import groups_spec
 
 
 def small(**changes: Any) -> str:
-    privacy = {"mechanism": "gaussian-central", "noise_multiplier": 2, "clip": 0.1, "delta": 1e-4}
     given = {
-        "privacy": privacy,
+        "privacy": gaussian("central", 2, clip=0.1, delta=1e-4),
         "training__clustering": {"method": "reported"},
         "training__cohort": {"clients": 6},
         "training__rounds": 4,
@@ -48,10 +48,7 @@ def test_a_spec_without_a_fault_is_replayed_and_nothing_is_found(command: Comman
     [
         {"privacy": {"mechanism": "gaussian-distance", "noise_multiplier": 1, "clip": 1.0}},
         {
-            "privacy": {
-                **{"mechanism": "record-personalised", "baseline": "privacy-free", "delta": 1e-3},
-                "budgets": {"distribution": "three-levels"},
-            },
+            "privacy": {**BY_RECORD, "baseline": "privacy-free"},
             "training__loss": "mse",
             "training__cohort": {"sampling": "poisson", "rate": 0.5},
             "training__local": {"steps": 2, "batch_size": 3},

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from time import monotonic
@@ -21,15 +20,6 @@ STUBBORN = (
     "import pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     "pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
 )
-SUPERVISOR = """
-import os, sys, time
-from fedaudit.cli.installation import Service, running
-command = (sys.executable, "-c", "import time; time.sleep(600)")
-service = Service("child", command, os.environ)
-with running([service], grace_seconds=0):
-    print("started", flush=True)
-    time.sleep(600)
-"""
 
 
 @pytest.fixture
@@ -71,16 +61,6 @@ def test_the_end_kills_what_does_not_end_by_itself(child, tmp_path):
         wait_until(ready.exists)
     assert stubborn.exit_code == -signal.SIGKILL
     assert willing.exit_code == -signal.SIGTERM
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a tie that only Linux has")
-def test_no_process_outlives_a_killed_supervisor():
-    with subprocess.Popen([sys.executable, "-c", SUPERVISOR], stdout=subprocess.PIPE) as supervisor:
-        assert supervisor.stdout.readline() == b"started\n"
-        [child] = psutil.Process(supervisor.pid).children()
-        supervisor.kill()
-        psutil.wait_procs([child], timeout=10)
-        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_large_log_is_put_aside_at_the_next_start(child, log):

@@ -20,20 +20,11 @@ import yaml
 from fedaudit.cli import up
 from fedaudit.cli.output import CommandError
 from fedaudit.ledger.statements import Envelope, SigningKey, public_keys_in
+from tests.api.uploads import CONTENT, REGISTRATION, spec_of
 from tests.cli.conftest import assert_refused
 from tests.cli.service import Up, clean_environment, running, start, status
 from tests.spec.documents import gaussian
 from tests.waiting import wait_until
-
-SPEC: dict[str, Any] = {
-    "name": "on clinics",
-    "federation": {"source": "table", "client_key": "who", "target": "y"},
-    "model": {"kind": "linear"},
-    "training": {"loss": "rmse", "rounds": 2, "hypotheses": 1, "cohort": {"clients": 5}},
-    "privacy": gaussian("local", 2.0, noise="release"),
-    "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 3}, "intervals": None},
-}
-ROWS = [f"clinic-{row % 40},{'FM'[row % 2]},{row % 5},{row % 7}" for row in range(160)]
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +83,14 @@ def test_a_dead_api_comes_back_at_the_same_address(service: Up) -> None:
 def test_an_erasure_survives_the_death_of_its_sweeper_and_gives_a_signed_receipt(
     said, told, service, tmp_path
 ):
-    data, receipt = tmp_path / "clinics.csv", tmp_path / "receipt.json"
-    data.write_text("\n".join(["who,sex,x,y", *ROWS, ""]))
-    text = yaml.safe_dump(SPEC)
-    id_ = told("federations", "add", data, "--spec", "-", "--wait", "--json", stdin=text)["id"]
-    spec = yaml.safe_dump({**SPEC, "federation": {**SPEC["federation"], "id": id_}})
-    experiment = told("submit", "-", "--wait", "--json", stdin=spec)["id"]
+    data, receipt = tmp_path / "incomes.csv", tmp_path / "receipt.json"
+    data.write_bytes(CONTENT)
+    text = yaml.safe_dump(REGISTRATION)
+    add = ("federations", "add", data, "--registration", "-", "--wait", "--json")
+    id_ = told(*add, stdin=text)["id"]
+    privacy = gaussian("local", 2.0, noise="release")
+    spec = spec_of({"id": id_}, training={"hypotheses": 1}, privacy=privacy, gates=[])
+    experiment = told("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"]
     service.child("workers.sweeper").kill()
     erased = ("federations", "erase", id_, "--yes", "--reference", "2026-117", "--out", receipt)
     assert "remains: budgets: totals" in said(*erased)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,13 +15,8 @@ from fedaudit.cli.main import app
 from tests.api.service import running_api, served, settings_for
 from tests.api.webhooks.webhooks import deliver
 from tests.house import ROOT
-from tests.waiting import wait_until
+from tests.waiting import listens, wait_until
 from workers.webhooks import WebhookDispatcher
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as attempt:
-        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -59,8 +53,6 @@ def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
         address = f"http://127.0.0.1:{port}/"
         made = call("POST", body={"url": address, "events": ["gate.failed"]})
         id_ = f"/{made['id']}"
-        changed = call("PATCH", id_, {"events": ["budget.low"], "description": "pipeline"})
-        assert changed["events"] == ["budget.low"]
         assert "secret" not in call("GET")["items"][0]
         rotated = call("POST", f"{id_}/rotate-secret")
         call("POST", f"{id_}/test")
@@ -77,7 +69,6 @@ def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
         with shown_receiver("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", port):
             call("POST", f"{id_}/test")
             assert deliver(api, dispatcher, made)[0]["status_code"] == 401
-        call("PATCH", id_, {"enabled": False})
-        assert call("GET", id_)["disabled_reason"] == "disabled by tests"
+        assert call("PATCH", id_, {"events": ["budget.low"]})["events"] == ["budget.low"]
         call("DELETE", id_)
         assert call("GET")["items"] == []

@@ -1,4 +1,4 @@
-"""One real service for the tests of a module."""
+"""One real service for the tests of a module, and pauses that are not waited for."""
 
 import shutil
 from collections.abc import Iterator
@@ -19,3 +19,11 @@ def service(
     settings = settings_for(f"sqlite:///{folder / 'fedaudit.db'}", folder)
     with running_api(settings) as api, served(api) as url:
         yield api, url
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses of the client."""
+    found: list[float] = []
+    monkeypatch.setattr("fedaudit_client.wire.sleep", found.append)
+    return found

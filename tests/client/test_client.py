@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -61,19 +60,9 @@ def test_the_examples_of_the_readme_run(service, tmp_path, monkeypatch, capsys):
     assert Path("ledger.parquet").read_bytes()[:4] == b"PAR1"
 
 
-def test_a_submission_has_one_key_and_its_report_a_page(live: tuple[Api, Client]) -> None:
-    api, client = live
-    assert client.project(SPEC)["projection"]["leakage_worst_case"] == 4.0
-    id_ = client.submit(SPEC, idempotency_key="once")["id"]
-    assert client.submit(SPEC, idempotency_key="once")["id"] == id_
-    assert client.get(id_)["status"] == "queued"
-    document = finish(api, id_)
-    assert client.report(id_) == document
-    assert client.report_page(id_).startswith("<!")
-
-
 def test_a_pipeline_passes_only_with_gates_that_passed(live: tuple[Api, Client]) -> None:
     api, client = live
+    assert client.project(SPEC)["projection"]["leakage_worst_case"] == 4.0
     id_, bare = (client.submit(spec(name="gates", **more))["id"] for more in ({}, {"gates": []}))
     for one in (id_, bare):
         finish(api, one)
@@ -112,12 +101,14 @@ def test_a_ledger_becomes_a_table(live: tuple[Api, Client]) -> None:
     id_ = api.submit(spec(name="ledger"))["id"]
     finish(api, id_)
     ledger = client.privacy_ledger(id_)
-    some = client.privacy_ledger(id_, round_from=2, round_to=2)
-    assert client.rounds(id_).to_arrow().num_rows == ROUNDS
-    assert client.fairness(id_).to_arrow().num_rows == 6 * ROUNDS
-    assert some.to_arrow().num_rows == len(SUBJECTS)
     table = ledger.to_arrow()
-    assert table.num_rows == ROUNDS * len(SUBJECTS)
+    for exported, rows in (
+        (client.rounds(id_), ROUNDS),
+        (client.fairness(id_), 6 * ROUNDS),
+        (client.privacy_ledger(id_, round_from=2, round_to=2), len(SUBJECTS)),
+        (ledger, ROUNDS * len(SUBJECTS)),
+    ):
+        assert exported.to_arrow().num_rows == rows
     assert list(ledger.to_pandas()["outcome"]) == table["outcome"].to_pylist()
     # The epsilon of metric privacy is another figure, and only in the files of the same name.
     stated = parquet.read_table(io.BytesIO(ledger.parquet))["epsilon"]
@@ -178,20 +169,6 @@ def test_a_refusal_gives_status_type_and_fields(live: tuple[Api, Client]) -> Non
         with pytest.raises((ProblemError, UnreachableError)) as caught:
             client.report(name)
         assert getattr(caught.value, "status", 404) == 404
-
-
-def test_no_service_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedaudit_client.wire.sleep", lambda _seconds: None)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with Client(f"http://127.0.0.1:{port}", "k") as client:
-        for call in (
-            lambda: client.ask("GET", "api-keys"),
-            lambda: client.submit(SPEC),
-            lambda: list(client.list()),
-        ):
-            with pytest.raises(UnreachableError, match=f"127.0.0.1:{port} does not answer"):
-                call()
 
 
 _HERE = "http://127.0.0.1:1"
@@ -261,19 +238,17 @@ def test_the_client_is_at_the_door_and_costs_nothing_until_it_is_asked_for():
 # -- answers of something else at the address ------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
+@pytest.mark.usefixtures("slept")
+def test_another_service_is_recognised():
+    for response in (
         httpx.Response(502, text="<html>Bad gateway</html>"),
         httpx.Response(200, json=["a", "list"]),
         httpx.Response(200, content=b"\xff"),
         httpx.Response(404, json={"detail": "Not Found"}),
-    ],
-)
-def test_another_service_is_recognised(monkeypatch, response):
-    monkeypatch.setattr("fedaudit_client.wire.sleep", lambda _seconds: None)
-    with answered(lambda _: response) as client, pytest.raises(UnreachableError, match="fedaudit"):
-        client.get("x")
+    ):
+        client = answered(lambda _, response=response: response)
+        with client, pytest.raises(UnreachableError, match="fedaudit"):
+            client.get("x")
 
 
 _CALLS: dict[str, Callable[[Client], object]] = {

@@ -13,6 +13,7 @@ from fedaudit_client import ProblemError, UnreachableError
 from fedaudit_client.experiments import Event, events_in
 from tests.client.networks import answered, refusal
 
+pytestmark = pytest.mark.usefixtures("slept")
 STREAM = (
     b": ping\n\n"
     b'event: status.changed\ndata: {"status":"queued"}\nid: 1\n\n'
@@ -62,13 +63,6 @@ def test_what_is_no_event_of_the_service_is_refused(text: str) -> None:
 # -- watching --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    found: list[float] = []
-    monkeypatch.setattr("fedaudit_client.wire.sleep", found.append)
-    return found
-
-
 class _Stream(httpx.SyncByteStream):
     """Some events, and then a broken connection."""
 
@@ -105,14 +99,13 @@ def test_watching_goes_on_where_the_connection_broke() -> None:
         asked.clear()
         assert [event.id for event in client.watch("x", after=8)] == [9]
 
+    # What was seen to its end.
+    def ended(request: httpx.Request) -> httpx.Response:
+        events = request.url.path.endswith("/events")
+        shown = {"stream": _Stream(1, 0)} if events else {"json": {"status": "failed"}}
+        return httpx.Response(200, **shown)
 
-def test_watching_what_was_seen_to_its_end_stops() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/events"):
-            return httpx.Response(200, stream=_Stream(1, 0))
-        return httpx.Response(200, json={"status": "failed"})
-
-    with answered(answer) as client:
+    with answered(ended) as client:
         assert list(client.watch("x", after=9)) == []
 
 

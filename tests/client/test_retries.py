@@ -15,13 +15,6 @@ FINE = httpx.Response(200, json={"id": "x"})
 SWEEP = {"name": "once", "base": spec(), "grid": {"privacy.noise_multiplier": [1, 3]}}
 
 
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    found: list[float] = []
-    monkeypatch.setattr("fedaudit_client.wire.sleep", found.append)
-    return found
-
-
 def _in_turn(
     answers: list[httpx.Response | Exception],
 ) -> Callable[[httpx.Request], httpx.Response]:

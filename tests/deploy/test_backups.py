@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.servers import postgres_programs
-from tests.api.service import KEY, Api, finish, running_api, settings_for, spec
-from tests.cli.service import SCRIPT
-from tests.processes import completed
+from tests.api.service import KEY, finish, running_api, settings_for, spec
+from tests.house import ROOT
+from tests.preloaded import programs
 
-PAGE = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+PAGE = (ROOT / "docs/operations.md").read_text()
 
 
 def commands(heading: str) -> list[str]:
@@ -32,36 +32,27 @@ def run(folder: Path, command: str, **environment: str) -> None:
     )
 
 
-def two_reports(api: Api) -> dict[str, bytes]:
-    """The bundles of two finished experiments by id."""
-    found = {}
-    for seed in (7, 8):
-        id_ = api.submit(spec(seed=seed))["id"]
-        finish(api, id_)
-        found[id_] = api.get(f"/v1/experiments/{id_}/bundle").content
-    return found
-
-
-def assert_verified(url: str, before: dict[str, bytes], folder: Path) -> None:
-    """A service on the restored database shows the same bundles, and each verifies by itself."""
-    key = folder / "signing-key.pem.pub"
-    key.write_text(KEY.public.pem)
-    with running_api(settings_for(url, folder)) as api:
-        api.key = api.key_with("ledger:read", "reports:read", project="hospital")
-        for id_, bundle in before.items():
-            again = api.get(f"/v1/experiments/{id_}/bundle").content
-            assert again == bundle
-            path = folder / f"{id_}.zip"
-            path.write_bytes(again)
-            said = completed([SCRIPT, "verify", path, "--public-key", key])
-            assert said.returncode == 0, said.stdout + said.stderr
-
-
 def test_sqlite(sqlite_url: str, tmp_path: Path) -> None:
+    """A service on the restored database shows the same bundles, and each verifies by itself."""
     [backup] = commands("SQLite")
+    key = tmp_path / "signing-key.pem.pub"
+    key.write_text(KEY.public.pem)
+    bundles = {}
     with running_api(settings_for(sqlite_url, tmp_path)) as api:
-        before = two_reports(api)
+        for seed in (7, 8):
+            id_ = api.submit(spec(seed=seed))["id"]
+            finish(api, id_)
+            bundles[id_] = api.get(f"/v1/experiments/{id_}/bundle").content
         run(tmp_path, backup, FEDAUDIT_DATA_DIR=str(tmp_path))
         # Not in the copy: it was taken before.
         api.submit(spec(seed=9))
-    assert_verified(f"sqlite:///{tmp_path / 'fedaudit.backup.db'}", before, tmp_path)
+    restored = settings_for(f"sqlite:///{tmp_path / 'fedaudit.backup.db'}", tmp_path)
+    with running_api(restored) as api:
+        api.key = api.key_with("ledger:read", "reports:read", project="hospital")
+        for id_, bundle in bundles.items():
+            assert api.get(f"/v1/experiments/{id_}/bundle").content == bundle
+            path = tmp_path / f"{id_}.zip"
+            path.write_bytes(bundle)
+            asked = ("verify", str(path), "--public-key", str(key))
+            said = programs().run(*asked, env=os.environ, cwd=tmp_path, timeout=120)
+            assert said.returncode == 0, said.stdout + said.stderr

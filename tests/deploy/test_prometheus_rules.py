@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -11,8 +10,8 @@ import yaml
 
 from tests.api.metrics.test_metrics import scrape
 from tests.api.service import running_api, settings_for
+from tests.house import ROOT
 
-ROOT = Path(__file__).parents[2]
 ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())
 DASHBOARD = json.loads((ROOT / "deploy/grafana/dashboard.json").read_text())
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]

@@ -116,7 +116,7 @@ def play_and_kill(bounded: Bounded, started: Service, *, kills: int) -> list[dic
     return listed()
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_workers_pass_no_budget(bounded: Bounded, tmp_path: Path, kills: int) -> None:
     answers = submit_all_at_once(bounded)
     assert sum(one.status_code == 202 for one in answers) == COVERED

@@ -140,39 +140,29 @@ def test_nearness_is_as_counted_one_by_one(first, others, rows, clients, lengths
     assert any_near(near, judged(first), beside) == any(map(few, others))
 
 
-E400 = range(400)
+R50, R83, R100, E400 = map(range, (50, 83, 100, 400))
+R120, PARTS = range(83, 120), [range(60), range(40, 97)]
+THREE = [range(60), range(40, 100), range(60, 95)]
 
 
 @pytest.mark.parametrize(
     ("groups", "earlier", "conflict"),
     [
-        pytest.param([range(83), range(83, 120)], [range(84)], True, id="one near set"),
-        pytest.param([range(83), range(83, 120)], [range(83)], False, id="the same set"),
-        pytest.param([range(83)], [], False, id="the first report"),
+        pytest.param([R83, R120], [range(84)], True, id="one near set"),
+        pytest.param([R83, R120], [R83], False, id="the same set"),
+        pytest.param([R83], [], False, id="the first report"),
         pytest.param([range(395), E400], [range(395), E400], False, id="both once more"),
         pytest.param([E400], [range(395)], True, id="one of them beside the other"),
         # The union of a whole's parts, as of two intersections with one attribute in common.
-        pytest.param([range(100), E400], [range(60), range(40, 97), E400], True, id="its parts"),
-        pytest.param(
-            [range(100), E400],
-            [range(60), range(40, 97), E400, range(100)],
-            False,
-            id="its parts and itself",
-        ),
+        pytest.param([R100, E400], [*PARTS, E400], True, id="its parts"),
+        pytest.param([R100, E400], [*PARTS, E400, R100], False, id="its parts and itself"),
         # All of them are the whole, and two of them leave five rows of it.
-        pytest.param(
-            [range(100), E400],
-            [range(60), range(40, 100), range(60, 95), E400],
-            True,
-            id="some of its parts",
-        ),
+        pytest.param([R100, E400], [*THREE, E400], True, id="some of its parts"),
         # One group of an earlier report, less two that this one shows apart.
-        pytest.param([range(50), range(50, 90), E400], [range(100)], True, id="parts of an old"),
-        pytest.param([range(50), range(50, 100), E400], [range(100)], False, id="the whole of it"),
-        pytest.param([range(50), range(50, 65), E400], [range(100)], False, id="far less of it"),
-        pytest.param(
-            [range(50), range(50, 90), E400], [range(100), E400], True, id="and everybody again"
-        ),
+        pytest.param([R50, range(50, 90), E400], [R100], True, id="parts of an old"),
+        pytest.param([R50, range(50, 100), E400], [R100], False, id="the whole of it"),
+        pytest.param([R50, range(50, 65), E400], [R100], False, id="far less of it"),
+        pytest.param([R50, range(50, 90), E400], [R100, E400], True, id="and everybody again"),
     ],
 )
 def test_an_attribute_conflicts_with_what_leaves_few_rows_beside_it(groups, earlier, conflict):

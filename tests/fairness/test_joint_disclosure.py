@@ -135,7 +135,7 @@ def test_a_large_group_of_one_client_is_suppressed_and_what_would_give_it_away()
     assert together(people)["sex"].shown.all()
 
 
-RACE = [*np.repeat([0, 1, 2], [80, 70, 50]), *[-1] * 3]
+HALVES, RACE = np.arange(203) % 2, [*np.repeat([0, 1, 2], [80, 70, 50]), *[-1] * 3]
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,7 @@ RACE = [*np.repeat([0, 1, 2], [80, 70, 50]), *[-1] * 3]
         ({"sex": np.repeat([0, 1], [100, 90])}, {"sex": [True, True]}),
         ({"sex": np.repeat([0, 1, -1], [100, 90, 3])}, {"sex": [True, False]}),
         ({"sex": np.repeat([0, 1, -1], [100, 90, 40])}, {"sex": [True, True]}),
-        (
-            {"sex": np.arange(203) % 2, "race": RACE},
-            {"sex": [True, True], "race": [True, True, False]},
-        ),
+        ({"sex": HALVES, "race": RACE}, {"sex": [True, True], "race": [True, True, False]}),
     ],
 )
 def test_rows_without_a_value_are_not_everybody_less_the_groups(columns, shown):
@@ -223,14 +220,10 @@ def small_table(seed: int, *, clients: int) -> Population:
     shares = random.random(kinds)
     few, many = random.integers(1, 8, kinds), random.integers(20, 60, kinds)
     rows = np.where(shares < 0.75, few, many)
-    if clients > 1:
-        rows = np.where(
-            random.random(kinds) < 0.5,
-            random.integers(1, 60, kinds),
-            random.integers(20, 60, kinds),
-        )
     owner = np.arange(rows.sum())
     if clients > 1:
+        shares, some = random.random(kinds), random.integers(1, 60, kinds)
+        rows = np.where(shares < 0.5, some, random.integers(20, 60, kinds))
         who = np.where(random.random(kinds) < 0.7, random.integers(0, 5, kinds), -1)
         whose = np.repeat(who, rows)
         owner = np.where(whose >= 0, whose, 5 + random.integers(0, 20, len(whose)))

@@ -10,6 +10,7 @@ import math
 from fractions import Fraction
 from itertools import permutations
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,12 +72,12 @@ def noised(clients: np.ndarray, found: CountRelease, seed: int) -> NoisedCounts:
     draws = IntegerDraws(CounterSource(seed), purpose=Purpose.COUNT_NOISE, round_=0)
     gaussian = found.mechanism == "gaussian"
     noise = drawn_integers(draws, shape=counts.shape, scale=found.scale, gaussian=gaussian)
-    return NoisedCounts(
-        counts={"a": counts + noise},
-        deviation=found.deviation,
-        tail=found.mechanism,
-        max_rows=found.max_rows,
-    )
+    return counted(counts + noise, found.deviation, found.mechanism, found.max_rows)
+
+
+def counted(counts: Any, deviation: float, tail: Any, max_rows: int = 1) -> NoisedCounts:
+    """Counts of the attribute a, as they were published."""
+    return NoisedCounts(counts={"a": counts}, deviation=deviation, tail=tail, max_rows=max_rows)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +96,8 @@ def test_intervals_cover_the_gap_in_the_population(unit, mechanism, epsilon, sha
     reference = 1 if mechanism == "gaussian" else None
     found, shown = release(epsilon, mechanism, unit), np.ones(3, dtype=np.bool_)
     whole = (shares * 10**6).round().astype(np.int64)
-    truth = dict(
-        zip(METRICS, rate_gaps(group_rates(whole), shown, reference=reference), strict=True)
-    )
+    gaps = rate_gaps(group_rates(whole), shown, reference=reference)
+    truth = dict(zip(METRICS, gaps, strict=True))
     covered = dict.fromkeys(METRICS, 0)
     generator = np.random.default_rng(41)
     for seed in range(REPEATS):
@@ -130,10 +130,8 @@ def test_intervals_cover_the_gain_and_the_share_in_the_population(unit, mechanis
     covered = np.zeros(2, dtype=int)
     for seed in range(REPEATS):
         drawn = noised_gain(noised(people(UNEQUAL, unit, generator), found, seed), hypotheses=1)
-        for place, (truth, (low, high)) in enumerate(
-            ((gain, drawn.gain_interval(0.95)), (share, drawn.share_interval(0.95)))
-        ):
-            covered[place] += low <= truth <= high
+        ends = np.array([drawn.gain_interval(0.95), drawn.share_interval(0.95)])
+        covered += (ends[:, 0] <= (gain, share)) & ((gain, share) <= ends[:, 1])
     assert covered.min() >= LEAST, covered
 
 
@@ -146,12 +144,7 @@ def test_several_hypotheses_leave_one_end_open() -> None:
 
 
 def test_counts_that_are_all_noise_say_nothing() -> None:
-    published = NoisedCounts(
-        counts={"a": np.array([[-60, 3, 2, 1], [0, 0, 0, 0]])},
-        deviation=40.0,
-        tail="discrete-laplace",
-        max_rows=1,
-    )
+    published = counted(np.array([[-60, 3, 2, 1], [0, 0, 0, 0]]), 40.0, "discrete-laplace")
     low, high = rate_bounds(published.counts["a"], "true_positive_rate", published, share=0.05)
     assert (low == 0).all()
     assert (high == 1).all()
@@ -164,7 +157,7 @@ def test_a_scale_is_exact() -> None:
 def test_a_difference_of_shares_ends_where_noise_no_longer_explains_it() -> None:
     """The formula by the weights of the four counts in more - less - d rows."""
     counts, deviation, tolerance = np.array([420, 90, 300, 190]), 25.0, 1e-9
-    given = NoisedCounts(counts={}, deviation=deviation, tail="gaussian", max_rows=1)
+    given = counted(counts, deviation, "gaussian")
     more, less = COUNTS[0], COUNTS[1]
     low, high = share_difference_bounds(counts, more=more, less=less, noised=given, share=0.05)
     most = counts.sum() + 1.959964 * 2 * deviation
@@ -189,7 +182,7 @@ def test_gaps_are_those_of_rates_that_noise_explains(tail, reference, seed) -> N
     that two groups' ends allow, and the least."""
     random, level = np.random.default_rng(seed), 0.9
     counts = random.integers(-20, 400, (4, 4))
-    noised = NoisedCounts(counts={}, deviation=9.0, tail=tail, max_rows=1 + seed)
+    noised = counted(counts, 9.0, tail, 1 + seed)
     shown = np.array([True, True, seed != 1, False])
     found = noised_intervals(counts, noised, shown, reference=reference, level=level)
     pairs = [
@@ -227,9 +220,7 @@ def test_gaps_are_those_of_rates_that_noise_explains(tail, reference, seed) -> N
                 else:
                     allowed.append((low / most if most else 0.0, high / least if least else 1.0))
         lows, highs = np.transpose(allowed)
-        worst = (
-            (max(0.0, lows.max()), highs.max())
-            if metric.kind == "difference"
-            else (lows.min(), min(1.0, highs.min()))
-        )
+        worst = max(0.0, lows.max()), highs.max()
+        if metric.kind != "difference":
+            worst = lows.min(), min(1.0, highs.min())
         assert (found[name].low, found[name].high) == pytest.approx(worst, abs=1e-9), name

@@ -87,18 +87,12 @@ def drawn(random, *, clients, rows, separation, between):
     [(200, 1, 1.4, 0.0), (40, 20, 1.4, 0.7), (30, 30, 0.0, 0.7), (12, 25, 1.4, 0.7)],
 )
 def test_the_interval_covers_the_auc_of_all_clients(clients, rows, separation, between):
-    _, outcome, score = drawn(
-        np.random.default_rng(1), clients=40_000, rows=20, separation=separation, between=between
-    )
+    kind = {"separation": separation, "between": between}
+    _, outcome, score = drawn(np.random.default_rng(1), clients=40_000, rows=20, **kind)
     truth, covered = roc_auc_score(outcome, score), 0
     for seed in range(400):
-        own, came, scores = drawn(
-            np.random.default_rng(100 + seed),
-            clients=clients,
-            rows=rows,
-            separation=separation,
-            between=between,
-        )
+        random = np.random.default_rng(100 + seed)
+        own, came, scores = drawn(random, clients=clients, rows=rows, **kind)
         low, high = order_by_score(scored(scores, came), own).interval(0.95)
         covered += low <= truth <= high
     # At 95 %, fewer than 365 of 400 come about in fewer than 1 of 1,000 repetitions.

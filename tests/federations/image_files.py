@@ -89,14 +89,7 @@ def load_npz(
 ) -> Federation:
     """The federation of an NPZ file's bytes."""
     (folder / "data.npz").write_bytes(content)
-    return load_images(folder, "data.npz", seed=seed, fairness=fairness, **fields)
-
-
-def load_images(
-    folder: Path, path: str, *, seed: int = 0, fairness: Fairness | None = None, **fields: Any
-) -> Federation:
-    """The federation of an NPZ file below a folder."""
-    source = Images.model_validate({"source": "images", "path": path, **fields})
+    source = Images.model_validate({"source": "images", "path": "data.npz", **fields})
     return ImagesKind(source).load(_asked(folder, fairness, seed))
 
 

@@ -59,15 +59,6 @@ def test_every_cell_of_the_sweep_loads() -> None:
         check_usable(load_federation(spec, sources_dir=None), spec)
 
 
-def test_examples_are_there() -> None:
-    assert {path.stem for path in EXAMPLES} >= {
-        *("hospital", "hospital-providers", "synthetic-linear", "synthetic-groups-k1"),
-        *("synthetic-groups-k2", "federated-averaging", "ifca", "table-income"),
-        *("income-intersections", "heart-disease", "heart-disease-records", "adult-occupation"),
-        "mnist",
-    }
-
-
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_have_coins_or_blocks_unless_they_repeat_a_paper(path: Path) -> None:
     head = path.read_text("utf-8").partition("spec_version")[0]

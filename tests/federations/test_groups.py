@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from fedaudit.federations.groups import OutcomeRules, group_names, outcome_rules
 from fedaudit.federations.load import pooled_groups
 from fedaudit.spec.parse import parse_spec
-from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
-from tests.federations.registering import profile_in, refused, registration
+from tests.federations.conftest import (
+    CLASSIFIER,
+    Load,
+    Refuse,
+    profile_in,
+    refused,
+    registration,
+    spec_value,
+)
 
 DATA = "hospital,x,sex,cost\na,1,F,7000\na,1,M,8000\nb,1,F,6000\nb,1,,7000.5\nb,1,D,0\n"
 
@@ -112,26 +119,12 @@ def test_rules_that_do_not_fit(refuse, changes, data, pointer, says):
     assert says in faults[f"/fairness/favourable{pointer}"]
 
 
-CHARACTERS = "hospital,x,rotated,cost\n" + "".join(
-    f"w{row % 5},1,{'no' if row % 5 < 3 else 'yes'},{row % 62}\n" for row in range(310)
-)
-
-
-def test_many_classes_with_numbers_for_names_and_rules_by_client(load: Load) -> None:
-    """As of handwriting: 62 classes, and writers whose images are turned."""
-    rules = [
-        {"group": {"rotated": "no"}, **among(*range(10), *map(str, range(10, 36)))},
-        {"group": {"rotated": "yes"}, **among(61.0, "0")},
-    ]
-    changes = {**CLASSIFIER, "fairness": {"sensitive": ["rotated"], "favourable": rules}}
-    federation = load(changes, data=CHARACTERS)
-    found = rules_of(load, changes, CHARACTERS)
-    assert found.values == (frozenset(range(36)), frozenset({0, 61}))
-    turned = federation.client_of >= 3
-    assert np.array_equal(found.rule_index, turned)
-    raw = federation.raw_target
-    favoured = np.where(turned, np.isin(raw, [0, 61]), raw < 36)
-    assert np.array_equal(found.label(raw), favoured)
+def test_each_group_has_its_own_favourable_classes(load: Load) -> None:
+    rules = [of_sex("F", **among(1, "3")), of_sex("M", **among(2.0))]
+    found = rules_of(load, classifier(rules), STARS)
+    assert found.values == (frozenset({0, 2}), frozenset({1}))
+    assert found.label(np.array([0.0, 1.0, 2.0])).all()
+    assert not found.label(np.array([1.0, 0.0, 1.0])).any()
 
 
 def rows_of(head: str, *rows: str) -> str:

@@ -15,8 +15,8 @@ from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
+from tests.federations.conftest import profile_in
 from tests.federations.proposal_tables import TABLES, Cell, gaps, in_turn, table
-from tests.federations.registering import profile_in
 from tests.refusals import refused_by
 
 

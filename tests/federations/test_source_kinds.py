@@ -16,7 +16,7 @@ from fedaudit.spec.federation import (
 )
 from fedaudit.spec.registration import RegisteredSource
 from fedaudit.spec.sources import FileSource
-from fedaudit.spec.table import Dirichlet, Iid, Table
+from fedaudit.spec.table import Iid, Table
 
 SOURCES = get_args(get_args(FederationSpec)[0])
 TABLE = Table(source="table", path="a.csv", client_key="town", target="income")
@@ -76,9 +76,3 @@ def test_a_second_file_counts_for_what_is_read():
     assert charges.traits.files == ("a.csv", "zips.csv")
     uploaded = TABLE.model_copy(update={"path": None, "id": "1" * 36})
     assert uploaded.traits.files == ()
-
-
-def test_only_what_the_seed_deals_is_dealt():
-    shares = Dirichlet(method="dirichlet", clients=3, alpha=1.0)
-    assert TABLE.model_copy(update={"client_key": None, "partition": shares}).dealt == shares
-    assert TABLE.dealt is None

@@ -29,34 +29,28 @@ def test_without_urls_everything_lives_below_the_data_folder(monkeypatch, tmp_pa
 @pytest.mark.parametrize(
     ("given", "missing", "url"), [("DATABASE", "BROKER", POSTGRES), ("BROKER", "DATABASE", REDIS)]
 )
-@pytest.mark.parametrize("other", [None, ""])
-def test_one_url_alone_is_refused_naming_the_other(monkeypatch, given, missing, url, other):
+def test_one_url_alone_is_refused_naming_the_other(monkeypatch, given, missing, url):
     monkeypatch.setenv(f"FEDAUDIT_{given}_URL", url)
-    if other is not None:
-        monkeypatch.setenv(f"FEDAUDIT_{missing}_URL", other)
-    with pytest.raises(ValidationError, match=f"FEDAUDIT_{missing}_URL is not"):
-        Settings()
+    for _ in range(2):  # not set, and then empty
+        with pytest.raises(ValidationError, match=f"FEDAUDIT_{missing}_URL is not"):
+            Settings()
+        monkeypatch.setenv(f"FEDAUDIT_{missing}_URL", "")
 
 
-@pytest.mark.parametrize(
-    ("name", "url"),
-    [
+def test_unknown_schemes_are_refused_naming_the_setting() -> None:
+    urls = {"database_url": POSTGRES, "broker_url": REDIS}
+    for name, url in (
         ("database_url", "mysql://localhost/x"),
         ("broker_url", "amqp://localhost"),
         ("storage_url", "ftp://host/folder"),
-    ],
-)
-def test_unknown_schemes_are_refused_naming_the_setting(name: str, url: str) -> None:
-    urls = {"database_url": POSTGRES, "broker_url": REDIS, name: url}
-    with pytest.raises(ValidationError, match=f"(?i){name}( must|\\n.*should match)"):
-        Settings(**urls)
+    ):
+        with pytest.raises(ValidationError, match=f"(?i){name}( must|\\n.*should match)"):
+            Settings(**{**urls, name: url})
 
 
 def test_the_variable_at_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDAUDIT_LEASE_SECONDS", "soon")
-    with pytest.raises(
-        SettingsError, match="FEDAUDIT_LEASE_SECONDS: Input should be a valid number"
-    ):
+    with pytest.raises(SettingsError, match="FEDAUDIT_LEASE_SECONDS: Input should be a valid num"):
         load_settings()
     monkeypatch.setenv("FEDAUDIT_LEASE_SECONDS", "30")
     monkeypatch.setenv("FEDAUDIT_BROKER_URL", REDIS)

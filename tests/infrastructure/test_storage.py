@@ -20,7 +20,7 @@ PARTS = [b"age,income\n", os.urandom(17 * 2**20), b"the end"]
 """More than one part of a remote file."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def object_store() -> Iterator[str]:
     """The address of a server that speaks S3."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -30,28 +30,29 @@ def object_store() -> Iterator[str]:
     server.stop()
 
 
+def ask_store(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """The environment is read when the first file system is made."""
+    S3FileSystem.clear_instance_cache()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "known")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+def files_in(folder: Path) -> list[str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in files)
+
+
 @pytest.fixture(params=["file", "s3"])
 def place(request, tmp_path, monkeypatch):
     """A storage's URL, and what lies in it; the test runs once on each kind."""
     if request.param == "file":
         folder = tmp_path / "stored files"
-
-        def in_folder() -> list[str]:
-            files = (path for path in folder.rglob("*") if path.is_file())
-            return sorted(path.relative_to(folder).as_posix() for path in files)
-
-        return f"file://{folder}", in_folder
+        return f"file://{folder}", lambda: files_in(folder)
     import boto3
 
-    S3FileSystem.clear_instance_cache()
-    address = request.getfixturevalue("object_store")
-    for name, value in {
-        "AWS_ENDPOINT_URL": address,
-        "AWS_ACCESS_KEY_ID": "id",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
+    ask_store(monkeypatch, request.getfixturevalue("object_store"))
     client: Any = boto3.client("s3")
     bucket = f"bucket-{tmp_path.name.replace('_', '-').lower()}"
     client.create_bucket(Bucket=bucket)
@@ -104,13 +105,9 @@ def test_an_abort_leaves_nothing_behind(place, parts):
 
 
 def test_an_object_store_that_is_away_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr(S3FileSystem, "retries", 1)
-    # The environment is read when the first file system is made.
-    S3FileSystem.clear_instance_cache()
+    ask_store(monkeypatch, "http://127.0.0.1:1")
     with pytest.raises(StorageError, match="the storage failed"):
         Storage("s3://bucket").delete(KEY)
     S3FileSystem.clear_instance_cache()
@@ -122,19 +119,18 @@ def test_a_full_disk_is_recognised_and_leaves_nothing(tmp_path, monkeypatch):
         monkeypatch.setattr(writer, "_file", full)
         with pytest.raises(StorageFullError, match="the storage is full"):
             writer.write(b"x" * 100)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert files_in(tmp_path) == []
 
-
-def test_a_disk_that_fills_up_at_the_end_is_noticed(tmp_path, monkeypatch):
     def no_room(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    # Or full at the end.
     writer = Storage(f"file://{tmp_path}/files").writer(KEY)
     writer.write(b"x")
     monkeypatch.setattr(os, "fsync", no_room)
     with pytest.raises(StorageFullError):
         writer.commit()
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert files_in(tmp_path) == []
 
 
 def test_keys_are_made_of_ids(tmp_path: Path) -> None:

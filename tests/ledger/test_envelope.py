@@ -124,16 +124,6 @@ def test_a_payload_nested_to_any_depth_is_refused():
         (b'"entries":%d' % CHECKPOINT.entries, b'"entries":%de0' % CHECKPOINT.entries),
         (b'"running"', b'"\\u0072unning"'),
     ],
-    ids=[
-        "twice",
-        "byte order mark",
-        "trailing",
-        "cut off",
-        "no UTF-8",
-        "decimal",
-        "exponent",
-        "escaped",
-    ],
 )
 def test_a_signed_payload_has_one_form(canonical: bytes, other: bytes):
     """Readers understand other forms each in their own way."""

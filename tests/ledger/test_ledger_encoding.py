@@ -1,6 +1,7 @@
 """The binary encoding of ledger entries: pinned bytes, and what may and may not change them."""
 
 import hashlib
+import hmac
 import json
 import math
 import struct
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.ledger.columns import ledger_columns
-from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash
+from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, salt_hash
 from fedaudit.ledger.rows import LineReader, to_line
 from fedaudit.privacy.accounting.privacy_events import (
     Component,
@@ -39,6 +40,7 @@ from tests.ledger.single_entry import (
 )
 
 NAMES = ("10001", "ä", "b", "a", "")
+SALT = bytes(range(32))
 ABSENT = bytes.fromhex("000000000000f87f")
 """The quiet NaN of the specification, whatever NaN Python holds."""
 
@@ -113,8 +115,11 @@ hence another version."""
 def test_the_bytes_are_those_of_the_specification(pinned: str):
     entry, version, *parts = ENTRIES[pinned]
     begin = (b"fedaudit-ledger", struct.pack("<HQQ", version, 7, 0), text("client"))
-    assert encode(entry, NAMES) == b"".join((*begin, text("server"), b"\x00", *parts))
+    encoded = b"".join((*begin, text("server"), b"\x00", *parts))
+    assert encode(entry, NAMES) == encoded
     assert digest(entry, NAMES).hex() == pinned
+    salted = digest_of(EntryEncoder(NAMES, salt=SALT), entry)
+    assert salted == hmac.new(SALT, encoded, hashlib.sha256).digest()
 
 
 def test_without_a_mechanism_nothing_bounds_what_leaked():
@@ -374,6 +379,13 @@ ROWS = [
     for round_ in (1, 2, 3)
     for release in (0, 1)
 ]
+
+
+def test_the_hashes_of_a_ledger_and_of_a_salt_are_known_ones():
+    place = struct.pack("<QQ", 1, 0) + text("client") + text("server") + counted(32)
+    hashed = hashlib.sha256(b"fedaudit-ledger-hash-1\x00" + place + DIGESTS[1])
+    assert ledger_hash(ROWS[:1]) == hashed.hexdigest()
+    assert salt_hash(SALT) == hashlib.sha256(b"fedaudit-ledger-salt-1\x00" + SALT).hexdigest()
 
 
 @given(st.permutations(ROWS))

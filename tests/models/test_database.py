@@ -1,6 +1,7 @@
 """Databases: urls, transactions and what may be written where."""
 
 import os
+from contextlib import closing
 
 import pytest
 from sqlalchemy import select, text
@@ -29,39 +30,26 @@ def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> Non
 
 
 def test_a_glance_is_no_transaction_and_leaves_none_out(postgres_url: str) -> None:
-    database = Database(postgres_url)
-    with database.write() as session:
-        session.execute(text("CREATE TABLE glanced (number integer)"))
-    try:
-        _glance(database)
-    finally:
+    with closing(Database(postgres_url)) as database:
+        with database.autocommit_read() as session:
+            # In a transaction that was begun before, the statement is later than its beginning.
+            assert session.scalar(text("SELECT now() = statement_timestamp()"))
         with database.write() as session:
-            session.execute(text("DROP TABLE glanced"))
-        database.close()
-
-
-def _glance(database: Database) -> None:
-    with database.autocommit_read() as session:
-        # In a transaction that was begun before, the statement is later than its beginning.
-        assert session.scalar(text("SELECT now() = statement_timestamp()"))
-    with database.write() as session:
-        session.execute(text("INSERT INTO glanced VALUES (1)"))
-        session.rollback()
-    with database.autocommit_read() as session:
-        assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
+            ProjectRepository(session).get_or_create("glanced")
+            session.rollback()
+        with database.autocommit_read() as session:
+            assert session.scalar(text("SELECT count(*) FROM projects")) == 0
 
 
 def test_a_connection_that_ended_while_it_was_not_used_is_replaced(postgres_url: str) -> None:
-    database, other = Database(postgres_url), Database(postgres_url)
     asked = text("SELECT pg_backend_pid()")
-    with database.read() as session:
-        first = session.scalar(asked)
-    with other.write() as session:
-        session.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": first})
-    with database.read() as session:
-        assert session.scalar(asked) != first
-    database.close()
-    other.close()
+    with closing(Database(postgres_url)) as database, closing(Database(postgres_url)) as other:
+        with database.read() as session:
+            first = session.scalar(asked)
+        with other.write() as session:
+            session.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": first})
+        with database.read() as session:
+            assert session.scalar(asked) != first
 
 
 @pytest.mark.parametrize(

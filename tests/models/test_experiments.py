@@ -1,16 +1,11 @@
-"""Experiments: from queued to ended, and what happens when their worker does not return."""
+"""Experiments: cancelled one by one, their events, and their report, stored once."""
 
-import numpy as np
-
-from fedaudit.stored import FairnessRow, RoundRow
 from models.database import Database
 from models.repositories import (
     EventRepository,
     ExperimentRepository,
-    FairnessRepository,
     ReportListRepository,
     ReportRepository,
-    RoundRepository,
     UnitRepository,
 )
 from tests.models.rows import add_experiment, at_once, queued
@@ -20,18 +15,13 @@ def test_cancelling_one_cell_leaves_the_rest_of_its_unit(database: Database) -> 
     project_id, first = queued(database)
     with database.write() as session:
         second = add_experiment(session, project_id, unit_id=first.unit_id, unit_position=1)
-    with database.write() as session:
-        experiments = ExperimentRepository(session, project_id)
+        experiments, units = ExperimentRepository(session, project_id), UnitRepository(session)
         experiments.request_cancel(first.id)
-        assert [cell.status for cell in experiments.of_unit(first.unit_id)] == [
-            "cancelled",
-            "queued",
-        ]
-        unit = UnitRepository(session).get(first.unit_id)
-        assert unit.state == "waiting"
+        statuses = [cell.status for cell in experiments.of_unit(first.unit_id)]
+        assert statuses == ["cancelled", "queued"]
+        assert units.get(first.unit_id).state == "waiting"
         experiments.request_cancel(second.id)
-        unit = UnitRepository(session).get(first.unit_id)
-        assert unit.state == "cancelled"
+        assert units.get(first.unit_id).state == "cancelled"
 
 
 # -- what runs leave beside the ledger: events, rounds, fairness, checkpoints and reports ---------
@@ -53,47 +43,7 @@ def test_events_are_numbered_without_gaps_by_many_writers(database: Database) ->
         later = events.after(new.id, 38, 5)
         assert EventRepository(session, "another").after(new.id) == []
     assert [event.sequence for event in later] == [39, 40, 41]
-    assert later[0].type == "round.completed"
-    assert later[0].created_at.tzinfo is not None
-
-
-def test_rounds_are_read_as_they_were_written(database: Database) -> None:
-    project_id, new = queued(database)
-    cluster = {"cluster": 0, "clients": 3, "leakage_max": 0.1 + 0.2}
-    written = [
-        RoundRow(
-            round=number,
-            selection_loss=None,
-            validation_loss=5e-324,
-            accuracy=1,
-            cluster_sizes=(2, number),
-            separation=0.1 + 0.2,
-            collapsed=number % 2 == 0,
-            leakage_median=None,
-            leakage_max=1e300,
-            epsilon_max=None,
-            demographic_parity_difference=None,
-            equalized_odds_difference=0.0,
-            equal_opportunity_difference=-0.0,
-            leakage_by_cluster=[cluster],
-            reasons={"accuracy": "Zürich\u2028"},
-        )
-        for number in (1, 2)
-    ]
-    figures, counts = [{"metric": "accuracy", "value": None}], np.arange(8).reshape(2, 4)
-    common = {"attribute": "age", "figures": figures, "counts": counts}
-    fair = [FairnessRow(round=one.round, **common) for one in written]
-    with database.write() as session:
-        RoundRepository(session, project_id).insert(new.id, written)
-        FairnessRepository(session, project_id).insert(new.id, fair)
-    with database.read() as session:
-        read = RoundRepository(session).after(new.id)
-        shares = FairnessRepository(session).after(new.id)
-    assert [{**vars(one), "cluster_sizes": tuple(one.cluster_sizes)} for one in read] == [
-        vars(one) for one in written
-    ]
-    assert [(one.round, one.figures) for one in shares] == [(one.round, figures) for one in fair]
-    assert all(np.array_equal(one.counts, counts) for one in shares)
+    assert (later[0].type, later[0].created_at.tzinfo is None) == ("round.completed", False)
 
 
 def test_a_report_is_stored_once_and_served_as_stored(database: Database) -> None:
@@ -107,6 +57,5 @@ def test_a_report_is_stored_once_and_served_as_stored(database: Database) -> Non
         report = ReportRepository(session, project_id).get(new.id)
         assert ReportRepository(session, "another").get(new.id) is None
         assert ReportListRepository(session, "another").list().items == []
-    assert report.report_hash == "a" * 64
-    assert list(report.document) == ["z", "a"]
+    assert (report.report_hash, list(report.document)) == ("a" * 64, ["z", "a"])
     assert report.document == document

@@ -41,17 +41,14 @@ def _ready(database: Database, project_id: str, row: Federation) -> bool:
         return federations.set_ready(row.id, PROFILE, unit_id=str(row.unit_id))
 
 
-def _get(database: Database, project_id: str, id_: str) -> Federation:
+def _get(database: Database, project_id: str, id_: str) -> Any:
     with database.read() as session:
-        found = FederationRepository(session, project_id).get(id_)
-    assert found is not None
-    return found
+        return FederationRepository(session, project_id).get(id_)
 
 
 def _state(database: Database, unit_id: str | None) -> str:
     with database.read() as session:
-        unit = UnitRepository(session).get(str(unit_id))
-    return unit.state
+        return UnitRepository(session).get(str(unit_id)).state
 
 
 def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(database):

@@ -35,24 +35,17 @@ def test_only_keys_that_administer_may_sign_reports_off_afterwards(empty_databas
     migrations.upgrade(empty_database_url, "0016")
     database = Database(empty_database_url)
     time = "'2026-01-01 00:00:00.000000+00'" if database.dialect != "sqlite" else "'2026-01-01'"
+    columns = "id, project_id, name, prefix, hash, scopes, created_at"
     with database.write() as session:
         session.execute(text(f"INSERT INTO projects VALUES ('p', 'hospital', {time})"))
         for name, scopes in (("a", '["admin", "reports:read"]'), ("b", '["reports:read"]')):
-            session.execute(
-                text(
-                    "INSERT INTO api_keys (id, project_id, name, prefix, hash, scopes, created_at)"
-                    f" VALUES ('{name}', 'p', 'k', 'fa_', '{name}', :scopes, {time})"
-                ),
-                {"scopes": scopes},
-            )
-
-    def found() -> list[tuple[str, list[str]]]:
-        with database.read() as session:
-            rows = session.execute(select(ApiKey.id, ApiKey.scopes).order_by(ApiKey.id))
-            return [(row.id, row.scopes) for row in rows]
-
+            values = f"'{name}', 'p', 'k', 'fa_', '{name}', :scopes, {time}"
+            insert = text(f"INSERT INTO api_keys ({columns}) VALUES ({values})")
+            session.execute(insert, {"scopes": scopes})
     migrations.upgrade(empty_database_url)
-    assert found() == [("a", ["admin", "reports:read", "reports:sign"]), ("b", ["reports:read"])]
+    with database.read() as session:
+        found = dict(session.execute(select(ApiKey.id, ApiKey.scopes)).all())
+    assert found == {"a": ["admin", "reports:read", "reports:sign"], "b": ["reports:read"]}
     database.close()
 
 

@@ -119,7 +119,7 @@ def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_u
     migrations.upgrade(empty_database_url, "0051")
     database = Database(empty_database_url)
     with database.write() as session:
-        _fill(session.connection())
+        _fill(session.connection(), {})
         session.execute(text("UPDATE federation_budgets SET spent = 8"))
         session.execute(text("UPDATE reservations SET state = 'held', amount = 4, spent = 1"))
     migrations.upgrade(empty_database_url)

@@ -312,10 +312,8 @@ def test_cross_entropy_needs_classes() -> None:
         Loss("cross-entropy", 0)
 
 
-CPU = torch.device("cpu")
 CNN = CnnFemnist(kind="cnn-femnist")
 SMALL = images_shape(Maps(9, 8, 2), filters=(3, 4))
-DEEP = DenseShape((6, 64, 32, 16, 3), intercept=True)
 BARE = DenseShape((6, 4, 3), intercept=False)
 
 
@@ -355,28 +353,6 @@ def test_as_many_rows_are_computed_at_once_as_ever() -> None:
 def test_only_images_of_its_size_make_a_network() -> None:
     with pytest.raises(ValueError, match="28 by 28"):
         network_shape(CNN, features=783, classes=62)
-
-
-@pytest.mark.parametrize("kind", ["cross-entropy", "mse", "rmse"])
-@pytest.mark.parametrize("shape", [DEEP, BARE], ids=["deep", "no intercept"])
-def test_a_step_is_that_of_torch(shape: DenseShape, kind: str) -> None:
-    torch.manual_seed(1)
-    theta = torch.randn(shape.n, requires_grad=True)
-    rows, target = torch.randn(7, 6), torch.randint(3, (7,))
-    network, loss = ClientNetwork(shape, CPU), Loss(kind, 3)
-    network.load(theta)
-    outputs = reference(shape, theta, rows)
-    torch.testing.assert_close(network.outputs(rows).t(), outputs)
-    expected = reference_loss(loss, outputs, target)
-    (slope,) = torch.autograd.grad(expected, theta)
-    # In two parts, as for a client with many rows.
-    gradient = torch.zeros(shape.n)
-    total = network.add_gradient(rows[:4], target[:4].float(), loss, gradient)
-    total += network.add_gradient(rows[4:], target[4:].float(), loss, gradient)
-    mean = total / 7
-    torch.testing.assert_close(loss.client_loss(mean), expected.detach())
-    network.descend(gradient, 0.2 * loss.client_slope(mean).item() / 7)
-    torch.testing.assert_close(network.theta, (theta - 0.2 * slope).detach())
 
 
 @pytest.mark.parametrize(

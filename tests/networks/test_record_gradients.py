@@ -137,6 +137,21 @@ def test_the_bound_holds_where_squares_overflow(magnitude: float) -> None:
         assert found.double().norm().item() <= 1.0
 
 
+@pytest.mark.parametrize("magnitude", [1e20, 1e37, 3e38])
+def test_the_bound_holds_where_factors_are_below_normal_numbers(magnitude: float) -> None:
+    """Multiplied in float32, what is kept of a gradient was rounded to twice the clip."""
+    shape, loss = DenseShape((1, 1), intercept=True), Loss("cross-entropy", 2)
+    batch = RecordBatch(
+        features=torch.full((1, 1, 1), magnitude, device=HERE),
+        target=torch.ones(1, 1, device=HERE),
+        sizes=np.array([1]),
+    )
+    for form in all_forms(shape, loss):
+        for clip in np.geomspace(1e-30, 1.0, 200).tolist():
+            found = form(torch.zeros(2, device=HERE), batch, clip=clip)
+            assert found.norm().item() <= clip
+
+
 SHAPES = [
     (DenseShape((13, 1), intercept=True), Loss("cross-entropy", 2)),
     (DenseShape((5, 4, 3), intercept=True), Loss("cross-entropy", 3)),

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.house import ROOT
 from tests.processes import completed
 
-ROOT = Path(__file__).parents[2]
+__all__ = ["ROOT"]
 PASSWORDS = {"POSTGRES_PASSWORD": "p4ssw0rd", "REDIS_PASSWORD": "s3cret"}
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.house import ROOT
 from tests.processes import completed
 
-ROOT = Path(__file__).parents[2]
-TARGETS = ("demo", "test")
 PROJECTS = ("pyproject.toml", "setup.py")
 
 
@@ -20,12 +19,16 @@ def checkout(tmp_path):
     for name in ("Makefile", *PROJECTS):
         # With its time: an environment made by the Makefile is newer than what it was made from.
         shutil.copy2(ROOT / name, tmp_path / name)
-    active = tmp_path / "active"
-    active.mkdir()
-    bare = Path(sys.base_prefix) / "bin" / "python3"
-    (active / "python3").write_text(f'#!/bin/sh\nexec "{bare}" -S "$@"\n')
-    (active / "python3").chmod(0o755)
+    (tmp_path / "active").mkdir()
+    activate(tmp_path, f'"{Path(sys.base_prefix) / "bin" / "python3"}" -S')
     return tmp_path
+
+
+def activate(checkout, python):
+    """Make a command the active Python."""
+    program = checkout / "active" / "python3"
+    program.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+    program.chmod(0o755)
 
 
 def planned(checkout, target, *settings):
@@ -38,7 +41,7 @@ def planned(checkout, target, *settings):
     return done.stdout
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["demo", "test"])
 def test_on_a_fresh_machine_the_environment_is_made_first(checkout, target):
     lines = planned(checkout, target)
     made, installed = lines.index("-m venv .venv"), lines.index("install --quiet --editable")
@@ -63,6 +66,5 @@ def test_an_environment_that_has_it_all_is_used_as_it_is(checkout):
     assert "pip install" not in planned(checkout, "test", f"VENV={here}")
     chosen = planned(checkout, "test", f"PYTHON={sys.executable}")
     assert chosen.startswith(f"{sys.executable} -m pytest")
-    (checkout / "active" / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (checkout / "active" / "python3").chmod(0o755)
+    activate(checkout, f'"{sys.executable}"')
     assert planned(checkout, "test").startswith("python3 -m pytest")

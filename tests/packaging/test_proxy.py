@@ -9,17 +9,19 @@ import subprocess
 from contextlib import ExitStack
 from ipaddress import ip_network
 from pathlib import Path
-from time import monotonic, sleep
 
 import httpx
 import pytest
 
 from api.app import uploads_of
+from benchmarks.servers import free_port
 from infrastructure.settings import Settings
 from tests.api.conftest import api
 from tests.api.http.test_connections import api_process, environment, sign_in
 from tests.api.service import SPEC
+from tests.infrastructure.certificates import self_signed
 from tests.packaging.compose import ROOT, resolved_services
+from tests.waiting import listens, wait_until
 
 __all__ = ["api", "environment"]
 CONFIGURATION = (ROOT / "deploy" / "nginx.conf").read_text()
@@ -70,11 +72,6 @@ def test_compose_gives_it_what_the_configuration_names() -> None:
     assert ip_network("172.17.0.0/16").subnet_of(ip_network(proxies.split(",")[0]))
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def started(configuration: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
     """nginx, once it takes connections."""
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
@@ -87,27 +84,9 @@ def started(configuration: str, folder: Path, port: int) -> subprocess.Popen[byt
     process = subprocess.Popen(
         [nginx, "-c", str(file), "-e", str(folder / "error.log"), "-g", f"daemon off;{user}"]
     )
-    deadline = monotonic() + 30
-    while monotonic() < deadline and process.poll() is None:
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) == 0:
-                return process
-        sleep(0.05)
-    process.kill()
-    raise AssertionError((folder / "error.log").read_text())
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """Of 127.0.0.1, signed by itself: certificate and key."""
-    made = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    subprocess.run(
-        [*command, "-out", str(made[0]), "-keyout", str(made[1])], check=True, capture_output=True
-    )
-    return made
+    wait_until(lambda: process.poll() is not None or listens(port), "nginx to listen")
+    assert process.poll() is None, (folder / "error.log").read_text()
+    return process
 
 
 @pytest.fixture
@@ -117,7 +96,7 @@ def proxied(environment, tmp_path):
     Its time limits are shortened.
     """
     port, plain = free_port(), free_port()
-    cert, key = certificate(tmp_path)
+    cert, key = self_signed(tmp_path, "127.0.0.1")
     known = {**environment, "FEDAUDIT_TRUSTED_PROXIES": "127.0.0.1"}
     with api_process(known, tmp_path / "api.log") as direct:
         configuration = CONFIGURATION

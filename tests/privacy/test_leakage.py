@@ -14,7 +14,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import (
     ClusterCounts,
     clipped_reach,
@@ -108,12 +107,6 @@ def test_many_at_once_are_each_alone(parts, nu):
     assert found.tolist() == [n / (nu * r) for n, r in parts]
     shared = leakages(3, n=sizes, noise_multiplier=nu)
     assert shared.tolist() == [leakage(3, n=n, noise_multiplier=nu) for n in sizes]
-
-
-def test_inputs_come_back_as_they_were_stored():
-    inputs = MechanismParameters("laplace-l2", 2, 0.1, 1.0, None, None, "release", "formal")
-    assert MechanismParameters.from_dict(inputs.as_dict()) == inputs
-    assert inputs.noised_sizes == (2,)
 
 
 CLIENTS, CLUSTERS = 9, 3

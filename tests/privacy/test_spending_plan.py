@@ -95,10 +95,10 @@ def test_any_line_is_the_accountants_figure_everywhere(noise_multiplier, rate, r
 
 
 def test_between_exact_places_a_loss_distribution_is_never_understated():
-    plan, renyi = plan_of(central(accountant="pld", rounds=60)), plan_of(central(rounds=60))
+    plan, renyi = plan_of(central(accountant="pld", rounds=30)), plan_of(central(rounds=30))
     line = only_line(plan)
     assert (line.epsilons <= only_line(renyi).epsilons).all()
-    for count in (3, 17, 59):
+    for count in (3, 17, 29):
         exact = spent(line.event, count, by="pld", adjacency=plan.adjacency)
         # The figure itself is rounded up to a grid of losses, more coarsely between the ends.
         assert line.epsilons[count] >= exact - 1e-6

@@ -80,18 +80,9 @@ def test_words_do_not_depend_on_what_they_are_drawn_beside(kind: str) -> None:
             enumerate(seeds.tolist()), enumerate(rounds), enumerate(clients)
         ):
             alone = getattr(CounterSource(seed), kind)(
-                purpose=Purpose.DIRECTION, round_=round_, counters=client, count=count + 3
+                purpose=Purpose.DIRECTION, round_=round_, counters=client, count=count + 30
             )
             assert np.array_equal(together[i, j, k], alone[:count])
-
-
-def test_longer_draws_begin_with_the_shorter_ones() -> None:
-    source = CounterSource(5)
-    # Beyond the counters that are computed at a time.
-    long = source.words(purpose=Purpose.DATA, round_=0, counters=0, count=100_001)
-    for count in (1, 4, 7, 40_000):
-        short = source.words(purpose=Purpose.DATA, round_=0, counters=0, count=count)
-        assert np.array_equal(short, long[:count])
 
 
 @pytest.mark.parametrize(("kind", "count"), [("words", 4), ("wide_words", 2)])
@@ -148,22 +139,21 @@ def test_wide_words_are_known_answers_of_aes(compiled: bool) -> None:
             assert words[-2:].tobytes().hex() == expected
 
 
-def test_wide_uniforms_are_uniform_fine_near_0_and_below_1() -> None:
-    words = CounterSource(11).wide_words(
+@pytest.mark.parametrize("source", [CounterSource(11), EntropySource()], ids=["counter", "entropy"])
+@pytest.mark.parametrize(("kind", "of"), [("words", uniforms), ("wide_words", wide_uniforms)])
+def test_words_become_uniform_numbers(source, kind, of):
+    words = getattr(source, kind)(
         purpose=Purpose.DATA, round_=0, counters=np.arange(2000), count=50
     )
-    assert stats.kstest(wide_uniforms(words).ravel(), "uniform").pvalue > FALSE_ALARM
-    secret = EntropySource().wide_words(purpose=Purpose.DATA, round_=0, counters=0, count=100_000)
-    assert stats.kstest(wide_uniforms(secret), "uniform").pvalue > FALSE_ALARM
-    extremes = wide_uniforms(np.array([0, 2, 2**63, 2**64 - 1], dtype=np.uint64))
-    assert extremes.tolist() == [2.0**-64, 3 * 2.0**-64, 0.5, 1 - 2.0**-53]
+    assert stats.kstest(of(words).ravel(), "uniform").pvalue > FALSE_ALARM
 
 
-def test_uniforms_lie_strictly_between_0_and_1() -> None:
+def test_uniform_numbers_are_fine_near_0_and_lie_below_1() -> None:
     extremes = uniforms(np.array([0, 1, 2**31, 2**32 - 1], dtype=np.uint32))
-    assert extremes[0] == 2.0**-33
-    assert extremes[-1] == 1 - 2.0**-33
+    assert (extremes[0], extremes[-1]) == (2.0**-33, 1 - 2.0**-33)
     assert np.all((extremes > 0) & (extremes < 1))
+    wide = wide_uniforms(np.array([0, 2, 2**63, 2**64 - 1], dtype=np.uint64))
+    assert wide.tolist() == [2.0**-64, 3 * 2.0**-64, 0.5, 1 - 2.0**-53]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -174,13 +164,6 @@ def test_normals_of_extreme_words_are_finite_and_no_radius_is_zero(dtype: type) 
     assert numbers.dtype == dtype
     assert np.isfinite(numbers).all()
     assert np.all(np.hypot(numbers[:, 0], numbers[:, 1]) > 0)
-
-
-def test_uniforms_are_uniform() -> None:
-    words = CounterSource(11).words(
-        purpose=Purpose.DATA, round_=0, counters=np.arange(2000), count=50
-    )
-    assert stats.kstest(uniforms(words).ravel(), "uniform").pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -291,8 +274,3 @@ def test_secret_words_have_more_than_25_bits_of_entropy(kind: str) -> None:
         for _ in range(1 << 15)
     ]
     assert len(set(blocks)) == len(blocks)
-
-
-def test_entropy_is_uniform() -> None:
-    words = EntropySource().words(purpose=Purpose.DATA, round_=0, counters=0, count=100_000)
-    assert stats.kstest(uniforms(words), "uniform").pvalue > FALSE_ALARM

@@ -18,6 +18,7 @@ from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from fedaudit.stored import LedgerRow
 from tests.ledger.single_entry import digest_of, link
+from tests.reports.conftest import SPEC as MADE_UP
 
 KEY = SigningKey.generate()
 ID = "01890000-0000-7000-8000-000000000000"
@@ -36,15 +37,7 @@ SPEC = parse_spec(
         "model": {"kind": "linear", "intercept": False},
         "training": {"loss": "rmse", "hypotheses": 2, "rounds": ROUNDS, "cohort": {"clients": 3}},
         "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
-        "gates": [
-            {
-                "figure": "leakage_max",
-                "op": "le",
-                "value": 40,
-                "allow_heuristic": True,
-                "allow_simulation": True,
-            }
-        ],
+        "gates": [{**MADE_UP["gates"][0], "value": 40}],
     }
 )
 N = 2
@@ -137,19 +130,16 @@ def signed_run(key: SigningKey = KEY) -> SignedRun:
 
 
 def _checkpoint(entries: int, head: bytes, status: str, key: SigningKey) -> dict[str, Any]:
-    return (
-        Checkpoint(
-            experiment_id=ID,
-            status=status,
-            entries=entries,
-            last_round=entries,
-            chain_head=head.hex(),
-            spec_hash=spec_hash(SPEC),
-            subjects_hash=subjects_hash(NAMES),
-        )
-        .sign(key)
-        .as_dict()
+    checkpoint = Checkpoint(
+        experiment_id=ID,
+        status=status,
+        entries=entries,
+        last_round=entries,
+        chain_head=head.hex(),
+        spec_hash=spec_hash(SPEC),
+        subjects_hash=subjects_hash(NAMES),
     )
+    return checkpoint.sign(key).as_dict()
 
 
 def _report(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.spec.errors import json_pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from tests.spec.documents import HOSPITAL, TABLE, assert_refused, changed, faults
+from tests.spec.documents import HOSPITAL, IMAGES, TABLE, assert_refused, changed, faults
 
 GROUPS = changed(
     HOSPITAL,
@@ -24,6 +24,15 @@ GROUPS = changed(
 
 
 LINEAR = changed(HOSPITAL, {"federation": {"source": "synthetic-linear"}, "fairness": {}})
+PAIN = {"name": "pain", "kind": "categorical", "categories": ["none", "typical"]}
+DEALT = changed(
+    TABLE,
+    {
+        "federation.client_key": ...,
+        "federation.partition": {"method": "dirichlet", "clients": 9, "alpha": 1},
+    },
+)
+CUT = changed(TABLE, {"fairness": {"sensitive": ["a"], "edges": {"a": [1]}}})
 NO_GROUPS = changed(HOSPITAL, {"fairness": {}})
 NO_TARGET = changed(TABLE, {"federation.target": ...})
 UNIT: dict[str, Any] = {"op": "ge", "value": 1}
@@ -82,10 +91,37 @@ OF_COST = {"figure": "leakage_max", **UNIT, "attribute": "state"}
         (TABLE, "decision.threshold", 1, "below 1, or `base-rate`"),
         (TABLE, "decision.threshold", "base-rate", "no figure of laplace-l2 counts it; declare a"),
         (LINEAR, "federation.thetas", [[1.0], [1.0, 2.0]], "same length"),
+        # Tables and images.
+        (TABLE, "federation.features", [], "at least 1 item"),
+        (TABLE, "federation.features", "some", "must be 'all'"),
+        (TABLE, "federation.scale.a", 0, "greater than 0"),
+        (TABLE, "federation.scale.a", "2", "must be a number"),
+        (TABLE, "federation.scale.a", {"low": 1, "high": 1}, "must lie above `low`"),
+        (TABLE, "federation.scale.a", {"low": -1e308, "high": 1e308}, "finite"),
+        (TABLE, "federation.scale.a.low", 1, "is required"),
+        (TABLE, "federation.client_key", ..., "or say under `partition`"),
+        (TABLE, "federation.partition", {"method": "iid", "clients": 3}, "one of the two"),
+        (DEALT, "federation.partition.method", "sorted", "'iid', 'dirichlet', 'shards', 'column'"),
+        (DEALT, "federation.partition.clients", 1, "greater than or equal to 2"),
+        (DEALT, "federation.partition.alpha", 0, "greater than or equal to 0.000001"),
+        (TABLE, "federation.standardise", "row", "'global', 'client' or 'ranges'"),
+        (TABLE, "federation.path", ..., "neither is given"),
+        (TABLE, "federation.id", "018f5d3e-0000-7000-8000-000000000000", "both are given"),
+        (TABLE, "model.kind", "cnn-femnist", "table has no images"),
+        (IMAGES, "model.kind", "linear", "images have classes"),
+        (IMAGES, "federation.standardise", "client", "unknown field"),
+        (HOSPITAL, "fairness.edges.state", [1], "leave `edges` to tables and image"),
+        (CUT, "fairness.edges.b", [1], "'b', not in `sensitive`"),
+        (CUT, "fairness.edges.a", [2, 1], "must rise"),
     ],
 )
 def test_a_fault_points_at_the_value_that_was_changed(document, path, value, message):
-    assert_refused(document, {path: value}, message)
+    moved = {
+        "federation.partition": "/federation/client_key",
+        "federation.scale.a.low": "/federation/scale/a/high",
+        "federation.id": "/federation/path",
+    }
+    assert_refused(document, {path: value}, message, moved.get(path))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +133,7 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
         (HOSPITAL, {"tags": ["ok", "x" * 65]}, "/tags/1", "at most 64 characters"),
         (HOSPITAL, {"attacks": [{"kind": "luck"}]}, "/attacks/0/kind", "is not offered"),
         (HOSPITAL, {"model": {"kind": "logistic"}}, "/model/kind", "use a `linear` or `mlp`"),
+        (LINEAR, {"model": {"kind": "cnn-femnist"}}, "/model/kind", "has no images"),
         (TABLE, {"model": {"kind": "linear"}}, "/model/kind", "use `logistic` or `mlp`"),
         (GROUPS, {"fairness.sensitive": ["state"]}, "/fairness/sensitive/0", "it has ['group']"),
         (LINEAR, {"fairness.sensitive": ["group"]}, "/fairness/sensitive/0", "it has none"),
@@ -215,3 +252,35 @@ def test_the_json_schema_describes_the_spec() -> None:
         validator.validate(document)
     for changes in ({"seed": -1}, {"colour": 1}, {"privacy.noise_multiplier": 0}):
         assert not validator.is_valid(changed(HOSPITAL, changes))
+
+
+# -- what tables and images may ask for, and with which models ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("feature", "pointer", "says"),
+    [
+        ({**PAIN, "categories": None}, "", "go with"),
+        ({"name": "a", "categories": ["b"]}, "", "go with"),
+        ({**PAIN, "categories": ["a", "a"]}, "", "names a value twice"),
+        ({**PAIN, "categories": [1]}, "/categories/0", "put it in quotes"),
+        ({**PAIN, "fill": "none"}, "", "`fill` is"),
+        ({**PAIN, "missing": "constant", "fill": "severe"}, "", "one of `categories`"),
+        ({"name": "a", "missing": "constant", "fill": "b"}, "", "must be a number"),
+        ({"name": "a", "kind": "text"}, "/kind", "numeric"),
+        ({"kind": "numeric"}, "/name", "is required"),
+        (3, "", "must be an object"),
+    ],
+)
+def test_a_fault_of_a_feature_is_named_by_its_place(feature: Any, pointer: str, says: str) -> None:
+    changes = {"federation.features": ["first", feature]}
+    assert_refused(TABLE, changes, says, f"/federation/features/1{pointer}")
+
+
+@pytest.mark.parametrize("source", ["synthetic-linear", "synthetic-groups"])
+def test_synthetic_attributes_are_not_cut(source: str) -> None:
+    changes = {"federation": {"source": source}, "fairness": {"sensitive": ["group"],
+               "edges": {"group": [1]}, "favourable": {"op": "ge", "value": 1}}}  # fmt: skip
+    pointers = {error.pointer for error in faults(changed(HOSPITAL, changes))}
+    also = {"/fairness/sensitive/0"} if source == "synthetic-linear" else set()
+    assert pointers == {"/fairness/edges/group", *also}

@@ -10,7 +10,6 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
-from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell
 from tests.privacy.accounting.spending import spent
 from tests.spec.documents import (
@@ -88,13 +87,6 @@ def test_a_clip_moves_where_that_is_asked_for() -> None:
     assert (fixed.initial_clip, fixed.adaptive_clip) == (1.0, None)
 
 
-def test_a_cohort_that_names_no_sampling_is_of_a_fixed_size() -> None:
-    assert parse_spec(LOCAL).training.cohort == FixedCohort(clients=10)
-    named = changed(LOCAL, {"training.cohort.sampling": "fixed"})
-    assert parse_spec(named).training.cohort == FixedCohort(clients=10)
-    assert parse_spec(CENTRAL).training.cohort == PoissonCohort(sampling="poisson", rate=0.1)
-
-
 def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
     both = changed(RECORDS, {"privacy.client_rate": 0.1})
     under_privacy = changed(both, {"training.cohort": ...})
@@ -116,18 +108,23 @@ def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
         (CENTRAL, "privacy.clip", 0, "greater than 0"),
         (CENTRAL, "privacy.clip", None, "must be a number"),
         (CENTRAL, "privacy.clip", 1e-42, "at least 1e-30"),
+        (LOCAL, "privacy.clip", -1, "greater than 0"),
         (LOCAL, "privacy.clip", float("inf"), "finite"),
         (LOCAL, "privacy.clip", {"adaptive": ADAPTIVE}, "must be a number"),
         (LOCAL, "privacy.clip", ..., "is required"),
+        (RECORDS, "privacy.clip", 0, "greater than 0"),
         (RECORDS, "privacy.clip", 1e-42, "at least 1e-30"),
         (MOVING, "privacy.clip.adaptive.initial", 1e-42, "at least 1e-30"),
         (MOVING, "privacy.clip.adaptive.count_noise", ..., "is required"),
         (MOVING, "privacy.clip.adaptive.count_noise", 0.55, "it must exceed 0.55"),
         (CENTRAL, "privacy.delta", 0, "greater than 0"),
         (CENTRAL, "privacy.delta", 1, "less than 1"),
+        (RECORDS, "privacy.delta", float("nan"), "finite"),
         (RECORDS, "privacy.delta", ..., "is required"),
         (CENTRAL, "privacy.epsilon_budget", 0, "greater than 0"),
+        (LOCAL, "privacy.epsilon_budget", float("inf"), "finite"),
         (RECORDS, "privacy.epsilon_max", 0, "greater than 0"),
+        (RECORDS, "privacy.epsilon_min", 0, "greater than 0"),
         (RECORDS, "privacy.epsilon_min", 11, "exceed epsilon_max = 10"),
         (RECORDS, "privacy.uniform_epsilon", -5, "greater than 0"),
         (CENTRAL, "privacy.accountant", "moments", "'rdp' or 'pld'"),

@@ -13,6 +13,7 @@ from tests.training.personalised import records_spec
 from tests.training.specs import groups_spec
 
 SPLIT = {"source": "synthetic-groups", "scoring": {"method": "split"}}
+ROWS = {**SPLIT, "validation_unit": "record"}
 NONE = {"mechanism": "none"}
 NOISE = {"mechanism": "gaussian", "epsilon": 1.0, "delta": 1e-5, "unit": "record"}
 ONE: dict[str, Any] = {"training__hypotheses": 1}
@@ -68,6 +69,11 @@ def test_the_default_is_left_out_of_what_is_hashed() -> None:
             "training.server.tau",
             "greater than or equal to",
             {"training__server": {"optimiser": "adam", "tau": 0}},
+        ),
+        (
+            "federation.validation_unit",
+            "disclose",
+            {**ONE, "training__method": "ditto", "federation": ROWS},
         ),
         (
             "fairness.noise.unit",

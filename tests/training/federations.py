@@ -23,9 +23,9 @@ COUNTS = [1, 2, 9, 10, 30, 64, 65, 90, 130, 200, 300, 301, 700, *[5] * 12]
 """Rows of clients so unequal that they are computed by length."""
 
 
-def padded(data: Federation, values: NDArray[Any], *, fill: float = 0) -> NDArray[Any]:
+def padded(data: Federation, values: NDArray[Any]) -> NDArray[Any]:
     """Values [rows, ...] of all rows at their clients: [clients, longest, ...]."""
-    found = np.full((data.clients, data.longest, *values.shape[1:]), fill, dtype=values.dtype)
+    found = np.zeros((data.clients, data.longest, *values.shape[1:]), dtype=values.dtype)
     found[data.client_of, np.arange(data.rows) - data.first[data.client_of]] = values
     return found
 
@@ -35,7 +35,6 @@ def federation(
     target: Sequence[ArrayLike],
     *,
     classes: tuple[str, ...] = (),
-    scale: float = 1.0,
     groups: Sequence[ArrayLike] | None = None,
 ) -> Federation:
     """Clients from their rows: features [rows, features], target [rows], group codes [rows]."""
@@ -48,13 +47,13 @@ def federation(
     packed = np.concatenate([np.asarray(one, dtype=np.float32) for one in features])
     return Federation(
         features=packed,
-        target=(raw / scale).astype(np.float32),
+        target=raw.astype(np.float32),
         raw_target=raw,
         first=first_rows(np.array(counts)),
         client_names=tuple(f"c{client:03d}" for client in range(len(counts))),
         feature_names=tuple(f"x{column}" for column in range(packed.shape[1])),
         target_name="y",
-        target_scale=scale,
+        target_scale=1.0,
         classes=classes,
         attributes=attributes,
         fingerprint="0" * 64,
@@ -113,15 +112,13 @@ ENGINES: dict[str, Callable[[], Federation]] = {
 """A federation for each way in which clients are computed."""
 
 
-def image_federation(
-    *, clients: int = 12, max_rows: int = 9, classes: int = 4, seed: int = 1
-) -> Federation:
+def image_federation(*, clients: int = 12, max_rows: int = 9) -> Federation:
     """Clients with 1 to `max_rows` images of 28 by 28 bytes: a bright bar, whose place is the
     class. Every other client's images are turned, and in group g2."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(1)
     counts = random.integers(1, max_rows + 1, clients)
     counts[0] = max_rows
-    target = [random.integers(0, classes, count) for count in counts]
+    target = [random.integers(0, 4, count) for count in counts]
     images = random.integers(0, 60, (counts.sum(), 28, 28), dtype=np.uint8)
     owner = np.repeat(np.arange(clients), counts)
     for image, label, client in zip(images, np.concatenate(target), owner, strict=True):
@@ -131,7 +128,7 @@ def image_federation(
     bare = federation(
         [np.zeros((count, 1)) for count in counts],
         target,
-        classes=tuple(f"class-{index}" for index in range(classes)),
+        classes=tuple(f"class-{index}" for index in range(4)),
         groups=[np.full(count, client % 2) for client, count in enumerate(counts)],
     )
     rows = ClientRows(values=images.reshape(len(images), -1), divisor=255.0, image=(28, 28, 1))

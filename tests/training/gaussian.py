@@ -68,13 +68,13 @@ def with_room_for(releases: int, *, server: bool = True, **changes: Any) -> dict
     return {**spec, "privacy": {**spec["privacy"], "epsilon_budget": budget}}
 
 
-def cell_with(value: float | None, *, width: int = 3, clients: int = 30, **changes: Any) -> Cell:
+def cell_with(value: float | None, **changes: Any) -> Cell:
     """A linear model without intercept; training clients have this one feature value, if any.
 
     Zeros give updates of zero, infinities give updates that are not finite. Who validates has
     ordinary rows. 40 % of the clients validate.
     """
-    data = random_federation(clients=clients, width=width)
+    data = random_federation()
     given = {
         "model": {"kind": "linear", "intercept": False},
         "training__loss": "mse",

@@ -1,39 +1,21 @@
 """Training without noise against loops over clients in plain torch."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fedaudit.federations.federation import Federation
-from fedaudit.networks.shape import DenseShape
+from fedaudit.networks.stacked_network import Loss
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.stack import Stack
+from tests.networks.test_networks import reference, reference_loss
 from tests.training.federations import random_federation, table_cell
 from tests.training.gaussian import training_clients
 from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import train
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def outputs_of(shape: DenseShape, theta: Tensor, inputs: Tensor) -> Tensor:
-    for position, layer in enumerate(shape.layers):
-        inputs = inputs if position == 0 else torch.relu(inputs)
-        weights = theta[layer.weights].reshape(layer.outputs, layer.inputs)
-        inputs = functional.linear(inputs, weights, theta[layer.bias] if layer.bias else None)
-    return inputs
-
-
-LOSSES: dict[str, Loss] = {
-    "rmse": lambda outputs, target: functional.mse_loss(outputs[:, 0], target).sqrt(),
-    "mse": lambda outputs, target: functional.mse_loss(outputs[:, 0], target),
-    "cross-entropy": lambda outputs, target: functional.cross_entropy(outputs, target.long()),
-}
 
 
 class Reference:
@@ -42,7 +24,7 @@ class Reference:
     def __init__(self, cell: Cell) -> None:
         training = cell.spec.training
         self.shape = cell.shape
-        self.loss = LOSSES[training.loss]
+        self.loss = Loss(training.loss, len(cell.federation.classes))
         self.steps = training.local.epochs or 0
         self.step_size = training.local.step_size
         self.data: Federation = cell.federation
@@ -52,7 +34,7 @@ class Reference:
         rows = self.data.own(client)
         inputs = torch.from_numpy(self.data.side_by_side[rows]).double()
         target = torch.from_numpy(self.data.target[rows]).double()
-        return self.loss(outputs_of(self.shape, theta, inputs), target)
+        return reference_loss(self.loss, reference(self.shape, theta, inputs), target)
 
     def choice(self, client: int) -> int:
         return int(np.argmin([self.client_loss(theta, client) for theta in self.theta]))
@@ -140,12 +122,6 @@ def test_reported_choices_are_ifca(seed: int, loss: str) -> None:
         assert record.collapsed == (np.count_nonzero(sizes) == 1)
 
 
-def test_without_a_mechanism_nothing_has_a_radius() -> None:
-    for record in train(table_cell(random_federation()))[0]:
-        assert np.isnan(record.radii).all()
-        assert record.outcomes.tolist() == [0] * 6
-
-
 def test_the_cohort_is_drawn_from_training_clients_without_replacement() -> None:
     cell = table_cell(random_federation(), training__rounds=60)
     records, training = train(cell)[0], training_clients(cell).tolist()
@@ -154,12 +130,3 @@ def test_the_cohort_is_drawn_from_training_clients_without_replacement() -> None
     assert set(drawn.tolist()) == set(training)
     for record in records:
         assert np.all(np.diff(record.subjects) > 0)
-
-
-def test_averages_do_not_weigh_by_the_number_of_rows() -> None:
-    """Sample counts are never disclosed: one row counts as much as seven."""
-    cell = table_cell(random_federation(), training__hypotheses=1, training__rounds=1)
-    counts = cell.federation.counts
-    (record,) = records_of(Stack([cell]).advance(1)[0])
-    assert len(set(counts[record.subjects].tolist())) > 1
-    compare(cell)

@@ -10,7 +10,6 @@ from fedaudit.training.base.cell import first_hypotheses
 from fedaudit.training.stack import Stack
 from tests.training.bits import fingerprint
 from tests.training.gaussian import (
-    ALONE,
     CENTRAL,
     COINS,
     LOCAL,
@@ -21,7 +20,7 @@ from tests.training.gaussian import (
     with_room_for,
 )
 from tests.training.round_records import RoundRecord
-from tests.training.specs import cell, groups_spec, linear_spec, play, train
+from tests.training.specs import cell, linear_spec, play, train
 
 EVERYONE = {"training__cohort": {"clients": 18}}
 
@@ -175,21 +174,14 @@ def counted(records: list[RoundRecord]) -> np.ndarray[Any, Any]:
     return found
 
 
-def test_records_count_uploads_of_clients_and_have_no_radius() -> None:
-    records, _ = train(groups_spec(**ALONE))
-    assert counted(records).sum() == 30 * 20
-    for record in records:
-        assert np.isnan(record.radii).all()
-        assert not record.chosen.any()
-        assert (record.cluster_sizes, record.separation) == ((20,), None)
-
-
 def test_clients_whose_budget_is_used_up_take_no_further_part() -> None:
     stack = Stack([cell(with_room_for(4, server=False, privacy=LOCAL))])
     records = play(stack)
     for record in records:
         refused = record.outcomes == Outcome.REFUSED
         assert np.array_equal(refused, (record.releases == 4) & (record.chosen == -1))
+        assert np.isnan(record.radii).all()
+        assert (record.cluster_sizes, record.separation) == ((20 - refused.sum(),), None)
     assert counted(records).max() == stack.releases(0).max() == 4
     assert any((record.outcomes == Outcome.REFUSED).any() for record in records)
     assert stack.result(0).stopped_by == "rounds"

@@ -9,10 +9,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fedaudit.cli.run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun
 from fedaudit.federations.federation import Federation
 from fedaudit.reports.readings.readings import reading
-from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.training import TrainingMethod
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import FinalResult
@@ -22,7 +21,7 @@ from tests.training.bits import assert_repeats, fingerprint
 from tests.training.federations import ENGINES, RULE, TABLE, table_cell
 from tests.training.gaussian import LOCAL
 from tests.training.round_records import RoundRecord
-from tests.training.specs import cell, groups_spec, kinds_of, play
+from tests.training.specs import cell, groups_spec, kinds_of, play, ran
 from tests.training.test_stack import run_stacked
 
 
@@ -240,8 +239,7 @@ def method_spec(**changes: Any) -> dict[str, Any]:
 
 
 def run(**changes: Any) -> LocalRun:
-    spec = parse_spec(method_spec(**changes))
-    return run_locally(spec, sources_dir=None, device="cpu", progress=lambda _: None)
+    return ran(method_spec(**changes))
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "logistic": {},
     "deep": {"model": DEEP},
     "named layers": {"model": NAMED},
+    "no intercept": {"model": {"kind": "mlp", "hidden": [4], "intercept": False}},
     "rmse": {"training__loss": "rmse"},
     "batches": {"training__local": {"epochs": 3, "batch_size": 3, "step_size": 0.1}},
     "steps": {"training__local": {"steps": 8, "batch_size": 2, "step_size": 0.1}},
@@ -177,7 +178,8 @@ IMAGES = image_federation(clients=9, max_rows=6)
 
 @pytest.mark.parametrize("name", ["laplace", "coins"])
 def test_threads_cuts_and_interruptions_do_not_matter(name: str) -> None:
-    own = {"coins": {"training__cohort": {"sampling": "poisson", "rate": 0.5}}}
+    cohort = {"sampling": "poisson", "rate": 0.5}
+    own = {"coins": {"training__cohort": cohort, "model": CONVOLUTIONS}}
     assert_repeats(image_cell(IMAGES, **{**MECHANISMS[name], **own.get(name, {})}))
 
 

@@ -1,6 +1,7 @@
 """Optimisers of clients and of the server, against torch's and against a plain loop."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from fedaudit.training.stacked.stack_round import RoundResult
 from tests.training.federations import (
     COUNTS,
     ENGINES,
-    TABLE,
     one_by_one,
     random_federation,
     table_cell,
@@ -29,6 +29,7 @@ from tests.training.gaussian import ADAM, CENTRAL, COINS, MOVES, REPORTED, state
 from tests.training.personalised import records_spec
 from tests.training.round_records import RoundRecord, records_of
 from tests.training.specs import cell, groups_spec
+from tests.training.test_methods import Loop, method_cell, played, scored_by_hand
 
 STEP, STEPS = 0.05, 5
 SHARES = [0.5, 1.0, 1.0, 0.5]
@@ -222,41 +223,32 @@ def test_a_hypothesis_that_is_relocated_starts_anew() -> None:
         assert not torch.equal(moments[:, :, 0], moves.start(theta)[:, :, 0])
 
 
+@dataclass(frozen=True)
+class TorchLoop(Loop):
+    """Ditto's problem by torch's optimiser, from the common model."""
+
+    momentum: float | None
+
+    def personal(self, theta: Any, client: int, tunes: Any, method: dict[str, Any]) -> Any:
+        x, y = (torch.from_numpy(part[tunes]).double() for part in self.rows(client))
+        common = torch.from_numpy(theta)
+        own = common.clone().requires_grad_()
+        theirs = TORCH["adam" if self.momentum is None else "momentum"]([own], method["step_size"])
+        theirs.param_groups[0]["momentum"] = self.momentum
+        for _ in range(method["steps"] if len(y) else 0):
+            theirs.zero_grad()
+            away = method["proximal"] / 2 * (own - common).square().sum()
+            ((x @ own - y).square().mean() + away).backward()
+            theirs.step()
+        return own.detach().numpy()
+
+
 @pytest.mark.parametrize("changes", MOVES.values(), ids=MOVES)
 @pytest.mark.parametrize("engine", ["side by side", "client by client"])
 def test_personal_models_are_made_by_the_optimiser_of_local_steps(engine, changes):
-    """Ditto's problem by torch's optimiser, from the common model, of each held-out client."""
+    method = {"kind": "ditto", "proximal": 0.7, "steps": 6, "step_size": 0.03}
     data = ENGINES[engine]()
-    one = table_cell(
-        data,
-        federation={**TABLE, "validation_fraction": 0.4, "scoring": {"method": "split"}},
-        training__method={"kind": "ditto", "proximal": 0.7, "steps": 6, "step_size": 0.03},
-        training__hypotheses=1,
-        training__loss="mse",
-        training__rounds=3,
-        **changes,
-    )
-    stack = Stack([one])
-    stack.advance(3)
-    result = stack.result(0)
-    name = "adam" if "optimiser" in changes["training__local"] else "momentum"
-    momentum = changes["training__local"].get("momentum", 0.9)
-    common, losses, first = torch.from_numpy(result.hypotheses[0]), list[float](), 0
-    held_out = stack._splits.validation[0]
-    scored = stack._splits.scored_rows(held_out, 0)
-    assert scored is not None
-    for client in held_out.tolist():
-        x, y = rows_of(data, client)
-        mine = torch.from_numpy(scored[first : (first := first + len(y))])
-        theta = common.clone().requires_grad_()
-        theirs = TORCH[name]([theta], 0.03)
-        theirs.param_groups[0]["momentum"] = momentum
-        for _ in range(6 if bool((~mine).any()) else 0):
-            theirs.zero_grad()
-            away = (theta - common).square().sum()
-            errors = (x @ theta[:-1] + theta[-1] - y)[~mine]
-            (errors.square().mean() + 0.35 * away).backward()
-            theirs.step()
-        errors = ((x @ theta[:-1] + theta[-1] - y)[mine]).detach()
-        losses.append(float(errors.square().mean()))
+    _, result, stack = played(method_cell(data, method, **changes))
+    loop = TorchLoop(data, root=False, momentum=changes["training__local"].get("momentum"))
+    losses, _ = scored_by_hand(loop, stack, result.hypotheses.astype(float), method)
     assert result.validation_loss == pytest.approx(np.mean(losses), rel=1e-3)

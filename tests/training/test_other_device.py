@@ -29,7 +29,7 @@ from tests.training.specs import cell, groups_spec, play
 from tests.training.test_methods import SPECS, method_spec
 from tests.training.test_one_by_one import assert_alike, classifying
 
-ROUNDS = 4
+ROUNDS = 3
 BATCHES = {"training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.05}}
 STACKED: dict[str, dict[str, Any]] = {
     **MECHANISMS,
@@ -112,7 +112,7 @@ def test_what_leaves_the_device_does_not_grow_with_the_clients() -> None:
         transfers.clear()
         asked = {"clients": clients}
         made = cell(
-            groups_spec(training__cohort=asked, training__clustering={"method": "reported"})
+            groups_spec(training__cohort=asked, training__rounds=ROUNDS, **STACKED["reported"])
         )
         _trained(made, DEVICE)
         counted.append(dict(transfers.counted))

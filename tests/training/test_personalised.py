@@ -11,11 +11,10 @@ from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.record_gradients import clipped_gradients
 from fedaudit.networks.stacked_network import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
-from fedaudit.randomness import CounterSource, EntropySource
+from fedaudit.randomness import CounterSource
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training import personalised
 from fedaudit.training.base.cell import Cell, split_cells
-from fedaudit.training.base.cohort import client_coins
 from fedaudit.training.base.record_steps import Adam, RecordSteps, SiloRecords
 from fedaudit.training.base.records import RecordTable, record_use_of, spending_of, training_records
 from fedaudit.training.base.rounds import Progress
@@ -77,11 +76,6 @@ def play_one(
         learned = rounds._learned(torch.zeros(one.shape.n), cohort)
         [found] = rounds.play(torch.zeros(1, 1, one.shape.n), [cohort], None, None)
     return found.hypotheses[0, 0], torch.isfinite(learned).all(-1).tolist()
-
-
-@pytest.mark.parametrize("source", [CounterSource(1), EntropySource()])
-def test_everybody_takes_part_at_rate_1(source: CounterSource | EntropySource) -> None:
-    assert client_coins(source, round_=1, clients=np.array([2, 5, 11]), rate=1.0).all()
 
 
 def test_a_round_that_draws_nobody_keeps_the_model_and_counts() -> None:
@@ -376,8 +370,6 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "privacy-free": {"privacy__baseline": "privacy-free"},
     "uniform": {"privacy__baseline": "uniform"},
-    "strong-for-all": {"privacy__baseline": "strong-for-all"},
-    "dropout": {"privacy__baseline": "dropout"},
     "filter": FILTER,
     "wide": {"model": {"kind": "mlp", "hidden": [40]}},
     "clients": {"federation__validation_unit": "client"},

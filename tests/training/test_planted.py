@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedaudit.federations.mapped import first_rows
 from fedaudit.training.base.cell import Cell, is_by_length, is_client_by_client
 from fedaudit.training.base.planted import (
     NoisedSteps,
@@ -83,20 +82,8 @@ def _uneven(cell: Cell) -> Cell:
     """One client that validates has far more rows than all others."""
     data = cell.federation
     longest = int(np.setdiff1d(np.arange(data.clients), training_clients(cell))[0])
-    counts = data.counts.copy()
-    counts[longest] *= 200
-    owns = zip(map(data.own, range(data.clients)), counts, strict=True)
-    place = np.concatenate([np.resize(np.r_[own], count) for own, count in owns])
-    groups = tuple(replace(one, codes=one.codes[place]) for one in data.attributes)
-    rows = replace(
-        data,
-        features=data.side_by_side[place],
-        target=data.target[place],
-        raw_target=data.raw_target[place],
-        first=first_rows(counts),
-        attributes=groups,
-    )
-    return replace(cell, federation=rows)
+    times = np.where(data.client_of == longest, 200, 1)
+    return replace(cell, federation=data.of_rows(np.repeat(np.arange(data.rows), times)))
 
 
 ENGINES: dict[str, Callable[[Cell], Cell]] = {

@@ -76,7 +76,8 @@ BY_LENGTH = (
 
 @pytest.mark.parametrize("changes", [VARIANTS[name] for name in BY_LENGTH], ids=BY_LENGTH)
 def test_one_client_after_the_other_gives_the_same(changes: dict[str, Any]) -> None:
-    data, few = uneven(COUNTS, classes=3), {"training__cohort": {"clients": 10}}
+    data = uneven(COUNTS, classes=3)
+    few = {"training__cohort": {"clients": 10}, "training__rounds": 2}
     changed = classifying(**{**few, **changes})
     assert is_by_length(table_cell(data, **changed))
     assert_engines_agree(data, **changed)

@@ -37,6 +37,10 @@ def rows_of(client, target, predicted=None, values=None, **changes) -> MeasuredR
     )
 
 
+def shape_of(row="squared", classes=0, *, root_mean=False, by_client=True) -> LossShape:
+    return LossShape(row=row, classes=classes, root_mean=root_mean, by_client=by_client)
+
+
 def validation_loss(shape, rows, values) -> float:
     losses = shape.of_clients(values, rows)
     return float(np.average(losses, weights=shape.client_weights(rows)))
@@ -47,7 +51,7 @@ def validation_loss(shape, rows, values) -> float:
 def test_a_class_is_that_of_the_dummy_classifier(pairs):
     client, target = np.array(pairs).T
     rows = rows_of(client, target)
-    shape = LossShape(row="log", classes=3, root_mean=False, by_client=False)
+    shape = shape_of("log", 3, by_client=False)
     correct = compare_with_constant(rows, shape).constant_correct.sum()
     dummy = DummyClassifier(strategy="prior").fit(np.zeros((len(target), 1)), target)
     guesses = dummy.predict(np.zeros((len(target), 1)))
@@ -67,7 +71,7 @@ def test_a_class_is_that_of_the_dummy_classifier(pairs):
 def test_no_other_number_has_a_smaller_mean_squared_loss(pairs, other, by_client):
     client, target = zip(*pairs, strict=True)
     rows = rows_of(client, target)
-    shape = LossShape(row="squared", classes=0, root_mean=False, by_client=by_client)
+    shape = shape_of(by_client=by_client)
     best = validation_loss(shape, rows, best_constant(rows, shape))
     assert best <= validation_loss(shape, rows, (rows.target - other) ** 2) + 1e-9
 
@@ -81,7 +85,7 @@ def test_no_other_number_has_a_smaller_mean_squared_loss(pairs, other, by_client
 def test_no_other_probabilities_have_a_smaller_loss(pairs, weights, kind):
     client, target = np.array(pairs).T
     rows = rows_of(client, target)
-    shape = LossShape(row=kind, classes=3, root_mean=False, by_client=True)
+    shape = shape_of(kind, 3)
     best = validation_loss(shape, rows, best_constant(rows, shape))
     shares = np.array(weights) / sum(weights)
     hot = np.eye(3)[target]
@@ -98,7 +102,7 @@ def test_outcomes_are_counted_by_the_hypothesis_that_predicted_them():
         hypothesis=np.array([0, 0, 1, 1]),
         groups={"sex": (2, np.array([0, 1, -1, 1]))},
     )
-    shape = LossShape(row="log", classes=2, root_mean=False, by_client=True)
+    shape = shape_of("log", 2)
     found = compare_with_constant(rows, shape)
     assert found.outcomes.tolist() == [[0, 2], [1, 0]]
     assert found.true_outcomes.tolist() == [1, 2]
@@ -119,7 +123,7 @@ def test_no_other_number_of_a_hypothesis_has_a_smaller_mean_of_root_means(
 ):
     client, chosen, target = map(np.array, zip(*triples, strict=True))
     rows = rows_of(client, target, hypothesis=client if of_clients else chosen)
-    shape = LossShape(row="squared", classes=0, root_mean=True, by_client=by_client)
+    shape = shape_of(root_mean=True, by_client=by_client)
     values = best_constant(rows, shape)
     best = validation_loss(shape, rows, values)
     for own in np.unique(rows.hypothesis):
@@ -127,19 +131,20 @@ def test_no_other_number_of_a_hypothesis_has_a_smaller_mean_of_root_means(
         assert best <= validation_loss(shape, rows, changed) + 1e-6
 
 
-def test_the_median_of_clients_with_one_row_is_found_where_outcomes_are_nearly_even():
-    rows = rows_of(range(100_000), np.arange(100_000) < 49_900)
-    shape = LossShape(row="squared", classes=0, root_mean=True, by_client=True)
-    values = best_constant(rows, shape)
-    assert validation_loss(shape, rows, values) == pytest.approx(0.499, abs=1e-12)
-
-
-@pytest.mark.parametrize("classes", [0, 3])
-def test_every_client_of_a_large_federation_has_a_constant_of_its_own(classes):
+def test_a_large_federation_has_its_median_and_every_client_its_own_constant():
+    """Of one row each and outcomes that are nearly even, and of three rows that are alike."""
+    rows, shape = rows_of(range(100_000), np.arange(100_000) < 49_900), shape_of(root_mean=True)
+    median = validation_loss(shape, rows, best_constant(rows, shape))
+    assert median == pytest.approx(0.499, abs=1e-12)
     client = np.repeat(np.arange(100_000), 3)
-    rows = rows_of(client, client % 3 if classes else client, hypothesis=client)
-    shape = LossShape(row="squared", classes=classes, root_mean=not classes, by_client=True)
-    assert best_constant(rows, shape).max() == pytest.approx(0, abs=1e-12)
+    for classes in (0, 3):
+        rows = rows_of(client, client % 3 if classes else client, hypothesis=client)
+        values = best_constant(rows, shape_of("squared", classes, root_mean=not classes))
+        assert values.max() == pytest.approx(0, abs=1e-12)
+
+
+def beside_constant(rows, shape, *, clients_trained=False):
+    return judge_comparison(compare_with_constant(rows, shape), clients_trained=clients_trained)
 
 
 @pytest.mark.parametrize("classes", [0, 2])
@@ -151,16 +156,13 @@ def test_a_model_of_one_constant_a_hypothesis_is_no_better_than_the_constants(cl
     if not classes:
         target = target * 2 - 1 + random.normal(0, 0.1, 600)
     predicted = kind.astype(float) if classes else np.where(kind == 1, 0.6, -0.6)
-    shape = LossShape(row="squared", classes=classes, root_mean=not classes, by_client=True)
+    shape = shape_of("squared", classes, root_mean=not classes)
     values = (target - predicted) ** 2
     rows = rows_of(client, target, predicted, values, hypothesis=kind)
-    compared = compare_with_constant(rows, shape)
-    judged = judge_comparison(compared, clients_trained=False)
-    assert judged.degenerate is not False
+    assert beside_constant(rows, shape).degenerate is not False
     # One constant for all would have been beaten easily.
     alone = rows_of(client, target, predicted, values)
-    over = judge_comparison(compare_with_constant(alone, shape), clients_trained=False)
-    assert over.degenerate is False
+    assert beside_constant(alone, shape).degenerate is False
 
 
 @pytest.mark.parametrize("clients", [10, 20])
@@ -171,9 +173,8 @@ def test_luck_on_few_clients_is_not_shown_and_a_gain_is(clients: int) -> None:
         predicted = np.where(random.random(len(target)) < right, target, 1 - target)
         values = np.where(predicted == target, 0.6, 0.8)
         rows = rows_of(np.repeat(np.arange(clients), 130), target, predicted, values)
-        shape = LossShape(row="log", classes=2, root_mean=False, by_client=True)
-        compared = compare_with_constant(rows, shape)
-        return judge_comparison(compared, clients_trained=False).degenerate is False
+        shape = shape_of("log", 2)
+        return beside_constant(rows, shape).degenerate is False
 
     # At 2.5 %, 15 or more of 200 come about in fewer than one of a thousand repetitions.
     assert sum(shown(0.5, seed) for seed in range(200)) < 15
@@ -190,17 +191,17 @@ def test_rows_of_one_large_client_show_no_gain_for_others(clients_trained: bool)
     right = random.random(len(client)) < np.where(client == 0, 0.7, 0.5)
     predicted = np.where(right, target, 1 - target)
     rows = rows_of(client, target, predicted, np.where(right, 0.6, 0.8))
-    shape = LossShape(row="log", classes=2, root_mean=False, by_client=False)
-    compared = compare_with_constant(rows, shape)
-    judged = judge_comparison(compared, clients_trained=clients_trained)
-    assert judged.degenerate is (False if clients_trained else None)
-    assert clients_trained or "of so uneven sizes" in str(judged.reason)
+    shape = shape_of("log", 2, by_client=False)
+    found = beside_constant(rows, shape, clients_trained=clients_trained)
+    assert found.degenerate is (False if clients_trained else None)
+    assert clients_trained or "of so uneven sizes" in str(found.reason)
 
 
 # -- which models decide nothing ------------------------------------------------------------------
 
 
 GOOD = Gained(0.1, shown=True)
+UNKNOWN = {"share": None, "truth": None}
 
 
 def judged(accuracy=GOOD, loss=GOOD, outcome=None, share=0.7, truth=0.6):
@@ -212,10 +213,7 @@ def judged(accuracy=GOOD, loss=GOOD, outcome=None, share=0.7, truth=0.6):
 @pytest.mark.parametrize(
     ("figures", "degenerate", "reason"),
     [
-        ({}, False, None),
-        ({"share": None, "truth": None}, False, None),
-        ({"accuracy": None}, False, None),
-        ({"outcome": GOOD}, False, None),
+        *((good, False, None) for good in ({}, UNKNOWN, {"accuracy": None}, {"outcome": GOOD})),
         # Better in neither.
         ({"accuracy": Gained(0.0, False), "loss": Gained(-0.1, False)}, True, "is no better than"),
         ({"accuracy": None, "loss": Gained(-0.1, False)}, True, "is no better than"),

@@ -17,6 +17,7 @@ from fedaudit.reports.report import report_hash
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec
 from fedaudit.stored import LeakageTerms, LedgerRow, RoundRow
+from infrastructure.settings import Settings
 from models.database import Database
 from models.identifiers import new_id
 from models.person import Actor
@@ -123,6 +124,12 @@ def admitting(budgets: Budgets, max_attempts: int) -> Iterator[Admitting]:
     """Admit as the API does, in the name of a key without a person."""
     with gathered_writes(budgets.session), ExitStack() as notices:
         yield Admitting(budgets, max_attempts, Actor("a-key", "tests", None), notices)
+
+
+def with_settings(context: WorkerContext, **changes: Any) -> WorkerContext:
+    """The worker with other settings."""
+    kept = context.settings.model_dump(exclude={"embedded"})
+    return WorkerContext(Settings(**{**kept, **changes}), context.database, context.queue, "cpu")
 
 
 def ran(

@@ -13,7 +13,6 @@ from infrastructure.settings import Settings
 from models.database import Database
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import crash
-from tests.workers.processes import Service, service
 from tests.workers.serving import worker_of
 from workers.context import WorkerContext
 
@@ -56,8 +55,8 @@ def _not_stopping() -> Iterator[None]:
 @pytest.fixture
 def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
     """A service on the database of the test."""
-    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as api:
+    more = {"signing_key_file": signing_key_file, "webhooks_allow_private": True}
+    with running_api(settings_for(database_url, tmp_path, **more)) as api:
         yield api
 
 
@@ -65,18 +64,6 @@ def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[A
 def served(api: Api) -> WorkerContext:
     """A worker of the same service."""
     return worker_of(api)
-
-
-@pytest.fixture
-def embedded_service(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Database, Service]]:
-    """SQLite and a broker in a folder."""
-    data_dir = tmp_path / "data"
-    data_dir.mkdir()
-    (data_dir / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
-    database = Database(f"sqlite:///{data_dir}/fedaudit.db")
-    with service(tmp_path, data_dir=str(data_dir)) as started:
-        yield database, started
-    database.close()
 
 
 @pytest.fixture

@@ -42,12 +42,6 @@ def people(rows: int) -> bytes:
     return "\n".join(["client,x,sex,y", *lines, ""]).encode()
 
 
-def many_people() -> bytes:
-    """The same of 300,000 rows, which take a worker a while."""
-    header, _, body = people(6000).partition(b"\n")
-    return header + b"\n" + body * 50
-
-
 def register(
     database: Database,
     data: bytes,

@@ -116,41 +116,41 @@ def units(api: Api, count: int, *, key: str | None = None) -> list[str]:
     return [str(api.stored(one).unit_id) for one in ids]
 
 
+def woken(served: WorkerContext, *unit_ids: str) -> None:
+    """The messages of these units, one after the other."""
+    turns = Turns(served.database, ("auto", "cpu"))
+    for unit_id in unit_ids:
+        run_next(served, turns, unit_id)
+
+
+def change(api: Api, unit_id: str, **values: str) -> None:
+    with api.database.write() as session:
+        session.execute(update(Unit).where(Unit.id == unit_id).values(**values))
+
+
 def test_a_project_waits_for_one_unit_of_another_and_not_for_its_queue(api, served, began):
     many = units(api, 6)
     one = units(api, 1, key=api.key_with(*SCOPES, project="theirs"))
-    turns = Turns(api.database, ("auto", "cpu"))
     # Messages come in the order of submission.
-    for woken in (*many, *one):
-        run_next(served, turns, woken)
+    woken(served, *many, *one)
     assert began == [many[0], *one, *many[1:]]
 
 
 def test_what_takes_seconds_comes_before_what_takes_hours(api, served, began):
     runs = units(api, 3)
-    with api.database.write() as session:
-        session.execute(update(Unit).where(Unit.id == runs[2]).values(kind="profile"))
-    turns = Turns(api.database, ("auto", "cpu"))
-    for woken in runs:
-        run_next(served, turns, woken)
+    change(api, runs[2], kind="profile")
+    woken(served, *runs)
     assert began == [runs[2], runs[0], runs[1]]
 
 
-def test_a_project_that_runs_nothing_comes_before_one_that_holds_leases(api, served, began):
+def test_a_project_that_runs_nothing_comes_first_and_a_lost_unit_last(api, served, began):
     mine, theirs = units(api, 2), units(api, 1, key=api.key_with(*SCOPES, project="theirs"))
-    with api.database.write() as session:
-        session.execute(update(Unit).where(Unit.id == mine[0]).values(state="leased"))
-    turns = Turns(api.database, ("auto", "cpu"))
-    run_next(served, turns, mine[1])
+    change(api, mine[0], state="leased")
+    woken(served, mine[1])
     assert began == theirs
-
-
-def test_where_nothing_waits_the_unit_of_the_message_is_tried(api, served, began):
-    lost = units(api, 1)
-    with api.database.write() as session:
-        session.execute(update(Unit).where(Unit.id == lost[0]).values(state="leased"))
-    run_next(served, Turns(api.database, ("auto", "cpu")), lost[0])
-    assert began == lost
+    # Where nothing waits, the unit of the message is tried.
+    woken(served, mine[1], mine[0])
+    assert began == [*theirs, mine[1], mine[0]]
 
 
 # -- signs of life: files that running processes have locked ---------------------------------------

@@ -14,19 +14,19 @@ from sqlalchemy import delete, insert, select
 import migrations
 from fedaudit.fairness.scored_groups import DisclosureDecision
 from fedaudit.spec.errors import InvalidInputError
-from infrastructure.settings import Settings
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import FederationRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
+from tests.training.specs import table_spec
 from tests.workers.admission import (
-    Submitted,
     document_of,
     events_of,
     experiment_of,
     ran,
     spec_with,
     submit,
+    with_settings,
 )
 from tests.workers.registering import REGISTRATION, federation_of, people, register
 from workers import disclosure_memory
@@ -40,28 +40,24 @@ AGES = np.concatenate([np.arange(600) % 43 + 20, np.full(200, 90), np.full(6, 83
 
 
 def spec(**fairness: Any) -> dict[str, Any]:
-    return {
-        "name": "ages",
-        "seed": 3,
-        "federation": {
-            "source": "table",
-            "path": "ages.csv",
-            "client_key": "town",
-            "target": "y",
-            "features": ["x"],
-            "validation_fraction": 0.5,
-        },
-        "model": {"kind": "linear", "intercept": True},
-        "training": {"loss": "rmse", "rounds": 2, "cohort": {"clients": 4}},
-        "privacy": {"mechanism": "none"},
-        "fairness": {
-            "sensitive": ["age"],
-            "favourable": {"op": "ge", "value": 4},
-            "minimum_group_size": MINIMUM,
-            "intervals": None,
-            **fairness,
-        },
+    asked = {
+        "sensitive": ["age"],
+        "favourable": {"op": "ge", "value": 4},
+        "minimum_group_size": MINIMUM,
+        "intervals": None,
+        **fairness,
     }
+    return table_spec(
+        "ages.csv",
+        ["x"],
+        seed=3,
+        federation__target="y",
+        federation__positive=None,
+        federation__validation_fraction=0.5,
+        model={"kind": "linear"},
+        training={"loss": "rmse", "rounds": 2, "cohort": {"clients": 4}},
+        fairness=asked,
+    )
 
 
 @pytest.fixture
@@ -73,12 +69,27 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_on(
-    database: Database, context: WorkerContext, sources: Path, asked: dict[str, Any]
-) -> tuple[Submitted, dict[str, Any]]:
-    """The report's fairness section of a run of this spec."""
-    submitted = ran(database, _with(context, sources_dir=sources), asked, sources_dir=sources)
-    return submitted, document_of(database, submitted)["fairness"][0]
+Section = Callable[[dict[str, Any]], dict[str, Any]]
+Shown = Callable[[dict[str, Any]], list[bool]]
+
+
+@pytest.fixture
+def section(database: Database, context: WorkerContext, sources: Path) -> Section:
+    """The fairness section of a run of a spec on files of the folder."""
+
+    def of(asked: dict[str, Any]) -> dict[str, Any]:
+        worker = with_settings(context, sources_dir=sources)
+        submitted = ran(database, worker, asked, sources_dir=sources)
+        found: dict[str, Any] = document_of(database, submitted)["fairness"][0]
+        return found | {"submitted": submitted}
+
+    return of
+
+
+@pytest.fixture
+def shown(section: Section) -> Shown:
+    """Which groups a run of a spec shows."""
+    return lambda asked: [not group["suppressed"] for group in section(asked)["groups"]]
 
 
 def of_file(name: str, asked: dict[str, Any], **federation: Any) -> dict[str, Any]:
@@ -127,54 +138,54 @@ COPIES: dict[str, Callable[[Path], None]] = {
 }
 
 
-def is_shown(section: dict[str, Any]) -> list[bool]:
-    return [not group["suppressed"] for group in section["groups"]]
-
-
-def test_a_second_cut_of_the_same_column_discloses_nothing(database, context, sources):
-    _, first = run_on(database, context, sources, spec(edges={"age": [83]}))
-    assert is_shown(first) == [True, True]
-    moved, second = run_on(database, context, sources, spec(edges={"age": [84]}))
-    assert is_shown(second) == [False, False]
+def test_a_second_cut_of_the_same_column_discloses_nothing(database, section, shown):
+    first = section(spec(edges={"age": [83]}))
+    assert not any(one["suppressed"] for one in first["groups"])
+    second = section(spec(edges={"age": [84]}))
+    assert all(one["suppressed"] for one in second["groups"])
     assert "differ from those of an earlier report" in second["groups"][0]["reasons"]["loss"]
     assert second["metrics"]["demographic_parity_difference"]["value"] is None
+    moved = second["submitted"]
     assert experiment_of(database, moved).withheld_attributes == ["age"]
-    rounds = [data for kind, data in events_of(database, moved.id) if kind == "round"]
+    rounds = [one for kind, one in events_of(database, moved.id) if kind == "round.completed"]
+    assert rounds
     assert all("demographic_parity_difference" not in one for one in rounds)
-    _, again = run_on(database, context, sources, spec(edges={"age": [83]}))
+    again = section(spec(edges={"age": [83]}))
     assert again["groups"] == first["groups"], "what is disclosed already gives nothing more away"
-    _, other = run_on(database, context, sources, spec(edges={"age": [40]}))
-    assert is_shown(other) == [True, True], "a cut far from it is no difference of few rows"
+    # A cut far from it is no difference of few rows.
+    assert shown(spec(edges={"age": [40]})) == [True, True]
 
 
 def test_runs_of_one_unit_are_decided_beside_each_other(database, context, sources):
     specs = [spec(edges={"age": [edge]}) for edge in (83, 84)]
-    both = ran(database, _with(context, sources_dir=sources), *specs, sources_dir=sources)
+    both = ran(database, with_settings(context, sources_dir=sources), *specs, sources_dir=sources)
     withheld = [experiment_of(database, both, place).withheld_attributes for place in (0, 1)]
     assert withheld == [[], ["age"]]
 
 
-def test_a_copy_of_a_file_is_no_other_file(database, context, sources):
+def test_a_copy_of_a_file_is_no_other_file(sources, section, shown):
     """The attack: another cut on a copy that differs in its bytes alone, or in few of its cells."""
+
+    def rates(asked: dict[str, Any]) -> list[list[Any]]:
+        groups = section(asked)["groups"]
+        return [[one["suppressed"], one["selection_rate"], one["value"]] for one in groups]
+
     once = spec(edges={"age": [83]}, rounding={"base": 5})
-    _, first = run_on(database, context, sources, once)
-    assert is_shown(first) == [True, True]
+    first = rates(once)
+    assert [suppressed for suppressed, *_ in first] == [False, False]
     for name, write in COPIES.items():
         write(sources / name)
-        _, second = run_on(database, context, sources, of_file(name, spec(edges={"age": [84]})))
-        assert is_shown(second) == [False, False], name
+        assert shown(of_file(name, spec(edges={"age": [84]}))) == [False, False], name
+    # The same people are shown again, rounded alike.
     for name in ("rows.csv", "table.parquet"):
-        _, again = run_on(database, context, sources, of_file(name, once))
-        rates = [[one[rate] for one in again["groups"]] for rate in ("selection_rate", "value")]
-        before = [[one[rate] for one in first["groups"]] for rate in ("selection_rate", "value")]
-        assert rates == before, f"{name}: the same people are shown again, rounded alike"
+        assert rates(of_file(name, once)) == first, name
 
 
-def test_what_a_spec_makes_of_images_is_no_other_file(database, context, tmp_path):
+def test_what_a_spec_makes_of_images_is_no_other_file(database, sources, shown):
     """The attack: the same archive, with one class more or turned, under another cut."""
     rows, generator = np.arange(400), np.random.default_rng(4)
     np.savez(
-        tmp_path / "faces.npz",
+        sources / "faces.npz",
         x=generator.integers(0, 256, (400, 4, 4), dtype=np.uint8),
         y=rows % 3,
         writer=rows % 40,
@@ -187,20 +198,16 @@ def test_what_a_spec_makes_of_images_is_no_other_file(database, context, tmp_pat
         "model": {"kind": "logistic"},
         "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 4}},
     }
-    _, first = run_on(database, context, tmp_path, asked)
-    assert is_shown(first) == [True, True]
+    assert shown(asked) == [True, True]
     asked["fairness"] = {**asked["fairness"], "edges": {"age": [51]}}
     for other in ({"classes": 4}, {"rotate": {"probability": 0.5}}):
-        changed = of_file("faces.npz", asked, **other)
-        _, second = run_on(database, context, tmp_path, changed)
-        assert is_shown(second) == [False, False], other
+        assert shown(of_file("faces.npz", asked, **other)) == [False, False], other
     # What was remembered of images before their rows were numbered by the file.
     with database.write() as session:
         by_clients = hashlib.sha256(b"rows of clients").hexdigest()
         removed = delete(DisclosedSet).where(DisclosedSet.numbering != by_clients)
         assert session.execute(removed).rowcount > 0  # type: ignore[attr-defined]
-    _, second = run_on(database, context, tmp_path, of_file("faces.npz", asked, classes=5))
-    assert is_shown(second) == [False, False]
+    assert shown(of_file("faces.npz", asked, classes=5)) == [False, False]
 
 
 def test_what_was_remembered_of_images_is_put_together(tmp_path: Path) -> None:
@@ -222,57 +229,44 @@ def test_what_was_remembered_of_images_is_put_together(tmp_path: Path) -> None:
     assert {tuple(one) for one in found} == {(of_file, "a"), (of_clients, "a"), (of_clients, "b")}
 
 
-def test_one_town_more_that_is_held_out_discloses_nothing(database, context, sources):
+def test_one_town_more_that_is_held_out_discloses_nothing(shown):
     one = spec(edges={"age": [40]})
-    _, first = run_on(database, context, sources, one)
-    assert is_shown(first) == [True, True]
-    more = {**one, "federation": {**one["federation"], "validation_fraction": 17 / 31}}
-    _, second = run_on(database, context, sources, more)
-    assert is_shown(second) == [False, False]
+    assert shown(one) == [True, True]
+    assert shown(of_file("ages.csv", one, validation_fraction=17 / 31)) == [False, False]
 
 
-def test_a_rule_that_judges_few_rows_otherwise_discloses_nothing(database, context, sources):
+def test_a_rule_that_judges_few_rows_otherwise_discloses_nothing(shown):
     # Nobody has a target between 3.5 and 4, and few have exactly 4.
-    one = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4})
-    _, first = run_on(database, context, sources, one)
-    assert is_shown(first) == [True, True]
-    nobody = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 3.5})
-    _, same = run_on(database, context, sources, nobody)
-    assert is_shown(same) == [True, True]
-    few = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4.1})
-    _, second = run_on(database, context, sources, few)
-    assert is_shown(second) == [False, False]
+    for value, all_shown in ((4, True), (3.5, True), (4.1, False)):
+        asked = spec(edges={"age": [40]}, favourable={"op": "ge", "value": value})
+        assert shown(asked) == [all_shown, all_shown], value
 
 
-def test_an_attribute_is_withheld_with_its_intersections_and_alone(database, context, sources):
-    run_on(database, context, sources, spec(edges={"age": [83]}))
+def test_an_attribute_is_withheld_with_its_intersections_and_alone(database, section):
+    section(spec(edges={"age": [83]}))
     asked = spec(
         sensitive=["x", "age"], edges={"age": [84], "x": [3]}, intersections=[["x", "age"]]
     )
-    submitted, of_x = run_on(database, context, sources, asked)
-    assert is_shown(of_x) == [True, True]
-    assert experiment_of(database, submitted).withheld_attributes == ["age", "x_age"]
+    of_x = section(asked)
+    assert not any(one["suppressed"] for one in of_x["groups"])
+    assert experiment_of(database, of_x["submitted"]).withheld_attributes == ["age", "x_age"]
 
 
 @pytest.mark.parametrize("earlier", [[], [40]], ids=["first", "beside others"])
-def test_a_report_that_another_overtakes_is_decided_anew(
-    database, context, sources, monkeypatch, earlier
-):
+def test_a_report_that_another_overtakes_is_decided_anew(sources, shown, monkeypatch, earlier):
     COPIES["rows.csv"](sources / "rows.csv")
     for age in earlier:
-        run_on(database, context, sources, spec(edges={"age": [age]}))
+        shown(spec(edges={"age": [age]}))
 
     def overtaken(*asked: Any) -> DisclosureDecision:
         decided = decide(*asked)
         assert not decided.withheld
         monkeypatch.setattr(disclosure_memory, "decide", decide)
-        _, quicker = run_on(database, context, sources, spec(edges={"age": [83]}))
-        assert is_shown(quicker) == [True, True]
+        assert shown(spec(edges={"age": [83]})) == [True, True]
         return decided
 
     monkeypatch.setattr(disclosure_memory, "decide", overtaken)
-    _, late = run_on(database, context, sources, of_file("rows.csv", spec(edges={"age": [84]})))
-    assert is_shown(late) == [False, False]
+    assert shown(of_file("rows.csv", spec(edges={"age": [84]}))) == [False, False]
 
 
 def test_generated_data_are_not_remembered(database: Database, context: WorkerContext) -> None:
@@ -280,10 +274,12 @@ def test_generated_data_are_not_remembered(database: Database, context: WorkerCo
     assert experiment_of(database, submitted).withheld_attributes is None
 
 
-def test_rows_that_an_earlier_report_counted_are_not_left_out_later(database, context, sources):
+def test_rows_that_an_earlier_report_counted_are_not_left_out_later(
+    database, context, sources, shown
+):
     """Both reports' accuracy and loss together would be those of the rows between."""
     ages = {"edges": {"age": [60, 83, 84]}}
-    run_on(database, context, sources, spec(**ages))
+    shown(spec(**ages))
     (sources / "other.csv").write_text((sources / "ages.csv").read_text() + "\n")
     left_out = {"exclude": {"age": ["83 to <84"]}}
     for name in ("ages.csv", "other.csv"):
@@ -295,14 +291,14 @@ def test_rows_that_an_earlier_report_counted_are_not_left_out_later(database, co
     for name, least in (("ages.csv", MINIMUM), ("other.csv", MINIMUM), ("ages.csv", 9999)):
         # The totals are published even where every group is too small to be.
         asked = of_file(name, spec(**ages, **left_out, minimum_group_size=least))
-        worker = _with(context, sources_dir=sources)
+        worker = with_settings(context, sources_dir=sources)
         found = experiment_of(database, ran(database, worker, asked, sources_dir=sources))
         assert found.status_reason == "invalid-data"
         assert "/fairness/exclude" in (found.status_detail or "")
         assert "counted nearly the same rows" in (found.status_detail or "")
 
 
-def test_joined_values_are_known_by_what_the_data_hold(database, context, sources):
+def test_joined_values_are_known_by_what_the_data_hold(sources, section, shown):
     """What a group is called makes no known person new, in another file neither."""
     named = {"age": "age", "83": "few", "90": "old"}
     write = rewritten(lambda cells: ",".join([cells[0], named.get(cells[1], "young"), *cells[2:]]))
@@ -311,19 +307,18 @@ def test_joined_values_are_known_by_what_the_data_hold(database, context, source
     with (sources / "second.csv").open("a") as file:
         file.write("\n\n")
     joined: dict[str, Any] = {"groups": {"age": {"rest": ["few", "old"]}}}
-    _, first = run_on(database, context, sources, of_file("first.csv", spec(**joined)))
+    first = section(of_file("first.csv", spec(**joined)))
     assert [one["value"] for one in first["groups"]] == ["rest", "young"]
     assert not any(one["suppressed"] for one in first["groups"])
     other = {"groups": {"age": {"rest": ["few", "young"]}}}
     for name in ("first.csv", "second.csv"):
-        _, found = run_on(database, context, sources, of_file(name, spec(**other)))
-        assert all(one["suppressed"] for one in found["groups"]), name
+        assert not any(shown(of_file(name, spec(**other)))), name
 
 
 @pytest.mark.parametrize(
     "order", [("district", "region"), ("region", "district"), ("road", "district", "region")]
 )
-def test_a_region_less_its_districts_is_no_one(database, context, sources, order):
+def test_a_region_less_its_districts_is_no_one(sources, section, order):
     """The attack: a region, less its districts that another report shows, is the few. A road that
     has the few and part of a district covers nothing up."""
     head, *lines = (sources / "ages.csv").read_text().splitlines()
@@ -334,12 +329,9 @@ def test_a_region_less_its_districts_is_no_one(database, context, sources, order
         road = "main" if district == "few" or place % 10 == 0 else "other"
         table.append(f"{line},{district},{region},{road}")
     (sources / "regions.csv").write_text("\n".join(table))
-    *earlier, last = (
-        run_on(database, context, sources, of_file("regions.csv", spec(sensitive=[one])))[1]
-        for one in order
-    )
-    shown = {one["value"] for of in earlier for one in of["groups"] if not one["suppressed"]}
-    assert shown >= ({"north", "south"} if order[0] == "region" else {"a", "b"})
+    *earlier, last = (section(of_file("regions.csv", spec(sensitive=[one]))) for one in order)
+    values = {one["value"] for of in earlier for one in of["groups"] if not one["suppressed"]}
+    assert values >= ({"north", "south"} if order[0] == "region" else {"a", "b"})
     assert all(one["suppressed"] for one in last["groups"])
 
 
@@ -351,13 +343,8 @@ SPEC = spec_with(
 )
 
 
-def _with(context: WorkerContext, **changes: Any) -> WorkerContext:
-    settings = Settings(**{**context.settings.model_dump(exclude={"embedded"}), **changes})
-    return WorkerContext(settings, context.database, context.queue, "cpu")
-
-
 def test_a_report_names_the_policy_under_which_it_was_admitted(database, context, tmp_path):
-    context = _with(context, sources_dir=tmp_path)
+    context = with_settings(context, sources_dir=tmp_path)
     (tmp_path / "people.csv").write_bytes(people(300))
     first = submit(database, SPEC, sources_dir=tmp_path)
     with database.write() as session:
@@ -381,7 +368,7 @@ def test_a_report_names_the_policy_under_which_it_was_admitted(database, context
 def test_a_worker_asks_the_map_for_what_was_admitted_before(database, context, tmp_path):
     (tmp_path / "map.yaml").write_text("people.csv: [another]")
     (tmp_path / "people.csv").write_bytes(people(300))
-    context = _with(context, sources_dir=tmp_path, sources_map=tmp_path / "map.yaml")
+    context = with_settings(context, sources_dir=tmp_path, sources_map=tmp_path / "map.yaml")
     submitted = ran(database, context, SPEC, sources_dir=tmp_path)
     row = experiment_of(database, submitted)
     assert (row.status, row.status_reason) == ("failed", "invalid-data")

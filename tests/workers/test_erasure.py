@@ -1,28 +1,40 @@
 """Erasing a federation: what tells of people goes, what was spent and signed stays."""
 
 import json
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text, update
 
+from fedaudit.federations.load import RegisteredData
 from fedaudit.ledger.statements import Envelope
 from infrastructure.storage import Storage, StorageError
-from models.repositories import FederationRepository, ServiceStateRepository
+from models.clock import utc_now
+from models.repositories import (
+    CheckpointRepository,
+    FederationRepository,
+    IdempotencyRepository,
+    ServiceStateRepository,
+)
+from models.tables.accounts import IdempotencyKey
 from models.tables.base import Base
+from models.tables.experiments import Checkpoint, Experiment, Unit
 from models.tables.federations import ErasedLedger, Federation
 from models.tables.ledger import Ledger
 from models.vocabulary import SCOPES
 from tests.api.ledgers.trainings import GAUSSIAN, declared, opened, post, reserve
 from tests.api.service import Api
 from tests.waiting import wait_until
+from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record, central, local, released
 from tests.workers.serving import bundle_of, judged_bundle, succeeded
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-from workers.sweeper import Sweeper
+from workers.sweeper import Expiry, Sweeper
 
 NAMES = [f"Klinik-Nord-{number}" for number in range(12)]
 ROWS = [
@@ -39,18 +51,18 @@ def sweeper(api: Api, served: WorkerContext) -> Sweeper:
     return Sweeper(api.settings, api.database, served.queue)
 
 
-def upload(api: Api) -> Any:
+def upload(api: Api, content: bytes = CONTENT) -> Any:
     described = json.dumps({"name": "clinics", "federation": FEDERATION, "fairness": FAIRNESS})
     files = [
         ("registration", (None, described, "application/json")),
-        ("file", ("clinics.csv", CONTENT, "text/csv")),
+        ("file", ("clinics.csv", content, "text/csv")),
     ]
     return api.post("/v1/federations", files=files)
 
 
-def uploaded(api: Api) -> tuple[str, str]:
+def uploaded(api: Api, content: bytes = CONTENT) -> tuple[str, str]:
     """The ids of the federation, and of the unit that is to profile it."""
-    answer = upload(api)
+    answer = upload(api, content)
     assert answer.status_code in (200, 202), answer.text
     id_ = str(answer.json()["id"])
     with api.database.read() as session:
@@ -58,9 +70,9 @@ def uploaded(api: Api) -> tuple[str, str]:
     return id_, str(unit_id)
 
 
-def register(api: Api, served: WorkerContext) -> str:
+def register(api: Api, served: WorkerContext, content: bytes = CONTENT) -> str:
     """The id of the federation, uploaded and profiled."""
-    id_, unit_id = uploaded(api)
+    id_, unit_id = uploaded(api, content)
     run_unit(served, unit_id)
     assert api.get(f"/v1/federations/{id_}").json()["status"] == "ready"
     return id_
@@ -268,6 +280,7 @@ def test_a_ledger_of_a_training_elsewhere_loses_its_names_and_takes_no_more_roun
     found = judged_bundle(file, served.signing_key.public)
     assert [one for one in found.checks if one.outcome != "pass"] == []
     assert found.verdict == "valid"
+    assert api.get(f"{path}/privacy-ledger").json()["salt"] is None, "names can be tried"
     assert register(api, served) == federation
     assert post(api, ledger, declared(3, NAMES[:2])).status_code == 410, "it is taken up again"
     assert reserve_status(api, ledger) == 410
@@ -303,3 +316,122 @@ def test_an_erasure_waits_for_the_profile_that_is_being_stored(api, served, monk
         run_unit(served, unit_id)
         assert [one.result().status_code for one in answers] == [202]
     assert api.get(f"/v1/federations/{federation}").json()["status"] == "erased"
+
+
+# -- data that are laid out on disk while they are used -------------------------------------------
+
+
+def test_what_earlier_versions_and_killed_processes_left_goes(api: Api, sweeper: Sweeper) -> None:
+    scratch = api.settings.scratch_dir
+    for name in ("used", "left"):
+        (scratch / name).mkdir(parents=True)
+        (scratch / name / "features.npy").write_bytes(b"half")
+    os.utime(scratch / "left", (0, 0))
+    sweeper.tick()
+    assert [path.name for path in scratch.iterdir()] == ["used"]
+
+
+class KilledError(BaseException):
+    """What no worker survives to handle."""
+
+
+def test_no_receipt_is_signed_while_a_worker_reads_the_data(api, served, sweeper, monkeypatch):
+    erased: list[str] = []
+
+    def erased_meanwhile(data: RegisteredData, fingerprint: str) -> None:
+        id_ = str(data.registration.federation.id)
+        assert erase(api, id_).is_success
+        erased.append(id_)
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RegisteredData, "profile", erased_meanwhile)
+        with pytest.raises(KilledError):
+            register(api, served)
+    erasure = f"/v1/federations/{erased[0]}/erasure"
+    sweeper.tick()
+    assert api.get(erasure).json()["status"] == "erasing"
+    with api.database.write() as session:
+        session.execute(update(Unit).values(lease_until=Unit.created_at))
+    sweeper.tick()
+    assert api.get(erasure).json()["status"] == "erased"
+
+
+# -- files whose time is over: removed, told of, and never what somebody still needs --------------
+
+
+def expire(api: Api, served: WorkerContext) -> None:
+    """A sweeper's turn."""
+    settings = api.settings.model_copy(update={"keep_results_days": 30})
+    Expiry(settings, api.database, served.storage).expire()
+
+
+def stored_files(api: Api) -> list[Path]:
+    return [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()]
+
+
+def age(api: Api, *ids: str, days: int = 31) -> None:
+    """These experiments ended so long ago."""
+    with api.database.write() as session:
+        ended = utc_now() - timedelta(days=days)
+        session.execute(update(Experiment).where(Experiment.id.in_(ids)).values(finished_at=ended))
+
+
+def test_old_results_expire_and_say_so_and_reports_stay(api, served, monkeypatch):
+    model, records = (
+        succeeded(api, served, released(central())),
+        succeeded(api, served, by_record()),
+    )
+    none, new = succeeded(api, served, spec_with()), succeeded(api, served, released(central()))
+    report = api.get(f"/v1/experiments/{model}/report.json").content
+    age(api, model, records, none)
+    delete = Storage.delete
+    monkeypatch.setattr(Storage, "delete", lambda *_: (_ for _ in ()).throw(StorageError("away")))
+    expire(api, served)
+    monkeypatch.setattr(Storage, "delete", delete)
+    for path in (f"{model}/model", f"{records}/record-table"):
+        gone = api.get(f"/v1/experiments/{path}")
+        assert (gone.status_code, gone.json()["reason"]) == (410, "expired"), gone.text
+        assert "30 days (FEDAUDIT_KEEP_RESULTS_DAYS)" in gone.json()["detail"]
+    left = stored_files(api)
+    expire(api, served)
+    assert len(left) - len(stored_files(api)) == 2, "what the storage refused is removed later"
+    api.client.post("/sign-in", data={"key": api.key, "next": "/"})
+    for page in ("", "/report"):
+        shown = api.client.get(f"/experiments/{model}{page}").text
+        assert "The trained model expired on" in shown
+        assert "Save the model" not in shown
+    assert api.get(f"/v1/experiments/{new}/model").status_code == 200
+    assert api.get(f"/v1/experiments/{none}/model").status_code == 409, "there never was one"
+    assert api.get(f"/v1/experiments/{model}/report.json").content == report
+    assert api.get(f"/v1/experiments/{model}/report/verification").json()["valid"]
+    entries = [
+        (one["subject"], one["details"]["files"])
+        for one in api.get("/v1/audit-log", params={"action": "files.expired"}).json()["items"]
+    ]
+    assert sorted(entries) == [("model", 1), ("record-table", 1)]
+
+
+def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(api, served):
+    ended, running = succeeded(api, served, spec_with()), api.submit(spec_with())["id"]
+    age(api, ended, days=8)
+    with api.database.write() as session:
+        for id_ in (ended, running):
+            CheckpointRepository(session, api.project_id).put(id_, round=1, data=b"state")
+        key_id = api.get("/v1/api-keys").json()["items"][0]["id"]
+        for name in ("old", "new"):
+            IdempotencyRepository(session).add(
+                project_id=api.project_id,
+                api_key_id=key_id,
+                route="r",
+                key=name,
+                body_hash="x",
+                resource_id="x",
+            )
+        long_ago = utc_now() - timedelta(days=31)
+        old = IdempotencyKey.key == "old"
+        session.execute(update(IdempotencyKey).where(old).values(created_at=long_ago))
+    expire(api, served)
+    with api.database.read() as session:
+        assert list(session.scalars(select(Checkpoint.experiment_id))) == [running]
+        assert session.scalar(select(func.count()).select_from(IdempotencyKey)) == 1

@@ -1,8 +1,12 @@
 """Real workers and sweepers on real brokers: killed, stopped, cut off from the database."""
 
+import os
 import random
-import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -10,18 +14,17 @@ import pytest
 import torch
 from sqlalchemy import make_url
 
-from api.services.report_evidence import evidence_of
-from fedaudit.reports.verification.verification import verify
+from benchmarks.servers import Server, start_valkey
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from tests.ledger.whole_chain import first_broken_link
+from tests.processes import completed
 from tests.waiting import wait_until
 from tests.workers.admission import (
     IN_BATCHES,
     Submitted,
-    budget_of,
     document_of,
     experiment_of,
     ledger_of,
@@ -32,6 +35,7 @@ from tests.workers.admission import (
 )
 from tests.workers.processes import LEASE_SECONDS, Service, service
 from workers.context import WorkerContext
+from workers.health import unwell
 
 LONG = spec_with(training__rounds=1000, training__local=IN_BATCHES)
 ENDED = ("succeeded", "failed", "cancelled")
@@ -83,97 +87,33 @@ def wait_for_rounds(database: Database, submitted: Submitted, more_than: int) ->
     wait_until(lambda: rounds_done(database, submitted) > more_than, f"round {more_than + 1}")
 
 
-def test_workers_killed_at_random_moments_leave_the_ledger_of_an_undisturbed_run(
+def test_workers_killed_and_stopped_leave_the_ledger_of_an_undisturbed_run(
     postgres_service: tuple[Database, Service], undisturbed: str
 ) -> None:
     database, processes = postgres_service
     moments = random.Random(20)
     submitted = submit(database, LONG)
-    processes.sweeper()
+    sweeper = processes.sweeper()
     for _ in range(2):
         worker = processes.worker()
         done = rounds_done(database, submitted)
-        wait_for_rounds(database, submitted, done + moments.randrange(300))
+        wait_for_rounds(database, submitted, done + moments.randrange(150))
         worker.kill()
         assert experiment_of(database, submitted).status == "running"
-    processes.worker()
-    assert wait_for_end(database, submitted) == "succeeded"
-    assert ledger_hash_of(database, submitted) == undisturbed
-    unit = unit_of(database, submitted)
-    assert (unit.attempts, unit.fence) == (3, 3)
-
-
-def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(embedded_service):
-    database, processes = embedded_service
-    submitted = submit(database, {**LONG, "privacy": {**LONG["privacy"], "noise": "release"}})
-    processes.sweeper()
     worker = processes.worker()
-    wait_for_rounds(database, submitted, 50)
-    worker.kill()
-    processes.worker()
-    assert wait_for_end(database, submitted) == "succeeded"
-    experiment, document = experiment_of(database, submitted), document_of(database, submitted)
-    assert experiment.ledger_salt is not None
-    assert unit_of(database, submitted).attempts == 2
-    found = verify(evidence_of(database, experiment, document))
-    assert [one for one in found.checks if one.outcome == "fail"] == []
-    assert "ledger.salt" in {one.name for one in found.checks if one.outcome == "pass"}
-    assert found.ledger_hash == document["integrity"]["ledger_hash"]
-
-
-def test_a_worker_that_slept_through_its_lease_writes_nothing(postgres_service, undisturbed):
-    database, processes = postgres_service
-    submitted = submit(database, LONG)
-    processes.sweeper()
-    sleeper = processes.worker()
-    wait_for_rounds(database, submitted, 0)
-    sleeper.popen.send_signal(signal.SIGSTOP)
-    assert rounds_done(database, submitted) < 1000
-    processes.worker()
-    # Rounds may still be added by the server, which ends the sleeper's last commit without it.
-    wait_until(lambda: unit_of(database, submitted).fence == 2, "the next claim")
-    sleeper.popen.send_signal(signal.SIGCONT)
-    wait_until(lambda: "lease lost" in sleeper.output, "the sleeper to notice")
-    assert wait_for_end(database, submitted) == "succeeded"
-    assert ledger_hash_of(database, submitted) == undisturbed
-    assert sleeper.stop() == 0
-
-
-def test_a_stopped_worker_gives_its_unit_back_and_another_goes_on(postgres_service, undisturbed):
-    database, processes = postgres_service
-    submitted = submit(database, LONG)
-    sweeper = processes.sweeper()
-    worker = processes.worker()
-    wait_until(lambda: unit_of(database, submitted).state == "leased", "the claim")
+    wait_until(lambda: unit_of(database, submitted).fence == 3, "the third claim")
     # Nobody is left who would publish for it.
     assert sweeper.stop() == 0
-    wait_for_rounds(database, submitted, 0)
+    wait_for_rounds(database, submitted, rounds_done(database, submitted))
     assert worker.stop() == 0
     unit = unit_of(database, submitted)
-    assert (unit.state, unit.attempts) == ("waiting", 0)
-    done = rounds_done(database, submitted)
-    assert 0 < done < 1000
+    assert (unit.state, unit.attempts) == ("waiting", 2)
+    assert rounds_done(database, submitted) < 1000
     processes.worker()
     assert wait_for_end(database, submitted) == "succeeded"
     assert ledger_hash_of(database, submitted) == undisturbed
-
-
-def test_when_every_worker_is_lost_the_sweeper_fails_the_experiment(postgres_service):
-    database, processes = postgres_service
-    submitted = submit(database, LONG, max_attempts=1, budget=1e6)
-    sweeper = processes.sweeper()
-    worker = processes.worker()
-    wait_for_rounds(database, submitted, 0)
-    worker.kill()
-    assert wait_for_end(database, submitted) == "failed"
-    experiment = experiment_of(database, submitted)
-    assert experiment.status_reason == "worker-lost"
-    assert unit_of(database, submitted).state == "failed"
-    budget, rows = budget_of(database, submitted), ledger_of(database, submitted)
-    assert budget.reserved == pytest.approx(0, abs=1e-9)
-    spent = max(int(row.releases.max()) for row in rows) * 2 / 3
-    assert budget.spent == pytest.approx(spent)
-    assert sweeper.stop(within=10) == 0
+    unit = unit_of(database, submitted)
+    assert (unit.attempts, unit.fence) == (3, 4)
 
 
 def test_a_database_outage_is_waited_for(postgres_server, postgres_service, undisturbed):
@@ -219,3 +159,106 @@ def test_a_database_that_was_never_migrated_is_refused(tmp_path: Path) -> None:
         process = processes.start("workers.sweeper")
         assert process.popen.wait(30) == 1
         assert "run `fedaudit migrate`" in process.output
+
+
+# -- a broker that goes away while a worker is busy, and comes back when it is not ----------------
+
+
+@pytest.fixture
+def broker() -> Iterator[Server]:
+    """A broker of this test alone."""
+    server = start_valkey()
+    yield server
+    server.stop()
+
+
+def take_away(broker: Server) -> None:
+    broker.process.kill()
+    broker.process.wait()
+
+
+@contextmanager
+def brought_back(broker: Server) -> Iterator[None]:
+    """The broker on its old address, with nothing in it."""
+    with subprocess.Popen(
+        broker.process.args, cwd=broker.folder, stdout=subprocess.DEVNULL
+    ) as again:
+        try:
+            yield
+        finally:
+            again.kill()
+
+
+def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
+    postgres_url: str, broker: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    database = Database(postgres_url)
+    folder = tmp_path_factory.mktemp("outage")
+    settings = Settings(data_dir=folder / "data")
+    with outage_service(folder, postgres_url, broker) as processes:
+        processes.sweeper()
+        worker = processes.worker()
+        first = submit(database, LONG)
+        wait_until(lambda: experiment_of(database, first).rounds_done > 0, "the first rounds")
+        take_away(broker)
+        assert experiment_of(database, first).status == "running"
+        wait_until(lambda: "unit done" in worker.output, "the end of the task")
+        # What the worker does about its broken connection, it does now.
+        time.sleep(1)
+        grow_old(processes)
+        time.sleep(1)
+        assert health_of(processes) == (1, "the consumer of worker has given no sign of life for")
+        with brought_back(broker):
+            second = submit(database)
+            assert wait_for_end(database, second) == "succeeded"
+            wait_until(lambda: unwell(settings) is None, "a sign of life")
+            assert health_of(processes) == (0, "well")
+        assert worker.popen.poll() is None
+        assert len(signs_of_life(processes)) == 1
+        assert worker.stop() == 0
+        assert unwell(settings) == "no worker of this machine has given a sign of life"
+    database.close()
+
+
+def test_a_broker_that_is_down_from_the_start_delays_a_run_and_loses_nothing(
+    postgres_url: str, broker: Server, tmp_path: Path
+) -> None:
+    take_away(broker)
+    database = Database(postgres_url)
+    with outage_service(tmp_path, postgres_url, broker) as processes:
+        submitted = submit(database)
+        worker, sweeper = processes.worker(), processes.sweeper()
+        wait_until(lambda: "broker away" in sweeper.output, "the sweeper to find no broker")
+        assert experiment_of(database, submitted).status == "queued"
+        with brought_back(broker):
+            assert wait_for_end(database, submitted) == "succeeded"
+        # Without a broker again, both still stop when they are asked to.
+        assert (sweeper.stop(within=10), worker.stop()) == (0, 0)
+    database.close()
+
+
+def outage_service(
+    folder: Path, database_url: str, broker: Server
+) -> AbstractContextManager[Service]:
+    return service(
+        folder, database_url=database_url, broker_url=broker.url, data_dir=str(folder / "data")
+    )
+
+
+def signs_of_life(processes: Service) -> list[Path]:
+    return list((processes.folder / "data" / "workers").glob("*"))
+
+
+def grow_old(processes: Service) -> None:
+    """As if the newest sign of life had been given an hour ago."""
+    [sign] = signs_of_life(processes)
+    os.utime(sign, (time.time() - 3600, time.time() - 3600))
+
+
+def health_of(processes: Service) -> tuple[int, str]:
+    """Exit code and words of the health check, without its numbers."""
+    done = completed(
+        [sys.executable, "-P", "-m", "workers.health"], env={**os.environ, **processes.environment}
+    )
+    words = [word for word in done.stdout.split() if not word.isdigit()]
+    return done.returncode, " ".join(words).removesuffix(" s")

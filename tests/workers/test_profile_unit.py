@@ -10,28 +10,13 @@ import pytest
 from celery.worker import state as celery_state
 
 from fedaudit.federations import load
-from infrastructure.storage import Storage
 from models.database import Database
 from models.repositories import FederationRepository, UnitRepository
-from tests.waiting import wait_until
-from tests.workers.admission import experiment_of, lose, spec_with, submit, unit_of
-from tests.workers.registering import (
-    KEY,
-    REGISTRATION,
-    Registered,
-    federation_of,
-    many_people,
-    people,
-    register,
-)
+from tests.workers.admission import experiment_of, lose, spec_with, submit, unit_of, with_settings
+from tests.workers.registering import KEY, REGISTRATION, Registered, federation_of, people, register
 from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
-
-
-def with_sources(context: WorkerContext, folder: Path) -> WorkerContext:
-    settings = context.settings.model_copy(update={"sources_dir": folder})
-    return WorkerContext(settings, context.database, context.queue, "cpu")
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -106,7 +91,7 @@ def test_a_file_that_cannot_be_used_is_rejected(
     if uploaded and stored is not None:
         with context.storage.writer(KEY) as writer:
             writer.write(stored)
-    run_unit(with_sources(context, tmp_path), registered.unit_id)
+    run_unit(with_settings(context, sources_dir=tmp_path), registered.unit_id)
     (reason,) = federation_of(database, registered).reasons or []
     assert reason["pointer"] == "/federation/path"
     assert stated in reason["message"]
@@ -140,33 +125,25 @@ def test_storage_that_fails_is_tried_again_and_rejected_at_last(database, contex
     assert "StorageError" in (unit.last_error or "")
 
 
-def test_a_federation_deleted_meanwhile_stays_deleted(database, context, monkeypatch):
-    def delete(*_: Any, **__: Any) -> dict[str, Any]:
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "deleted"])
+def test_whose_unit_or_federation_is_gone_meanwhile_writes_nothing(
+    database, context, monkeypatch, lost
+):
+    def meanwhile(*_: Any, **__: Any) -> dict[str, Any]:
         with database.write() as session:
-            federations = FederationRepository(session, registered.project_id)
-            assert federations.mark_deleted(registered.federation_id)
+            if lost:
+                UnitRepository(session).release(registered.unit_id, 1, count_attempt=True)
+            else:
+                federations = FederationRepository(session, registered.project_id)
+                assert federations.mark_deleted(registered.federation_id)
         return {"rows": 1, "attributes": {}}
 
     registered = register(database, people(300), storage=context.storage)
-    monkeypatch.setattr(load.RegisteredData, "profile", delete)
+    monkeypatch.setattr(load.RegisteredData, "profile", meanwhile)
     run_unit(context, registered.unit_id)
     row = federation_of(database, registered)
-    assert (row.status, row.profile) == ("deleted", {})
-    assert unit_of(database, registered).state == "done"
-
-
-def test_a_worker_that_lost_its_unit_writes_nothing(database, context, monkeypatch):
-    def overtaken(*_: Any, **__: Any) -> dict[str, Any]:
-        with database.write() as session:
-            units = UnitRepository(session)
-            units.release(registered.unit_id, 1, count_attempt=True)
-        return {"rows": 1}
-
-    registered = register(database, people(300), storage=context.storage)
-    monkeypatch.setattr(load.RegisteredData, "profile", overtaken)
-    run_unit(context, registered.unit_id)
-    row = federation_of(database, registered)
-    assert (row.status, row.profile) == ("profiling", {})
+    assert (row.status, row.profile) == ("profiling" if lost else "deleted", {})
+    assert unit_of(database, registered).state == ("waiting" if lost else "done")
 
 
 def by_id(registered: Registered) -> dict[str, Any]:
@@ -177,7 +154,7 @@ def by_id(registered: Registered) -> dict[str, Any]:
 @pytest.mark.parametrize("uploaded", [True, False])
 def test_experiments_train_on_a_federation_by_its_id(database, context, tmp_path, uploaded):
     (tmp_path / "people.csv").write_bytes(people(300))
-    context = with_sources(context, tmp_path)
+    context = with_settings(context, sources_dir=tmp_path)
     registered = register(database, people(300), storage=context.storage if uploaded else None)
     run_unit(context, registered.unit_id)
     files = ProjectFiles(context, registered.project_id)
@@ -203,29 +180,17 @@ assert "torch" not in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_when_every_worker_is_lost_the_federation_is_rejected(database, context):
-    registered = register(database, people(300), storage=context.storage, max_attempts=1)
-    lose(database, registered)
+def test_a_lost_worker_is_followed_by_another_until_the_federation_is_rejected(database, context):
+    registered, other = (
+        register(database, people(rows), storage=context.storage, max_attempts=attempts)
+        for rows, attempts in ((300, 1), (301, 2))
+    )
+    for one in (registered, other):
+        lose(database, one)
     assert Sweeper(context.settings, database, context.queue).tick()
+    run_unit(context, other.unit_id)
+    assert federation_of(database, other).status == "ready"
     row = federation_of(database, registered)
     assert row.status == "rejected"
     (reason,) = row.reasons or []
     assert "worker lost" in reason["message"]
-
-
-# -- real processes ------------------------------------------------------------------------------
-
-
-def test_a_worker_killed_while_it_profiles_is_followed_by_another(embedded_service):
-    database, processes = embedded_service
-    storage = Storage(f"file://{processes.folder}/data/files")
-    registered = register(database, many_people(), storage=storage)
-    processes.sweeper()
-    worker = processes.worker()
-    wait_until(lambda: unit_of(database, registered).state == "leased", "the claim")
-    worker.kill()
-    assert federation_of(database, registered).status == "profiling"
-    processes.worker()
-    wait_until(lambda: federation_of(database, registered).status == "ready", "the profile")
-    assert unit_of(database, registered).attempts == 2
-    assert federation_of(database, registered).profile["rows"] == 300_000

@@ -69,12 +69,6 @@ def test_the_table_has_a_line_for_each_record(api, served, people):
         assert stated == pytest.approx(one["value"], rel=1e-12)
 
 
-def test_another_mechanism_has_no_table(api: Api, served: WorkerContext) -> None:
-    problem = body_of(api.get(f"{ran(api, served, spec_with())}/record-table"), 404)
-    assert problem["type"].endswith("/not-found")
-    assert "has no record table: its run left none" in problem["detail"]
-
-
 def test_a_worker_lost_at_the_very_end_leaves_no_table_without_a_report(
     api: Api, served: WorkerContext, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,46 +104,41 @@ def test_without_room_for_the_table_the_end_is_tried_again(api, served, people, 
 # -- trained models: stored by the worker before a run ends, and served where they may leave ------
 
 
-def test_the_file_is_the_one_that_the_report_states(api: Api, served: WorkerContext) -> None:
-    path = ran(api, served, released(central()))
-    report = api.get(f"{path}/report.json").json()
+def test_a_model_that_may_leave_is_the_one_that_the_report_states(api, served):
+    id_ = api.submit(released(central()))["id"]
+    path = f"/v1/experiments/{id_}"
+    waiting = body_of(api.get(f"{path}/model"), 409)
+    assert "it is queued; ask again" in waiting["detail"]
+    run_unit(served, api.stored(id_).unit_id)
+    stated = api.get(f"{path}/report.json").json()["model"]
     answer = api.get(f"{path}/model", key=api.key_with("reports:read"))
     assert answer.status_code == 200, answer.text
-    assert hashlib.sha256(answer.content).hexdigest() == report["model"]["sha256"]
-    assert len(answer.content) == report["model"]["size_bytes"]
+    assert hashlib.sha256(answer.content).hexdigest() == stated["sha256"]
+    assert len(answer.content) == stated["size_bytes"]
     assert answer.headers["content-disposition"].endswith('-model.safetensors"')
-
-
-def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(api, served):
-    path = ran(api, served, released(central()))
+    # What the data decide of the layout needs the scope of federations.
     layout = body_of(api.get(f"{path}/model-layout", key=api.key_with("federations:read")))
     assert layout["features"] == [{"column": "x1"}, {"column": "x2"}]
     assert (layout["classes"], layout["target_scale"]) == (None, 1.0)
     others = api.key_with(*(scope for scope in SCOPES if scope != "federations:read"))
     assert api.get(f"{path}/model-layout", key=others).status_code == 403
-    kept = api.get(f"{ran(api, served, spec_with())}/model-layout")
-    assert (kept.status_code, "set privacy.noise" in kept.json()["detail"]) == (409, True)
+    # As earlier versions left it: without a layout, and without a model.
     with api.database.write() as session:
-        row = ReportRepository(session, api.project_id).get(path.rpartition("/")[2])
-        row.model_layout = None
-    earlier = api.get(f"{path}/model-layout")
-    assert (earlier.status_code, "kept no layout" in earlier.json()["detail"]) == (409, True)
+        ReportRepository(session, api.project_id).get(id_).model_layout = None
+    assert "kept no layout" in body_of(api.get(f"{path}/model-layout"), 409)["detail"]
+    with api.database.write() as session:
+        row = ReportRepository(session, api.project_id).get(id_)
+        row.document = {name: row.document[name] for name in row.document if name[:5] != "model"}
+    assert "kept no models" in body_of(api.get(f"{path}/model"), 409)["detail"]
 
 
 def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(api, served):
     path = ran(api, served, spec_with())
-    problem = body_of(api.get(f"{path}/model"), 409)
-    assert problem["type"].endswith("/conflict")
-    assert "set privacy.noise to release" in problem["detail"]
+    for file in ("model", "model-layout"):
+        problem = body_of(api.get(f"{path}/{file}"), 409)
+        assert problem["type"].endswith("/conflict")
+        assert "set privacy.noise to release" in problem["detail"]
     assert not served.storage.holds(file_key("model", api.project_id, path.rpartition("/")[2]))
-
-
-def test_before_its_end_and_of_an_earlier_version_there_is_no_model(api, served):
-    waiting = api.get(f"/v1/experiments/{api.submit(released(central()))['id']}/model")
-    assert waiting.status_code == 409
-    assert "it is queued; ask again" in waiting.json()["detail"]
-    id_ = ran(api, served, released(central())).rpartition("/")[2]
-    with api.database.write() as session:
-        row = ReportRepository(session, api.project_id).get(id_)
-        row.document = {name: row.document[name] for name in row.document if name[:5] != "model"}
-    assert "kept no models" in body_of(api.get(f"/v1/experiments/{id_}/model"), 409)["detail"]
+    problem = body_of(api.get(f"{path}/record-table"), 404)
+    assert problem["type"].endswith("/not-found")
+    assert "has no record table: its run left none" in problem["detail"]

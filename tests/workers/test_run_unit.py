@@ -1,5 +1,7 @@
 """A unit from claim to end, with the real training."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,10 +10,17 @@ from celery.worker import state as celery_state
 from sqlalchemy import select, update
 
 import workers.run_loop
+from fedaudit.ledger.statements import Checkpoint, Envelope
 from fedaudit.reports.report import Report
+from fedaudit.reports.sections import published_fairness, utility
+from fedaudit.runs import report_material
+from fedaudit.training.base.scored_rows import GroupCounter
+from fedaudit.training.stack import Stack
+from models.database import Database
 from models.repositories import (
     CheckpointRepository,
     ExperimentRepository,
+    LedgerCheckpointRepository,
     LedgerRepository,
     ReportRepository,
     RoundRepository,
@@ -20,6 +29,7 @@ from models.repositories import (
 from models.tables.experiments import Experiment
 from models.tables.experiments import Report as StoredReport
 from tests.ledger.whole_chain import first_broken_link
+from tests.training.specs import groups_spec
 from tests.workers.admission import (
     budget_of,
     crash,
@@ -33,27 +43,14 @@ from tests.workers.admission import (
     stop_worker,
     submit,
     unit_of,
+    with_settings,
 )
+from tests.workers.registering import REGISTRATION, people
 from tests.workers.test_signing import checkpoints_of, judged
+from workers import finish
+from workers.claim import Lease
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-
-GROUPS = {
-    "federation": {
-        "source": "synthetic-groups",
-        "clients_per_group": [40, 20],
-        "rows_per_client": 10,
-    },
-    "fairness": {
-        "sensitive": ["group"],
-        "favourable": [
-            {"group": {"group": "g1"}, "op": "ge", "value": 0},
-            {"group": {"group": "g2"}, "op": "le", "value": 15},
-        ],
-    },
-    "model": {"kind": "linear", "intercept": True},
-}
-
 
 # -- the ordinary way ---------------------------------------------------------------------------
 
@@ -102,24 +99,17 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(database, context
     assert rounds[-1].leakage_max == experiment.leakage_max
     assert rounds[-1].leakage_median == document["privacy"]["leakage_median"]
 
-    types = [type_ for type_, _ in events_of(database, submitted.id)]
-    assert types == (
+    events = events_of(database, submitted.id)
+    assert [type_ for type_, _ in events] == (
         ["status.changed"] * 2
         + ["round.completed"] * 12
         + ["gate.evaluated"] * 2
         + ["status.changed"]
     )
-
-
-# -- who may run it -----------------------------------------------------------------------------
-
-
-def test_a_second_message_for_a_unit_does_nothing(database, context):
-    submitted = ran(database, context)
-    before = events_of(database, submitted.id)
+    # A second message for the unit, or one for a unit that there is not, does nothing.
     run_unit(context, submitted.unit_id)
     run_unit(context, "00000000-0000-7000-8000-000000000000")
-    assert events_of(database, submitted.id) == before
+    assert events_of(database, submitted.id) == events
     assert unit_of(database, submitted).attempts == 1
 
 
@@ -128,7 +118,8 @@ def test_a_second_message_for_a_unit_does_nothing(database, context):
 
 def test_who_was_refused_is_known_after_an_interruption(database, context, flushing):
     # A release leaks 1 (n = 3, nu = 3), so each client takes part once and is refused after that.
-    submitted = submit(database, spec_with(**GROUPS, privacy__client_budget=1.0))
+    changes = {"privacy__noise_multiplier": 3.0, "privacy__client_budget": 1.0}
+    submitted = submit(database, groups_spec(**changes, training__rounds=12))
     flushing(10, stop_worker)
     run_unit(context, submitted.unit_id)
     celery_state.should_stop = None
@@ -235,17 +226,11 @@ def test_training_that_diverges_fails_with_that_reason(database, context):
 
 
 def test_data_that_changed_since_its_admission_is_refused(database, context, tmp_path):
-    table = tmp_path / "people.csv"
-    rows = [f"{client},{value},{value * 2}" for client in range(30) for value in range(4)]
-    table.write_text("\n".join(["client,x,y", *rows]))
-    spec = spec_with(
-        federation={"source": "table", "path": "people.csv", "client_key": "client", "target": "y"}
-    )
-    settings = context.settings.model_copy(update={"sources_dir": tmp_path})
-    context = WorkerContext(settings, database, context.queue, "cpu")
+    (tmp_path / "people.csv").write_bytes(people(120))
+    spec = spec_with(federation=REGISTRATION["federation"])
     submitted = submit(database, spec, sources_dir=tmp_path)
-    table.write_text("\n".join(["client,x,y", *rows, "99,1,2"]))
-    run_unit(context, submitted.unit_id)
+    (tmp_path / "people.csv").write_bytes(people(121))
+    run_unit(with_settings(context, sources_dir=tmp_path), submitted.unit_id)
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
     assert "not what it was" in (experiment.status_detail or "")
@@ -268,3 +253,67 @@ def test_a_plan_that_the_data_do_not_bear_out_is_refused(database, context, plan
     assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
     assert told in (experiment.status_detail or "")
     assert ledger_of(database, submitted) == []
+
+
+# -- the fairness figures of a report are computed twice before it is signed ----------------------
+
+
+CHECKED = groups_spec(
+    fairness={"sensitive": ["group"], "favourable": {"op": "ge", "value": 5}}, training__rounds=5
+)
+
+
+def test_a_report_that_takes_long_keeps_its_lease(database, context, monkeypatch):
+    happened: list[str] = []
+
+    def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*arguments: Any, **options: Any) -> Any:
+            happened.append(name)
+            return work(*arguments, **options)
+
+        return done
+
+    parts = [
+        (Stack, "result"),
+        (report_material, "publish_counts"),
+        (utility, "method_section"),
+        (published_fairness, "rate_intervals"),
+        (finish, "sign_report"),
+    ]
+    for room, name in parts:
+        monkeypatch.setattr(room, name, noted(name, getattr(room, name)))
+    monkeypatch.setattr(Lease, "progressed", noted("told", Lease.progressed))
+    run_unit(context, submit(database, CHECKED).unit_id)
+    order = [name for name in happened if name != "told"]
+    assert order == ["result", "publish_counts", "method_section", "rate_intervals", "sign_report"]
+    begins = [happened.index(name) for name in order]
+    for name, begin, end in zip(order, begins, begins[1:], strict=False):
+        assert "told" in happened[begin:end], f"nothing is told after {name}"
+
+
+def test_a_report_whose_figures_do_not_follow_from_its_rows_is_never_stored(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = GroupCounter.count_rows
+
+    def count(self: GroupCounter, *arguments: Any, slots: int, **options: Any) -> Any:
+        counts = counted(self, *arguments, slots=slots, **options)
+        for of_groups in counts.values() if slots > 1 else ():  # those of each client
+            client = np.flatnonzero(of_groups[:, 0, 2])[0]
+            of_groups[client, 0] += [0, 1, -1, 0]
+        return counts
+
+    monkeypatch.setattr(GroupCounter, "count_rows", count)
+    submitted = ran(database, context, CHECKED)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "figures-disagree")
+    assert re.fullmatch(
+        r"selection_rate by group = g1 is \S+ in the report, and Fairlearn \S+ computes \S+ from "
+        r"the rows",
+        experiment.status_detail or "",
+    )
+    with database.read() as session:
+        assert ReportRepository(session, submitted.project_id).get(submitted.id) is None
+        [*_, last] = LedgerCheckpointRepository(session).envelopes(submitted.id)
+    assert Checkpoint.of(Envelope.from_dict(last)).status == "failed"
+    assert "gate.evaluated" not in [kind for kind, _ in events_of(database, submitted.id)]

@@ -15,7 +15,7 @@ from models.database import Database
 from models.identifiers import new_id
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository, ProjectRepository
 from models.tables.experiments import Experiment, Unit
-from tests.workers.admission import SPEC, admitting, spec_with
+from tests.workers.admission import admitting, spec_with, with_settings
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
@@ -84,21 +84,12 @@ def test_the_ledgers_are_those_of_experiments_alone(database, context):
     run_unit(context, stored(database, together)[0].unit_id)
     found = [digests(database, id_) for id_ in together]
     assert all(found)
-    alone = context.settings.model_copy(update={"stack_cells": 1})
-    context = WorkerContext(alone, context.database, context.queue, context.device)
+    context = with_settings(context, stack_cells=1)
     apart = queued(database, *(spec_with(seed=seed) for seed in SEEDS))
     for row in stored(database, apart):
         run_unit(context, row.unit_id)
     assert [digests(database, id_) for id_ in apart] == found
     assert len({row.unit_id for row in stored(database, apart)}) == len(SEEDS)
-
-
-def test_no_more_are_taken_than_fit(database: Database, context: WorkerContext) -> None:
-    ids = queued(database, *(spec_with(seed=seed) for seed in SEEDS))
-    with database.write() as session:
-        session.execute(Unit.__table__.update().values(stack_size=2))
-    run_unit(context, stored(database, ids)[0].unit_id)
-    assert [one.status for one in stored(database, ids)] == ["succeeded", "succeeded", "queued"]
 
 
 def test_one_that_cannot_be_reported_fails_alone(database, context, monkeypatch):
@@ -148,12 +139,15 @@ def test_a_stack_whose_workers_vanish_is_taken_apart_for_its_last_attempt(databa
     assert {one.status for one in stored(database, ids)} == {"succeeded"}
 
 
-def test_one_cancelled_while_it_waits_is_not_taken_in(database, context):
-    ids = queued(database, SPEC, SPEC)
-    row = stored(database, ids)[1]
+def test_no_more_are_taken_in_than_fit_and_none_that_was_cancelled_while_it_waited(
+    database: Database, context: WorkerContext
+) -> None:
+    ids = queued(database, *(spec_with(seed=seed) for seed in range(4)))
+    first, row, *_ = stored(database, ids)
     with database.write() as session:
         ExperimentRepository(session, row.project_id).request_cancel(ids[1])
-    run_unit(context, stored(database, ids)[0].unit_id)
-    first, second = stored(database, ids)
-    assert (first.status, second.status) == ("succeeded", "cancelled")
-    assert first.unit_id != second.unit_id
+        session.execute(Unit.__table__.update().values(stack_size=2))
+    run_unit(context, first.unit_id)
+    rows = stored(database, ids)
+    assert [one.status for one in rows] == ["succeeded", "cancelled", "succeeded", "queued"]
+    assert rows[1].unit_id not in {rows[0].unit_id, rows[2].unit_id}

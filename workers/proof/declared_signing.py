@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.declared import Replay, changed_rounds, declaration_of, state_hash
-from fedaudit.ledger.encoding import ledger_hash
+from fedaudit.ledger.encoding import ledger_hash, salt_hash
 from fedaudit.ledger.statements import (
     DATABASE,
     TRAINER,
@@ -269,6 +269,7 @@ class DeclaredLedgerSigner(WaitingSigner):
             subjects_hash=subjects_hash(row.names),
             witness=start.witness,
             state_hash=state_hash,
+            salt_hash=None if row.ledger_salt is None else salt_hash(row.ledger_salt),
         )
         with self._database.write() as session:
             if not self._store(session, row, checkpoint, document):
@@ -286,7 +287,7 @@ class DeclaredLedgerSigner(WaitingSigner):
             where = (known.audit.entries, known.audit.head.hex())
             if where == (covered.entries, covered.chain_head) and row.names[: len(names)] == names:
                 return known
-        return Replay(terms, row.id)
+        return Replay(terms, row.id, row.ledger_salt)
 
     def _store(
         self,

@@ -33,7 +33,7 @@ from fedaudit.ledger.declared import (
     drawn_hash,
     reservations_hash,
 )
-from fedaudit.ledger.encoding import EntryEncoder, links_of
+from fedaudit.ledger.encoding import links_of
 from fedaudit.privacy.declared.canary_evidence import CanaryEvidence
 from fedaudit.privacy.declared.figures import clients_over, read_rounds
 from fedaudit.privacy.declared.histories import (
@@ -304,7 +304,7 @@ def _with_round(
     asked, over = _charge_round(terms, histories, one)
     more = len(histories.names) - len(before.releases)
     releases = np.concatenate([before.releases, np.zeros(more, dtype=np.int32)])
-    encoder = EntryEncoder(histories.names) if more else before.encoder
+    encoder = before.encoder.renamed(histories.names) if more else before.encoder
     entries = declared_entries(
         terms,
         histories,

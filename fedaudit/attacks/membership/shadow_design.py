@@ -16,6 +16,7 @@ from typing import assert_never
 import numpy as np
 
 from fedaudit.arrays import Bools, Ints
+from fedaudit.fairness.disclosure import why_too_few
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import training_clients, validation_clients
 from fedaudit.privacy.records.record_use import drawn_budgets
@@ -200,17 +201,23 @@ def faults(
         )
         found.append(FieldError(f"{pointer}/kind", message, of_spec=True))
     left_out, rows = cell.federation.left_out, trained_rows(cell)
-    held_out = int((~rows if left_out is None else ~rows & ~left_out).sum())
-    trained = int(rows.sum())
-    if min(trained, held_out) < MIN_ROWS:
-        # No numbers: over many seeds they would give the sizes of clients.
-        which = "train" if trained < held_out else "are held out"
+    fairness = cell.spec.fairness
+    for which, side in (
+        ("train", rows),
+        ("are held out", ~rows if left_out is None else ~rows & ~left_out),
+    ):
+        clients = cell.federation.client_of[side]
+        if len(clients) >= MIN_ROWS and why_too_few(fairness, clients) is None:
+            continue
+        # No numbers of the data: over many seeds they would give the sizes of clients.
         message = (
             f"too few rows {which}; to distinguish members from others this attack needs "
-            f"{MIN_ROWS} that train and as many that do not, so choose a share in between, or data "
-            "with more rows"
+            f"{max(MIN_ROWS, fairness.minimum_group_size)} that train and as many that do not, of "
+            f"{fairness.minimum_group_clients} clients or more, so choose a share in between, or "
+            "data with more rows"
         )
         found.append(FieldError("/federation/validation_fraction", message))
+        break
     if spec.shadows is None:
         return found
     if cell.federation.left_out is not None:

@@ -76,6 +76,14 @@ def drawn_clients(names: Sequence[str] | None, counts: Iterable[int] | None) -> 
 FALSE_ALARMS = 1e-9
 """Chance of a false alarm for a ledger, over all its counts and all its rounds."""
 _EXPONENTS = np.geomspace(1e-5, 50.0, 100)
+_FEWER_RECORDS = (
+    "{} clients were named, each of which has a record at least, and the declared population is "
+    "{}: state how many records all clients have together"
+)
+SECRET_COUNT = (
+    "the figures assume that samples are secret, and this count tells of them: only the scope "
+    "ledger:read opens it"
+)
 _UNNAMED = (
     "participants of amplified rounds are not named, by the terms of the ledger, so nothing tests "
     "whether the sampling was as rare as declared"
@@ -83,7 +91,11 @@ _UNNAMED = (
 
 
 def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> list[str]:
-    """How the names contradict the declared sampling; empty if they show no contradiction.
+    """How the names contradict the declared population or sampling; empty if they show no
+    contradiction.
+
+    Each client that was named has a record at least, so a population of records is no smaller: a
+    delta below one in it would bound nothing otherwise.
 
     If samples are larger than declared, every epsilon is too small. The names then show too many
     participations in all, or of one client. All amplified rounds are tested together, whatever rate
@@ -99,14 +111,17 @@ def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> li
     and however rates are chosen from round to round. Alpha is 1e-9 over the number of tests: one
     for each client of the population, and two of the total.
     """
+    if terms.unit == "record":
+        clients = int(histories.of(np.arange(1, len(histories.names))).any(axis=1).sum())
+        return [_FEWER_RECORDS.format(clients, terms.population)] * (clients > terms.population)
     tallies = [one for one in histories.tallies.values() if one.charge.everyone]
     return list(_contradictions(terms, tallies, drawn)) if tallies else []
 
 
 def conditions(terms: LedgerTerms, histories: Histories) -> dict[str, str]:
     """By figure, why it rests on a sampling that nothing tests; empty if none does."""
-    amplified = any(one.everyone for one in histories.charges)
-    return {"epsilon_max": _UNNAMED} if amplified and not terms.names_participants else {}
+    untested = histories.draws_secretly and not terms.names_participants
+    return {"epsilon_max": _UNNAMED} if untested else {}
 
 
 def _contradictions(terms: LedgerTerms, tallies: list[Tally], drawn: Drawn) -> Iterator[str]:

@@ -224,6 +224,11 @@ class Histories:
         """The distinct charges, in the order of their first appearance."""
         return list(self.tallies)
 
+    @property
+    def draws_secretly(self) -> bool:
+        """Whether everyone paid for some round, because it is secret who was drawn."""
+        return any(one.everyone for one in self.charges)
+
     def of(self, places: NDArray[np.integer]) -> Counts:
         """The histories of some subjects: [subjects, charges]. A place beyond all represents a
         subject that was never named."""

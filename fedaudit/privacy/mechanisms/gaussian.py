@@ -383,8 +383,8 @@ class GaussianLocalMechanism(_GaussianMechanism):
             "updates lie within two clips, and adds Gaussian noise of "
             f"{number(privacy.noise_multiplier)} clips before anything leaves it. Its uploads are "
             "composed; being drawn at random gains it nothing, since the server sees who sends.",
-            "Which clients took part, were refused over their budget, or had an update withheld "
-            "for not being finite is visible to the server and not covered.",
+            "Which clients took part or were refused over their budget is visible to the server "
+            "and not covered. An update that is not finite counts as none, and its noise is sent.",
         ]
 
     def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:

@@ -48,6 +48,10 @@ _NOT_COVERED = (
     "Which clients took part, were refused over their budget, or had an update withheld for "
     "not being finite is visible to the server and not covered."
 )
+_NONE_WITHHELD = (
+    "Which clients took part or were refused over their budget is visible to the server and not "
+    "covered. An update that is not finite counts as none, and its noise is sent."
+)
 _HELD_OUT = (
     "Nor are the clients held out for validation, whose losses and fairness counts are used "
     "without noise."
@@ -203,7 +207,8 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         sentences += choice_sentences(
             privacy, hypotheses=self.spec.training.hypotheses, reported=self._reports_choice
         )
-        sentences.append(_NOT_COVERED)
+        covers_all = privacy.clip is not None and not self._is_adaptive
+        sentences.append(_NONE_WITHHELD if covers_all else _NOT_COVERED)
         with_noise = self.spec.fairness.noise is not None
         others = _HELD_OUT_WITH_NOISE if with_noise else _HELD_OUT
         sentences.append(scored_clients_train(self.spec) or others)

@@ -242,6 +242,14 @@ class Sanitiser:
         return uploads, radii, finite
 
     @cached_property
+    def covers_all(self) -> Tensor | None:
+        """Whether clip and radius are public, so that a bound holds between any two updates: bool
+        [cells, 1]; None where no cell has both."""
+        if self.clip is None or self.fixed_radius is None:
+            return None
+        return self.clip.isfinite() & ~self.fixed_radius.isnan()
+
+    @cached_property
     def _numbers(self) -> tuple[Floats | bool | int, ...]:
         """The cells' own, for the kernel: the scale of noise, the fixed radius, which is NaN for an
         adaptive one, its floor, whether there is a clip, it and its shortened bound, the grid."""

@@ -8,10 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from fedaudit.ledger.statements import DATABASE
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
-from fedaudit.privacy.declared.figures import UNBOUNDED, clients_over, conditions, has_unprotected
+from fedaudit.privacy.declared.figures import (
+    SECRET_COUNT,
+    UNBOUNDED,
+    clients_over,
+    conditions,
+    has_unprotected,
+)
 from fedaudit.privacy.declared.histories import (
     Histories,
     largest_epsilon,
@@ -47,9 +54,9 @@ class LedgerSection(Part):
     gaps: list[tuple[int, int]]
     """First and last of the runs of numbers that were not declared; the first 100."""
     missing_rounds: int
-    participations: int
-    """The sum over all rounds."""
-    failures: int
+    participations: int | None
+    """The sum over all rounds; null where samples are secret, as are the failures."""
+    failures: int | None
     unreserved_rounds: int
     """Declared without a reservation, or otherwise than was reserved."""
     refused_rounds: int
@@ -65,17 +72,24 @@ class LedgerSection(Part):
     """`trainer`: the service's key signed every earlier round as stored, and the trainer received
     the heads. `database`: earlier signatures were missing or another key's, so rounds were signed
     as the database held them. Null without a signature."""
+    reasons: Reasons = Field(default_factory=dict)
+    """Why a count is null."""
 
 
 def _ledger(material: DeclaredMaterial) -> LedgerSection:
     rounds = material.rounds
+    counts: dict[str, Any] = {
+        "participations": sum(one.participants for one in rounds),
+        "failures": sum(one.failures for one in rounds),
+    }
+    if material.histories.draws_secretly:
+        counts = dict.fromkeys(counts, SECRET_COUNT)
     return LedgerSection(
         id=material.ledger_id,
         name=material.terms.name,
         terms_hash=canonical_hash(material.terms.model_dump(mode="json")) or "",
         **_numbers([one.round for one in rounds]),
-        participations=sum(one.participants for one in rounds),
-        failures=sum(one.failures for one in rounds),
+        **with_reasons(counts),
         unreserved_rounds=sum(one.reserved != "reserved" for one in rounds),
         refused_rounds=sum(one.reserved == "refused" for one in rounds),
         unanswered_reservations=material.unanswered_reservations,
@@ -110,7 +124,7 @@ def _ledger_checks(found: DeclaredEvidence) -> Iterator[Check]:
 
 def _ledger_limits(material: DeclaredMaterial) -> Iterator[str]:
     failed = sum(one.failures for one in material.rounds)
-    if failed:
+    if failed and not material.histories.draws_secretly:
         yield (
             f"{counted(failed, 'failure')} within rounds: clients that failed are charged as if "
             "they had sent an update, because what left them before is not known."

@@ -351,6 +351,8 @@ def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | str:
 def _compared(material: ScoredMaterial) -> ConstantComparison | str:
     """What the scored rows add up to, or why there is no figure of them."""
     found = material.result.against_constant
+    if material.everybody_withheld is not None:
+        return material.everybody_withheld
     if found is None:
         return _NOT_SCORED
     return _NOT_FINITE if finite(material.result.validation_loss) is None else found
@@ -363,6 +365,8 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison | str) -> dict
     found["prediction_share_interval"] = _OF_NOISE_ALONE
     if not material.spec.classifies:
         found["accuracy"] = NO_ACCURACY
+    if material.everybody_withheld is not None:
+        found |= dict.fromkeys((*_MEASURED, "prediction_share_interval"), compared)
     if isinstance(compared, str):
         return {**found, **dict.fromkeys((*_COMPARED, *_INTERVALS), compared)}
     figures = over_constant(compared)
@@ -486,7 +490,12 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
             "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
             "own choices."
         )
-    found += _missed_kinds(material)
+    if material.everybody_withheld is None:
+        found += _missed_kinds(material)
+    sample = spec.training.stopping.validation_clients
+    if spec.chooses_by_losses and (material.everybody_withheld is not None or sample is not None):
+        who = "all held-out people" if sample is None else f"{sample} clients drawn for each round"
+        found.append(_STILL_CHOSEN.format(who=who))
     if result.stopped_by == "diverged":
         found.append(
             "Training diverged: the figures are of the best round before that, or of the "
@@ -495,6 +504,10 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
     return found
 
 
+_STILL_CHOSEN = (
+    "Losses of {who}, withheld or not, chose the best round and may have ended training: which "
+    "rounds these are, and the model, depend on these people without noise."
+)
 _MISSED = 0.025
 """The chance at which an interval at 95 % misses on one side."""
 

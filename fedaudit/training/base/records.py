@@ -12,7 +12,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import finite, renumbered
+from fedaudit.arrays import Ints, finite, renumbered
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out, scored_rows, split_clients, training_clients
@@ -61,6 +61,11 @@ class ValidationRows:
     """[rows]: those that count for figures other than the selection loss."""
     by_client: bool
     """Whether losses are means over clients; else over all rows alike."""
+
+    @property
+    def scored_by_client(self) -> Ints:
+        """How many rows of each client are scored: [clients]."""
+        return np.bincount(self.client_of[self.scored], minlength=len(self.clients))
 
 
 def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRecords:

@@ -41,6 +41,7 @@ from fedaudit.training.mechanisms.base import (
     UnitNoise,
     column,
     drawn,
+    finite_uploads,
     privacy_of,
 )
 
@@ -238,8 +239,9 @@ class GaussianUploads(ClientProtection):
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         unit = torch.from_numpy(drawn(noise)).to(start.device)
-        uploads, finite = self.gaussian(start, updated, unit)
-        return ProtectedUploads(uploads, radii=None, finite=finite)
+        # An update that is not finite adds nothing: that it is not leaves with noise alone.
+        uploads, _ = self.gaussian(start, updated, unit)
+        return ProtectedUploads(uploads, radii=None, finite=finite_uploads(uploads))
 
 
 Protection = ClientProtection | TrustedServer

@@ -56,6 +56,15 @@ class LaplaceUploads(ClientProtection):
         unit = drawn(noise)
         if not start.shape == updated.shape == unit.shape:  # A kernel would read past the shorter.
             raise ValueError("start, updates and noise need the same shape")
+        sent = self._sanitised(start, updated, unit)
+        if self.sanitise.covers_all is None or sent.finite.all():
+            return sent
+        # Whether an update is finite follows from data. Where a guarantee covers all updates, one
+        # that is not counts as none, and its noise leaves like every other's.
+        counts = torch.isfinite(updated - start).all(-1) | ~self.sanitise.covers_all
+        return self._sanitised(start, torch.where(counts[..., None], updated, start), unit)
+
+    def _sanitised(self, start: Tensor, updated: Tensor, unit: Floats) -> ProtectedUploads:
         found = self.sanitise.compiled(start, updated, unit)
         if found is not None:
             return ProtectedUploads(*found)

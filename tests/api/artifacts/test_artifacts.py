@@ -47,8 +47,7 @@ def test_a_file_is_kept_under_the_hash_of_its_content(api: Api) -> None:
 
 def test_an_experiment_starts_from_it_and_one_without_it_is_refused(api: Api) -> None:
     refused = api.post("/v1/experiments", json=started())
-    assert refused.status_code == 422
-    assert [one["pointer"] for one in refused.json()["errors"]] == ["/model/start/artifact"]
+    assert [one["pointer"] for one in body_of(refused, 422)["errors"]] == ["/model/start/artifact"]
     send(api)
     stored = api.submit(started())
     assert stored["spec"]["model"]["start"] == {"artifact": ID}

@@ -61,23 +61,32 @@ def test_the_theorems_sum_has_room_for_the_twin_only_as_for_the_run(api: Api) ->
     no_room(api, run(**FIXED))
 
 
-def test_what_the_theorem_or_the_radius_does_not_bound_is_refused(api: Api) -> None:
+def test_what_the_theorem_or_the_radius_does_not_bound_is_refused_and_not_projected(api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     api.set_budget(id_, 1e6, **FIXED)
     assert "another radius or clip" in no_room(api, run(**TINY))["detail"]
     api.set_budget(id_, None, **FIXED)
     api.set_budget(id_, 1e6, figure="log_ratio")
-    for value, named in (
-        (run(**TINY), "a fixed radius and a clip"),
-        (run(), "fixed radius"),
-        (central(), "laplace-l2"),
-        (bare(), "without noise"),
+
+    def projected(value: dict[str, Any]) -> tuple[Any, str]:
+        found = api.check(value).json()["projection"]
+        return found["log_ratio_worst_case"], found["reasons"].get("log_ratio_worst_case", "")
+
+    for value, named, why in (
+        (run(**TINY), "a fixed radius and a clip", "not clipped"),
+        (run(), "fixed radius", "adaptive"),
+        (central(), "laplace-l2", ""),
+        (bare(), "without noise", "no mechanism"),
     ):
         problem = no_room(api, value)
         assert named in problem["detail"]
         assert problem["figure"] == "log_ratio"
+        figure, reason = projected(value)
+        assert (figure, why in reason) == (None, True)
+    assert projected(run(**FIXED))[0] == pytest.approx(WORST)
     # Clipped, but far beyond the radius: the theorem's sum is what it is.
-    assert no_room(api, run(**TINY, clip=10))["requested"] > 1e10
+    far = run(**TINY, clip=10)
+    assert projected(far)[0] == no_room(api, far)["requested"] > 1e10
 
 
 def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> None:
@@ -166,23 +175,6 @@ def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
     assert (old["total"], old["spent"]) == (None, 2.0)
 
 
-def test_the_projection_has_the_theorems_sum_or_says_why_not(api: Api) -> None:
-    def projected(value: dict[str, Any]) -> dict[str, Any]:
-        body = api.check(value).json()
-        return dict(body["projection"])
-
-    assert projected(run(**FIXED))["log_ratio_worst_case"] == pytest.approx(WORST)
-    assert projected(run(**TINY, clip=10))["log_ratio_worst_case"] > 1e10
-    for value, named in (
-        (run(**TINY), "not clipped"),
-        (run(), "adaptive"),
-        (bare(), "no mechanism"),
-    ):
-        found = projected(value)
-        assert found["log_ratio_worst_case"] is None
-        assert named in found["reasons"]["log_ratio_worst_case"]
-
-
 # -- simulated noise: forbidden by the owner, or named by budgets for release ---------------------
 
 
@@ -209,17 +201,16 @@ def test_an_owner_forbids_simulation(api: Api) -> None:
     assert body == api.get(f"/v1/federations/{id_}").json()
     assert body["simulation"] == "forbidden"
     api.post(f"/v1/experiments/{first['id']}/cancel")
-    before = api.counts()
-    for method, path in (
-        (noisy("simulation"), "/v1/experiments"),
-        (noisy("simulation"), "/v1/experiments?validate_only=true"),
-        (None, f"/v1/experiments/{first['id']}/retry"),
-    ):
-        problem = body_of(api.post(path, json=method), 409)
-        assert problem["type"].endswith("/simulation-forbidden")
-        assert "privacy.noise to `release`" in problem["detail"]
-        assert problem["federation_id"] == id_
-    assert api.counts() == before
+    with api.unchanged():
+        for method, path in (
+            (noisy("simulation"), "/v1/experiments"),
+            (noisy("simulation"), "/v1/experiments?validate_only=true"),
+            (None, f"/v1/experiments/{first['id']}/retry"),
+        ):
+            problem = body_of(api.post(path, json=method), 409)
+            assert problem["type"].endswith("/simulation-forbidden")
+            assert "privacy.noise to `release`" in problem["detail"]
+            assert problem["federation_id"] == id_
     api.submit(noisy("release"))
     simulate(api, id_, "allowed")
     api.submit(noisy("simulation"))
@@ -238,10 +229,9 @@ def test_what_publishes_more_does_not_pass_for_secret_noise(api, changes, named)
     id_, value = api.submit(noisy("release"))["federation_id"], {**noisy("release"), **changes}
     body_of(api.check(value))
     simulate(api, id_, "forbidden")
-    before = api.counts()
-    for path in ("/v1/experiments", "/v1/experiments?validate_only=true"):
-        assert named in body_of(api.post(path, json=value), 409)["detail"]
-    assert api.counts() == before
+    with api.unchanged():
+        for path in ("/v1/experiments", "/v1/experiments?validate_only=true"):
+            assert named in body_of(api.post(path, json=value), 409)["detail"]
     canaries = {"kind": "canaries", "unit": "client", "count": 2}
     api.submit({**noisy("release"), "attacks": [canaries]})
 

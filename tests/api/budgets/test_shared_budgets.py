@@ -1,9 +1,12 @@
 """One budget per content: whoever registers it, and whichever clients its rows are dealt to."""
 
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import pytest
 
+from models.repositories import Budgets
 from tests.api.budgets.test_epsilon_budgets import DELTA, LOCAL
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, body_of
@@ -55,25 +58,21 @@ class Project:
         self.federation_id = ""
 
     def register(self) -> "Project":
-        """Uploads the file, and lets it be profiled."""
         self.federation_id = upload(self.api, CONTENT, key=self.key)["id"]
         make_ready(self.api, self.federation_id)
         return self
 
     def submit(self, value: dict[str, Any]) -> Any:
-        """The answer to a submission."""
         answer = self.api.post("/v1/experiments", json=value, key=self.key)
         if answer.status_code == 202:
             self.federation_id = answer.json()["federation_id"]
         return answer
 
     def put(self, **setting: Any) -> Any:
-        """The answer to a total."""
         path = f"/v1/federations/{self.federation_id}/budget"
         return self.api.request("PUT", path, json=setting, key=self.key)
 
     def budgets(self, figure: str = "leakage") -> list[dict[str, Any]]:
-        """The budgets of a figure, as this project sees them."""
         return self.api.budgets(self.federation_id, self.key, figure=figure)
 
 
@@ -165,11 +164,22 @@ def test_what_another_project_gives_back_is_room_again(api: Api) -> None:
     assert owner.submit(metric()).status_code == 202
 
 
-def test_two_projects_do_not_both_take_the_last_room(api_on_both: Api) -> None:
-    api = api_on_both
+def test_two_projects_do_not_both_take_the_last_room(api_on_both, monkeypatch):
+    api, both, refusal_of = api_on_both, Barrier(2), Budgets._refusal
+
+    def together(*arguments: Any) -> Any:
+        """Nothing is reserved before another has found its room, if it is let."""
+        found = refusal_of(*arguments)
+        with suppress(BrokenBarrierError):
+            both.wait(timeout=0.5)
+        return found
+
+    monkeypatch.setattr(Budgets, "_refusal", together)
     owner = Project(api, "owner").register()
     projects = [owner, *(Project(api, f"project-{number}") for number in range(3))]
-    assert owner.put(**LEAKAGE, total=1.5 * COST).status_code == 200
+    # Of the clients' names there is a row already, which else one would wait for.
+    assert owner.submit(metric()).status_code == 202
+    assert owner.put(**LEAKAGE, total=2.5 * COST).status_code == 200
     answers = at_once(lambda i: projects[i].submit(metric()), len(projects))
     assert sorted(one.status_code for one in answers) == [202, 409, 409, 409]
 

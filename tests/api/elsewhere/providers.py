@@ -44,14 +44,11 @@ class Provider:
 
 
 def new_key(kid: str) -> RSAKey:
-    """A key pair."""
     return RSAKey.generate_key(2048, {"kid": kid, "use": "sig"})
 
 
 @contextmanager
 def provider() -> Iterator[Provider]:
-    """A provider on a free port."""
-
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body: Any = {"issuer": made.issuer, "jwks_uri": f"{made.issuer}/keys"}

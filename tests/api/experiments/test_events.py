@@ -24,7 +24,6 @@ TYPES = ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed
 
 @pytest.fixture
 def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, httpx.Client]]:
-    """An API, and a client of a real server on the same database."""
     with (
         running_api(settings_for(sqlite_url, tmp_path)) as api,
         served(api) as url,
@@ -108,26 +107,19 @@ def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
 # -- so many streams of one process, and so many of one key ---------------------------------------
 
 
-def test_places_are_counted_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "MAX_STREAMS", 3)
-    monkeypatch.setattr(concurrency, "MAX_STREAMS_OF_A_KEY", 2)
+def test_places_of_a_process_are_counted_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "MAX_STREAMS", 2)
     places = StreamPlaces()
 
-    async def refused(key: str) -> ProblemError:
-        with pytest.raises(ProblemError) as full:
-            async with places.place(key):
-                pass
-        return full.value
-
     async def check() -> None:
-        async with places.place("a"), places.place("a"):
-            full = await refused("a")
-            assert (full.status, full.headers) == (429, {"Retry-After": "5"})
+        async with places.place("a"):
             async with places.place("b"):
-                assert (await refused("c")).status == 503
-            assert places.open == 2
+                with pytest.raises(ProblemError) as full:
+                    async with places.place("c"):
+                        pass
+                assert (full.value.status, places.open) == (503, 2)
             async with places.place("c"):
-                assert places.open == 3
+                assert places.open == 2
         assert places.open == 0
 
     asyncio.run(check())
@@ -142,8 +134,9 @@ def test_a_key_that_holds_too_many_streams_is_asked_to_wait(live, monkeypatch):
         # Kept: a reader that is dropped closes its connection.
         readers = [stream.iter_lines() for stream in streams]
         assert [next(one) for one in readers] == ["event: status.changed"] * 3
-        refused = client.get(path_of(id_))
-        assert refused.status_code == 429
+        with client.stream("GET", path_of(id_)) as refused:
+            assert refused.status_code == 429
+            refused.read()
         assert refused.headers["content-type"] == "application/problem+json"
         assert refused.headers["retry-after"] == "5"
         assert "3 event streams open already" in refused.json()["detail"]

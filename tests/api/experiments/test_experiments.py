@@ -93,8 +93,7 @@ def test_pages_join_without_gaps(api_on_both: Api, three: list[str]) -> None:
     cursor = api_on_both.get("/v1/experiments?limit=1&sort=name").json()["next_cursor"]
     for sort in ("-name", "created_at", "leakage_max"):
         response = api_on_both.get(f"/v1/experiments?limit=1&sort={sort}&cursor={cursor}")
-        assert response.status_code == 422
-        assert response.json()["errors"][0]["pointer"] == "/query/cursor"
+        assert body_of(response, 422)["errors"][0]["pointer"] == "/query/cursor"
 
 
 # -- cancel and retry ------------------------------------------------------------------------------
@@ -128,12 +127,11 @@ def test_only_what_runs_is_cancelled_and_only_what_failed_is_tried_again(api: Ap
     queued, done, failed = (api.submit()["id"] for _ in range(3))
     finish(api, done)
     fail(api, failed)
-    before = api.counts()
-    refused = ((done, "cancel"), (failed, "cancel"), (queued, "retry"), (done, "retry"))
-    for id_, action in refused:
-        problem = body_of(api.post(f"/v1/experiments/{id_}/{action}"), 409)
-        assert problem["type"].endswith("/conflict")
-    assert api.counts() == before
+    with api.unchanged():
+        refused = ((done, "cancel"), (failed, "cancel"), (queued, "retry"), (done, "retry"))
+        for id_, action in refused:
+            problem = body_of(api.post(f"/v1/experiments/{id_}/{action}"), 409)
+            assert problem["type"].endswith("/conflict")
 
 
 # -- experiments of earlier versions: specs have gained fields since they were stored -------------

@@ -12,9 +12,10 @@ import pytest
 
 from api.shared.federation_data import FederationCache
 from models.repositories import ProjectUsageRepository
+from tests.api.budgets.test_epsilon_budgets import by_record
 from tests.api.service import SPEC, Api, body_of, running_api, served, settings_for, spec
 from tests.api.uploads import CONTENT, parts
-from tests.spec.documents import BY_RECORD
+from tests.models.rows import at_once
 from tests.waiting import wait_until
 
 SLOW = "slow"
@@ -74,36 +75,24 @@ def test_a_project_cannot_queue_without_end(api, slow, monkeypatch):
             [refused] = [one.result() for one in held if one.done()]
         finally:
             slow.go_on.set()
-        assert refused.status_code == 429
-        assert refused.json()["type"].endswith("rate-limited")
+        assert body_of(refused, 429)["type"].endswith("rate-limited")
         assert int(refused.headers["Retry-After"]) > 0
         assert sorted(one.result().status_code for one in held) == [200, 200, 200, 429]
 
 
-RECORDS = {
-    "training": {
-        "loss": "mse",
-        "hypotheses": 1,
-        "cohort": {"sampling": "poisson", "rate": 0.5},
-        "local": {"steps": 2},
-    },
-    "privacy": {**BY_RECORD, "epsilon_min": 0.5, "epsilon_max": 2},
-}
-LARGE = {"model": {"kind": "mlp", "hidden": [1000, 1000]}}
+LARGE = spec(model={"kind": "mlp", "hidden": [1000, 1000]})
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "changes", "where"),
+    ("setting", "value", "asked", "where"),
     [
         ("max_model_bytes", 4_000_000, LARGE, "/training/hypotheses"),
-        ("max_planned_records", 119, RECORDS, "/privacy/mechanism"),
+        ("max_planned_records", 119, by_record(), "/privacy/mechanism"),
     ],
 )
 def test_what_is_too_much_is_refused_before_it_is_planned(
-    sqlite_url: str, tmp_path: Path, setting: str, value: int, changes: dict[str, Any], where: str
+    sqlite_url: str, tmp_path: Path, setting: str, value: int, asked: dict[str, Any], where: str
 ) -> None:
-    asked = {**spec(), **changes, "gates": []}
-    asked["training"] = {"rounds": 2, **spec()["training"], **asked["training"]}
     for bound, status in ((value, 422), (20 * value, 200)):
         with running_api(settings_for(sqlite_url, tmp_path, **{setting: bound})) as api:
             answer = body_of(api.check(asked), status)
@@ -119,22 +108,14 @@ def test_what_is_too_much_is_refused_before_it_is_planned(
 
 def test_experiments_sent_at_once_do_not_pass_the_quota(database_url: str, tmp_path: Path) -> None:
     with running_api(settings_for(database_url, tmp_path, quota_running=2)) as api:
-        together, found = threading.Barrier(5), []
 
-        def submit() -> None:
-            together.wait()
-            while True:
-                answer = api.post("/v1/experiments", json=SPEC)
-                # A project loads one spec at a time, and few wait: that is another 429.
-                if answer.status_code == 202 or "quota" in answer.json():
-                    found.append(answer)
-                    return
+        def submit(number: int) -> Any:
+            # A project loads one spec at a time, and few wait: that is another 429.
+            answer = api.post("/v1/experiments", json=SPEC)
+            is_of_quota = answer.status_code == 202 or "quota" in answer.json()
+            return answer if is_of_quota else submit(number)
 
-        threads = [threading.Thread(target=submit) for _ in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        found = at_once(submit, 5)
         accepted = [one.json()["id"] for one in found if one.status_code == 202]
         refused = [one for one in found if one.status_code == 429]
         assert (len(accepted), len(refused)) == (2, 3)
@@ -158,8 +139,7 @@ def test_a_file_beyond_the_quota_is_not_kept(sqlite_url: str, tmp_path: Path) ->
         # The same content again needs no room.
         assert api.post("/v1/federations", files=parts()).status_code == 202
         refused = api.post("/v1/federations", files=parts(CONTENT + b"c1,a,1,11\n"))
-        assert refused.status_code == 429
-        assert refused.json()["quota"] == "stored-bytes"
+        assert body_of(refused, 429)["quota"] == "stored-bytes"
         assert len(api.get("/v1/federations").json()["items"]) == 1
         kept = [path for path in (tmp_path / "data" / "files").rglob("*") if path.is_file()]
         assert len(kept) == 1

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.api.budgets.test_epsilon_budgets import central, set_total
 from tests.api.pages.browser import signed_in
 from tests.api.pages.test_new_experiment import typed
 from tests.api.service import SPEC, Api, body_of, running_api, settings_for, spec, statements
+from tests.models.rows import at_once
 from tests.workers.serving import work, worker_of
 from workers.context import ProjectFiles
 from workers.flush import Loaded, load_cell
@@ -44,9 +44,9 @@ def test_an_experiment_is_queued_with_all_that_its_run_needs(api_on_both: Api) -
     row = api.stored(body["id"])
     assert (row.parameters, row.noise_multiplier, row.hypotheses) == (3, 3.0, 2)
     assert row.attributes == {"group": ["g1", "g2"]}
+    unit = api.row(Unit, row.unit_id)
+    assert (unit.state, unit.device, unit.max_attempts) == ("waiting", "auto", 3)
     with api.database.read() as session:
-        unit = session.get(Unit, row.unit_id)
-        assert (unit.state, unit.device, unit.max_attempts) == ("waiting", "auto", 3)
         event = session.scalars(select(Event)).one()
         assert (event.sequence, event.type, event.data["status"]) == (1, "status.changed", "queued")
 
@@ -75,18 +75,17 @@ def test_the_queue_is_sent_the_unit_and_a_broker_that_is_away_loses_nothing(
 
 
 def test_validation_alone_stores_nothing(api: Api) -> None:
-    before = api.counts()
-    body = body_of(api.check(SPEC))
-    projection = body["projection"]
-    assert projection["leakage_worst_case"] == WORST_CASE
-    assert projection["leakage_expected"] == pytest.approx(WORST_CASE * 5 / 20)
-    assert (projection["epsilon"], projection["budget_ends_in_round"]) == ([], None)
-    assert projection["noise_multiplier"] == SPEC["privacy"]["noise_multiplier"]
-    assert "client_budget" in projection["reasons"]["budget_ends_in_round"]
-    assert (body["clients"], body["training_clients"], body["parameters"]) == (40, 20, 3)
-    assert body["spec_hash"] == spec_hash(parse_spec(SPEC))
-    assert body["budget"] == {"has_room": True, "detail": None}
-    assert api.counts() == before
+    with api.unchanged():
+        body = body_of(api.check(SPEC))
+        projection = body["projection"]
+        assert projection["leakage_worst_case"] == WORST_CASE
+        assert projection["leakage_expected"] == pytest.approx(WORST_CASE * 5 / 20)
+        assert (projection["epsilon"], projection["budget_ends_in_round"]) == ([], None)
+        assert projection["noise_multiplier"] == SPEC["privacy"]["noise_multiplier"]
+        assert "client_budget" in projection["reasons"]["budget_ends_in_round"]
+        assert (body["clients"], body["training_clients"], body["parameters"]) == (40, 20, 3)
+        assert body["spec_hash"] == spec_hash(parse_spec(SPEC))
+        assert body["budget"] == {"has_room": True, "detail": None}
 
 
 def test_bounds_that_protect_no_one_are_answered_with_a_warning(api: Api) -> None:
@@ -130,18 +129,21 @@ def test_a_share_in_percent_is_refused_and_what_is_stored_stays_readable(api: Ap
 def test_a_budget_without_room_refuses_and_says_what_is_left(api: Api) -> None:
     federation_id = api.submit()["federation_id"]
     api.set_budget(federation_id, WORST_CASE + 1)
-    before = api.counts()
-    once = {"headers": {"Idempotency-Key": "once"}}
-    problem = body_of(api.post("/v1/experiments", json=SPEC, **once), 409)
-    assert problem["type"].endswith("/budget-exhausted")
-    assert problem["remaining"] == pytest.approx(1)
-    assert problem["requested"] == WORST_CASE
-    assert problem["composed_total"] == pytest.approx(2 * WORST_CASE)
-    assert "client_budget" in problem["detail"]
-    assert api.counts() == before
+    with api.unchanged():
+        once = {"headers": {"Idempotency-Key": "once"}}
+        problem = body_of(api.post("/v1/experiments", json=SPEC, **once), 409)
+        assert problem["type"].endswith("/budget-exhausted")
+        assert problem["remaining"] == pytest.approx(1)
+        assert problem["requested"] == WORST_CASE
+        assert problem["composed_total"] == pytest.approx(2 * WORST_CASE)
+        assert "client_budget" in problem["detail"]
     # The key stands for no experiment, so it is free once there is room.
     api.set_budget(federation_id, 2 * WORST_CASE)
     api.submit(**once)
+    # The books are kept apart.
+    api.submit(spec(privacy={"noise": "release"}))
+    totals = {item["book"]: item["total"] for item in api.budgets(federation_id)}
+    assert totals == {"simulation": 2 * WORST_CASE, "release": None}
 
 
 def test_a_budget_has_no_room_for_updates_without_noise(api: Api) -> None:
@@ -149,19 +151,10 @@ def test_a_budget_has_no_room_for_updates_without_noise(api: Api) -> None:
     federation_id = api.submit(bare)["federation_id"]
     assert api.budgets(federation_id) == []
     api.set_budget(federation_id, 1000 * WORST_CASE)
-    before = api.counts()
-    problem = body_of(api.post("/v1/experiments", json=bare), 409)
-    assert problem["type"].endswith("/budget-exhausted")
-    assert "privacy.mechanism" in problem["detail"]
-    assert api.counts() == before
-
-
-def test_the_books_are_kept_apart(api: Api) -> None:
-    federation_id = api.submit()["federation_id"]
-    api.set_budget(federation_id, 0)
-    api.submit(spec(privacy={"noise": "release"}))
-    totals = {item["book"]: item["total"] for item in api.budgets(federation_id)}
-    assert totals == {"simulation": 0, "release": None}
+    with api.unchanged():
+        problem = body_of(api.post("/v1/experiments", json=bare), 409)
+        assert problem["type"].endswith("/budget-exhausted")
+        assert "privacy.mechanism" in problem["detail"]
 
 
 # -- idempotency -----------------------------------------------------------------------------------
@@ -170,20 +163,15 @@ def test_the_books_are_kept_apart(api: Api) -> None:
 def test_a_repeated_request_gives_the_same_experiment_and_another_body_is_refused(api: Api) -> None:
     key = {"Idempotency-Key": "a key with spaces"}
     first = api.submit(headers=key)
-    before = api.counts()
-    # The same JSON in another layout and order is the same body.
-    again = api.post("/v1/experiments", json=dict(reversed(SPEC.items())), headers=key)
-    assert body_of(again, 202)["id"] == first["id"]
-    assert again.headers["location"].endswith(first["id"])
-    for other in (spec(seed=8), {"not": "a spec"}):
-        refused = body_of(api.post("/v1/experiments", json=other, headers=key), 409)
-        assert refused["type"].endswith("/idempotency-mismatch")
-    assert api.counts() == before
-
-
-def test_the_key_of_another_caller_or_route_is_another_key(api: Api) -> None:
-    key = {"Idempotency-Key": "once"}
-    first = api.submit(headers=key)
+    with api.unchanged():
+        # The same JSON in another layout and order is the same body.
+        again = api.post("/v1/experiments", json=dict(reversed(SPEC.items())), headers=key)
+        assert body_of(again, 202)["id"] == first["id"]
+        assert again.headers["location"].endswith(first["id"])
+        for other in (spec(seed=8), {"not": "a spec"}):
+            refused = body_of(api.post("/v1/experiments", json=other, headers=key), 409)
+            assert refused["type"].endswith("/idempotency-mismatch")
+    # The key of another caller or route is another key.
     other_key = api.submit(headers=key, key=api.key_with("experiments:write"))
     foreign = api.submit(headers=key, key=api.key_with("experiments:write", project="another"))
     api.post(f"/v1/experiments/{first['id']}/cancel")
@@ -194,19 +182,16 @@ def test_the_key_of_another_caller_or_route_is_another_key(api: Api) -> None:
 def test_simultaneous_repetitions_queue_one_experiment(api_on_both: Api) -> None:
     api = api_on_both
     key = {"Idempotency-Key": "once"}
-    with ThreadPoolExecutor(6) as pool:
-        found = set(pool.map(lambda _: api.submit(headers=key)["id"], range(6)))
-    assert len(found) == 1
+    assert len(set(at_once(lambda _: api.submit(headers=key)["id"], 6))) == 1
     assert (api.counts()["experiments"], api.counts()["units"]) == (1, 1)
 
 
 def test_a_key_is_short_printable_text(api: Api) -> None:
-    before = api.counts()
-    for key in ("", "x" * 256, "tab\there", "caf\xe9"):
-        headers = {"Idempotency-Key": key.encode("latin-1")}
-        [fault] = body_of(api.post("/v1/experiments", json=SPEC, headers=headers), 422)["errors"]
-        assert fault["pointer"] == "/header/idempotency-key"
-    assert api.counts() == before
+    with api.unchanged():
+        for key in ("", "x" * 256, "tab\there", "caf\xe9"):
+            headers = {"Idempotency-Key": key.encode("latin-1")}
+            refused = body_of(api.post("/v1/experiments", json=SPEC, headers=headers), 422)
+            assert refused["errors"][0]["pointer"] == "/header/idempotency-key"
 
 
 @pytest.mark.parametrize("noise", ["release", "simulation"])
@@ -328,8 +313,7 @@ def test_a_downloaded_spec_is_accepted_and_a_false_claim_is_not(api: Api) -> Non
     assert api.submit(parse_spec(asking()).model_dump(mode="json"))["spec"] == stored
     privacy = {**stored["privacy"], "noise_multiplier": stored["privacy"]["noise_multiplier"] / 2}
     answer = api.post("/v1/experiments", json={**stored, "privacy": privacy})
-    assert answer.status_code == 422
-    [fault] = answer.json()["errors"]
+    [fault] = body_of(answer, 422)["errors"]
     assert fault["pointer"] == "/privacy/noise_multiplier"
     assert "does not meet privacy.target" in fault["message"]
 

@@ -18,7 +18,6 @@ AGES = registration(
 
 @pytest.fixture
 def federation(api: Api) -> dict[str, Any]:
-    """The registered table of AGES."""
     found = upload(api, value=AGES)
     make_ready(api, found["id"])
     return found
@@ -44,14 +43,13 @@ def asking(
 
 def refused(api: Api, value: dict[str, Any], **options: Any) -> dict[str, str]:
     """The faults of a submission, by pointer; its validation has the same."""
-    before = api.counts()
-    answers = [
-        api.post(path, json=value, **options)
-        for path in ("/v1/experiments", "/v1/experiments?validate_only=true")
-    ]
-    assert [answer.status_code for answer in answers] == [422, 422], answers[0].text
-    assert answers[0].json()["errors"] == answers[1].json()["errors"]
-    assert api.counts() == before
+    with api.unchanged():
+        answers = [
+            api.post(path, json=value, **options)
+            for path in ("/v1/experiments", "/v1/experiments?validate_only=true")
+        ]
+        assert [answer.status_code for answer in answers] == [422, 422], answers[0].text
+        assert answers[0].json()["errors"] == answers[1].json()["errors"]
     return {fault["pointer"]: fault["message"] for fault in answers[0].json()["errors"]}
 
 
@@ -86,26 +84,40 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
     assert refused(api, fourth).keys() == {"/federation/scoring"}
 
 
+def test_rounds_score_the_sample_that_the_policy_demands(api: Api, federation) -> None:
+    value = asking(federation)
+    value["training"]["stopping"] = {"validation_clients": 10}
+    split = {"validation_fraction": 0.5, "seed": 7}
+    set_policy(api, federation["id"], split=split)
+    faults = refused(api, value)
+    assert "leave it out" in faults.pop("/training/stopping/validation_clients")
+    assert faults == {}
+    set_policy(api, federation["id"], split={**split, "validation_clients": 10})
+    api.submit(value)
+    assert (
+        "set it to 10" in refused(api, asking(federation))["/training/stopping/validation_clients"]
+    )
+
+
 def test_another_profile_or_other_columns_are_refused(api: Api, federation) -> None:
     """Base rates of two profiles give one client's outcomes, without a run and without a budget."""
     binding = {"edges": {"age": [20]}, "minimum_group_size": 30, "source": "registered"}
     set_policy(api, federation["id"], **binding)
     api.submit(asking(federation))
-    before = api.counts()
-    # Without the rows that have an empty cell it has another held-out set.
-    without = {"features": [{"name": "age", "missing": "drop-row"}]}
-    for section, change, pointer in (
-        ("fairness", {"edges": {"age": [21]}}, "/fairness/edges/age"),
-        ("fairness", {"minimum_group_size": 29}, "/fairness/minimum_group_size"),
-        ("federation", without, "/federation/features"),
-    ):
-        other = {**AGES, section: {**AGES[section], **change}}
-        refusal = body_of(api.post("/v1/federations", files=parts(CONTENT, other)), 422)
-        assert [fault["pointer"] for fault in refusal["errors"]] == [pointer]
-        value = asking(federation)
-        value[section] |= change
-        assert refused(api, value).keys() == {pointer}
-    assert api.counts() == before
+    with api.unchanged():
+        # Without the rows that have an empty cell it has another held-out set.
+        without = {"features": [{"name": "age", "missing": "drop-row"}]}
+        for section, change, pointer in (
+            ("fairness", {"edges": {"age": [21]}}, "/fairness/edges/age"),
+            ("fairness", {"minimum_group_size": 29}, "/fairness/minimum_group_size"),
+            ("federation", without, "/federation/features"),
+        ):
+            other = {**AGES, section: {**AGES[section], **change}}
+            refusal = body_of(api.post("/v1/federations", files=parts(CONTENT, other)), 422)
+            assert [fault["pointer"] for fault in refusal["errors"]] == [pointer]
+            value = asking(federation)
+            value[section] |= change
+            assert refused(api, value).keys() == {pointer}
     assert api.get(f"/v1/federations/{federation['id']}").json()["status"] == "ready"
 
 

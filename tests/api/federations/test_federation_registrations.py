@@ -13,7 +13,7 @@ from sqlalchemy import select
 from api.http.problems import ProblemError
 from api.services.uploads import ContentHash
 from fedaudit.spec.registration import parse_uploaded
-from models.tables.federations import Federation, RowSketch
+from models.tables.federations import RowSketch
 from tests.api.service import Api, body_of, finished, spec
 from tests.api.uploads import (
     CONTENT,
@@ -138,8 +138,7 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     assert found["expected_useful"], found["needs"]
     assert 1.9 < found["projection"]["epsilon"][0]["value"] <= 2.0
     known = api.check(found["spec"])
-    assert known.status_code == 200, known.text
-    assert known.json()["projection"]["epsilon"] == found["projection"]["epsilon"]
+    assert body_of(known)["projection"]["epsilon"] == found["projection"]["epsilon"]
     assert api.set_budget(id_, 5.0).status_code == 200
     of_budget = api.post(at, json={}).json()
     assert of_budget["projection"]["leakage_worst_case"] <= 5.0
@@ -246,10 +245,7 @@ def table(rows: list[str], header: str = "client,group,age,income") -> bytes:
 def register(api: Api, content: bytes, **options: Any) -> dict[str, Any]:
     """Uploads a table and lets a worker profile it; the federation as it then is."""
     found = upload(api, content, REGISTERED, **options)
-    with api.database.read() as session:
-        row = session.get(Federation, found["id"])
-        assert row is not None
-    run_unit(worker_of(api), str(row.unit_id))
+    run_unit(worker_of(api), str(stored(api, found["id"]).unit_id))
     shown = api.get(f"/v1/federations/{found['id']}", **options).json()
     assert shown["status"] == "ready", shown["reasons"]
     return dict(shown)

@@ -64,12 +64,11 @@ def test_the_fingerprint_is_of_the_content_before_compression(api: Api) -> None:
 
 def test_the_same_upload_again_starts_nothing(api: Api) -> None:
     first = upload(api)
-    before = api.counts()
-    assert upload(api) == first
-    make_ready(api, first["id"])
-    again = body_of(api.post("/v1/federations", files=parts(file_name="other-name.csv")))
-    assert (again["id"], again["status"]) == (first["id"], "ready")
-    assert api.counts() == before
+    with api.unchanged():
+        assert upload(api) == first
+        make_ready(api, first["id"])
+        again = body_of(api.post("/v1/federations", files=parts(file_name="other-name.csv")))
+        assert (again["id"], again["status"]) == (first["id"], "ready")
     assert len(files_of(api)) == 1
 
 
@@ -175,14 +174,13 @@ NO_UPLOADS = (
 
 
 def test_a_body_that_is_no_upload_stores_nothing(api: Api) -> None:
-    before = api.counts()
-    for body, message in NO_UPLOADS:
-        answer = api.post("/v1/federations", content=body, headers={"Content-Type": _TYPE})
-        assert message in body_of(answer, 422)["detail"]
-    for name in ("..", "folder/", "c:x", "x" * 201, "~root"):
-        answer = api.post("/v1/federations", files=parts(file_name=name))
-        assert body_of(answer, 422)["errors"][0]["pointer"] == "/file"
-    assert api.counts() == before
+    with api.unchanged():
+        for body, message in NO_UPLOADS:
+            answer = api.post("/v1/federations", content=body, headers={"Content-Type": _TYPE})
+            assert message in body_of(answer, 422)["detail"]
+        for name in ("..", "folder/", "c:x", "x" * 201, "~root"):
+            answer = api.post("/v1/federations", files=parts(file_name=name))
+            assert body_of(answer, 422)["errors"][0]["pointer"] == "/file"
     assert files_of(api) == []
 
 
@@ -220,13 +218,12 @@ def _no_database(*_arguments: Any, **_options: Any) -> None:
     ids=["disk", "database"],
 )
 def test_what_fails_below_is_a_problem_and_leaves_nothing(api, monkeypatch, place, failing, detail):
-    before = api.counts()
-    monkeypatch.setattr(place, failing)
-    problem = body_of(api.post("/v1/federations", files=parts()), 503)
-    assert problem["type"].endswith("unavailable")
-    assert detail in problem["detail"]
-    assert files_of(api) == []
-    assert api.counts() == before
+    with api.unchanged():
+        monkeypatch.setattr(place, failing)
+        problem = body_of(api.post("/v1/federations", files=parts()), 503)
+        assert problem["type"].endswith("unavailable")
+        assert detail in problem["detail"]
+        assert files_of(api) == []
 
 
 def test_an_upload_that_is_cut_off_leaves_no_file_and_no_row(api: Api) -> None:

@@ -185,7 +185,6 @@ def running_process(
 
 @contextmanager
 def api_process(environment: dict[str, str], log: Path) -> Iterator[httpx.Client]:
-    """A client of the API as a process."""
     with running_process(environment, log) as (_, http):
         yield http
 

@@ -48,7 +48,6 @@ def declared(round_: int, participants: list[str], event: Any = GAUSSIAN, **more
 
 
 def post(api: Api, ledger: str, *rounds: Any) -> Any:
-    """The answer to these rounds."""
     return api.post(f"/v1/ledgers/{ledger}/rounds", json={"rounds": list(rounds)})
 
 
@@ -64,7 +63,6 @@ def read(api: Api, ledger: str, rest: str = "") -> Any:
 
 
 def report(api: Api, ledger: str) -> Any:
-    """What is said of a ledger."""
     return read(api, ledger, "/report")
 
 

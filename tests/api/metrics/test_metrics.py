@@ -31,12 +31,10 @@ def samples(text: str) -> Samples:
 
 
 def value(found: Samples, name: str, **labels: str) -> float:
-    """One value."""
     return found[name, frozenset(labels.items())]
 
 
 def scrape(api: Any, **options: Any) -> Samples:
-    """What the API says now."""
     response = api.get("/metrics", **options)
     assert response.status_code == 200, response.text
     return samples(response.text)

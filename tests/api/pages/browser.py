@@ -22,7 +22,6 @@ class Browser:
         )
 
     def get(self, path: str, *, follow: bool = False, headers: Mapping[str, str] = {}) -> Any:
-        """GET."""
         sent = {"Accept": "text/html", **headers}
         return self.client.get(path, headers=sent, follow_redirects=follow)
 
@@ -43,7 +42,6 @@ class Browser:
         return self.client.post(path, data=data, headers=sent, follow_redirects=follow)
 
     def sign_in(self, key: str, next_path: str = "/", **options: Any) -> Any:
-        """The answer to the sign-in form."""
         return self.post("/sign-in", {"key": key, "next": next_path}, csrf=None, **options)
 
     def csrf(self) -> str:
@@ -54,7 +52,6 @@ class Browser:
 
     @property
     def token(self) -> str | None:
-        """The session's token."""
         return self.client.cookies.get(COOKIE)
 
 

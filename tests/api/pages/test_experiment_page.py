@@ -37,7 +37,6 @@ def test_the_pace_so_far_bounds_what_is_left(seconds: int, done: int, words: str
 
 
 def submitted(api: Api) -> str:
-    """Where the page of a new experiment is."""
     return f"/experiments/{api.submit()['id']}"
 
 
@@ -48,7 +47,6 @@ def ended(api: Api) -> tuple[str, dict[str, Any]]:
 
 
 def shown(visitor: Browser, path: str, *words: str) -> str:
-    """A page, which says all of these."""
     answer = visitor.get(path)
     stated = text_of(answer)
     assert [one for one in words if one not in stated] == []

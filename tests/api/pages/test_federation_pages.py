@@ -109,15 +109,17 @@ def test_the_policy_is_shown_with_the_least_that_holds(api: Api) -> None:
 _REFERENCE = "request <2026-117>"
 
 
-def erased(api: Api, content: bytes = CONTENT, *, finish: bool = True) -> str:
-    """The id of a federation that was erased."""
+def erased(api: Api, content: bytes = CONTENT) -> str:
+    """The id of a federation that was erased; before it was, there was no receipt."""
     federation = str(upload(api, content)["id"])
     make_ready(api, federation)
     answer = api.post(f"/v1/federations/{federation}/erasure", json={"reference": _REFERENCE})
     assert answer.status_code == 202, answer.text
-    if finish:
-        storage, lost = api.client.app.state.resources.storage, LostRounds(api.database)
-        assert Eraser(api.database, storage, KEY, lost).erase_waiting(10) == 1
+    path, browser = f"/federations/{federation}/erasures/1", signed_in(api)
+    assert "It is not done" in browser.get(path).text
+    assert browser.get(f"{path}/receipt.json").status_code == 404
+    storage, lost = api.client.app.state.resources.storage, LostRounds(api.database)
+    assert Eraser(api.database, storage, KEY, lost).erase_waiting(10) == 1
     return federation
 
 
@@ -166,10 +168,3 @@ def test_what_the_signature_covers_is_shown_and_so_is_what_it_does_not(api, chan
     assert ("a forged word" in shown) == (change == "receipt")
     assert ("proves nothing" in shown) == (change == "receipt")
     assert ("marked as compromised" in shown) == (change == "key")
-
-
-def test_what_is_not_done_has_no_receipt(api: Api) -> None:
-    path = f"/federations/{erased(api, finish=False)}/erasures/1"
-    browser = signed_in(api)
-    assert "It is not done" in browser.get(path).text
-    assert browser.get(f"{path}/receipt.json").status_code == 404

@@ -34,7 +34,6 @@ def typed(**changes: str) -> dict[str, str]:
 
 
 def document(value: Any, **changes: str) -> dict[str, str]:
-    """A pasted spec."""
     return {"mode": "document", "document": yaml.safe_dump(value), "action": "preview", **changes}
 
 

@@ -33,7 +33,6 @@ def id_of(base: str) -> str:
 
 
 def rewrite(api: Api, base: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the stored report."""
     with api.database.write() as session:
         row = session.get_one(Report, id_of(base))
         document = copy.deepcopy(row.document)

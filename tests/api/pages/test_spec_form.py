@@ -34,12 +34,10 @@ def typed_over(typed: dict[str, str]) -> dict[str, str]:
 
 
 def built(**typed: str) -> dict[str, Any]:
-    """The value of such a form."""
     return build(typed_over(typed))
 
 
 def faults(**typed: str) -> dict[str | None, str]:
-    """The faults of such a form, by field."""
     form = Sheet(typed_over(typed), (), "once")
     found = form.placed(refused_by(parse_spec, build(form.typed)))
     return {fault.place: fault.message for fault in found}
@@ -112,20 +110,10 @@ def test_groups_rules_and_gates_are_written_as_in_a_spec() -> None:
 
 
 def test_faults_are_beside_their_fields() -> None:
-    found = faults(
-        name="",
-        training__rounds="nine",
-        privacy__noise_multiplier="0",
-        decision__threshold="2",
-        federation__source="01890a5d-ac96-774b-bcce-000000000000",
-    )
-    assert {
-        "/name": "is required",
-        "/training/rounds": "must be a whole number, written without a decimal point or quotes",
-        "/privacy/noise_multiplier": "must be greater than 0; for no noise ask for "
-        "`mechanism: none`",
-    }.items() <= found.items()
-    assert "/decision/threshold" in found
+    """What the page shows of them is in test_new_experiment.py."""
+    unknown = "01890a5d-ac96-774b-bcce-000000000000"
+    found = faults(name="", decision__threshold="2", federation__source=unknown)
+    assert found.keys() >= {"/name", "/decision/threshold"}
     assert "is required" in found["/federation/source"]
 
 

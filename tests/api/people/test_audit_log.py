@@ -1,7 +1,6 @@
 """The audit log tells who did what, and that it still says what it said."""
 
 import json
-import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from models.repositories import SigningKeyRepository, WebSessionRepository
 from models.tables.accounts import ApiKey, AuditEntry, AuditHead
 from tests.api.pages.browser import signed_in
 from tests.api.service import KEY, SPEC, Api, body_of, finish, key_of
+from tests.models.rows import at_once
 from workers.proof.signing import AuditLogSigner
 
 BUDGET = {"book": "simulation", "figure": "leakage", "total": 100.0}
@@ -29,8 +29,7 @@ def _verified(api: Api) -> dict[str, Any]:
     return dict(api.get("/v1/audit-log/verification").json())
 
 
-def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
-    api = api_on_both
+def test_every_deed_is_on_the_log_in_its_persons_name(api: Api) -> None:
     ada = key_of(api, "Ada")
     experiment = api.submit(key=ada)
     address, federation = f"/v1/experiments/{experiment['id']}", experiment["federation_id"]
@@ -132,18 +131,7 @@ def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
 
 def test_entries_that_come_at_once_are_in_one_chain(api_on_both: Api) -> None:
     api = api_on_both
-    together = threading.Barrier(4)
-
-    def make(name: str) -> None:
-        together.wait()
-        for _ in range(3):
-            key_of(api, name)
-
-    threads = [threading.Thread(target=make, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda number: [key_of(api, f"{number}") for _ in range(3)], 4)
     told = _verified(api)
     assert (told["valid"], told["entries"]) == (True, 12)
 
@@ -215,15 +203,13 @@ def test_the_history_of_a_federation_says_who_set_what(api_on_both: Api) -> None
 
 
 def made(api: Api, *scopes: str) -> tuple[str, str]:
-    """Id and secret of a key."""
     answer = api.post("/v1/api-keys", json={"name": "ci", "scopes": list(scopes)})
     return answer.json()["id"], answer.json()["key"]
 
 
 def rotate(api: Api, key_id: str, seconds: int) -> str:
     answer = api.post(f"/v1/api-keys/{key_id}/rotate-secret", params={"overlap_seconds": seconds})
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["key"])
+    return str(body_of(answer)["key"])
 
 
 def opens(api: Api, secret: str) -> bool:

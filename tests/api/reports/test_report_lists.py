@@ -11,7 +11,6 @@ GAP = "equalized_odds_difference"
 
 
 def items(api: Api, query: str = "") -> list[dict[str, Any]]:
-    """What a list shows."""
     found: list[dict[str, Any]] = body_of(api.get(f"/v1/reports?{query}"))["items"]
     return found
 
@@ -123,7 +122,6 @@ def test_epsilons_are_asked_for_with_what_they_mean(api_on_both: Api) -> None:
 
 
 def compared(api: Api, *ids: str, **options: Any) -> Any:
-    """The answer for these experiments."""
     return api.get("/v1/comparisons", params={"experiment_id": list(ids), **options})
 
 

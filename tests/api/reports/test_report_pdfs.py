@@ -21,7 +21,6 @@ PDF = b"%PDF-1.7 as it was printed"
 
 @pytest.fixture
 def done(api: Api) -> str:
-    """The path of a finished experiment's report."""
     return f"/experiments/{finished(api)}/report.pdf"
 
 
@@ -66,9 +65,8 @@ def test_both_doors_print_the_page_and_its_appendix_on_request(api, done, prints
             # Paper leaves out what is marked.
             assert (APPENDIX_BEGINS in prints[-1]) is begun
     assert f'href="{done}"' in signed_in(api).get(done.removesuffix(".pdf")).text
-
-
-def test_no_other_project_gets_the_file(api: Api, done: str, prints: list[str]) -> None:
+    # No other project gets the file.
+    prints.clear()
     stranger = signed_in(api)
     stranger.sign_in(api.key_with("reports:read", project="elsewhere"))
     assert stranger.get(done).status_code == 404

@@ -32,7 +32,6 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 @pytest.fixture
 def done(api: Api) -> str:
-    """The path of a finished experiment's report."""
     return f"/v1/experiments/{finished(api)}/report"
 
 
@@ -222,22 +221,21 @@ EVALUATED: tuple[tuple[list[Any] | None, list[str], str | None], ...] = (
 
 def test_each_gate_has_its_outcome_and_reason(api: Api) -> None:
     done, queued = finished(api), api.submit()["id"]
-    before = api.counts()
+    with api.unchanged():
 
-    def evaluate(id_: str, gates: list[Any] | None) -> Any:
-        asked = {"experiment_id": id_, "gates": gates}
-        return api.post("/v1/gates/evaluations", json=asked).json()
+        def evaluate(id_: str, gates: list[Any] | None) -> Any:
+            asked = {"experiment_id": id_, "gates": gates}
+            return api.post("/v1/gates/evaluations", json=asked).json()
 
-    for gates, outcomes, overall in EVALUATED:
-        body = evaluate(done, gates)
-        assert [gate["outcome"] for gate in body["gates"]] == outcomes
-        assert (body["outcome"], body["reason"] is None) == (overall, overall is not None)
-        assert all(gate["reason"] for gate in body["gates"])
-    found = evaluate(queued, [LEAKAGE])
-    [gate] = found["gates"]
-    assert (found["outcome"], gate["value"]) == (LACKING, None)
-    assert gate["reason"] == "the experiment has no report: it is queued"
-    assert api.counts() == before
+        for gates, outcomes, overall in EVALUATED:
+            body = evaluate(done, gates)
+            assert [gate["outcome"] for gate in body["gates"]] == outcomes
+            assert (body["outcome"], body["reason"] is None) == (overall, overall is not None)
+            assert all(gate["reason"] for gate in body["gates"])
+        found = evaluate(queued, [LEAKAGE])
+        [gate] = found["gates"]
+        assert (found["outcome"], gate["value"]) == (LACKING, None)
+        assert gate["reason"] == "the experiment has no report: it is queued"
 
 
 # -- reports that were stored before they had an index: the migration finds the same in them ------
@@ -251,7 +249,6 @@ LATER = {
 
 
 def _index(api: Api) -> dict[str, list[Any]]:
-    """Everything that reports are found by, and the list of them."""
     order = {"report_figures": "figure, attribute, observer", "report_summaries": "experiment_id"}
     found: dict[str, list[Any]] = {}
     with api.database.read() as session:

@@ -16,6 +16,7 @@ from models.tables.federations import Federation
 from models.tables.ledger import Reservation
 from tests.api.budgets.test_epsilon_budgets import DELTA, central, plan_of, set_total
 from tests.api.service import Api, body_of, finish, running_api, settings_for, spec, statements
+from tests.models.rows import at_once
 from tests.waiting import wait_until
 
 NU, K = "privacy.noise_multiplier", "training.hypotheses"
@@ -89,12 +90,11 @@ FAULTY: tuple[tuple[dict[str, Any], str, str], ...] = (
 
 
 def test_a_faulty_sweep_is_refused_where_it_is_faulty(api: Api) -> None:
-    before = api.counts()
-    for changes, where, says in FAULTY:
-        faults = body_of(api.post("/v1/sweeps", json=sweep(**changes)), 422)["errors"]
-        found = {one["pointer"]: one["message"] for one in faults}
-        assert says in found.get(where, ""), found
-    assert api.counts() == before
+    with api.unchanged():
+        for changes, where, says in FAULTY:
+            faults = body_of(api.post("/v1/sweeps", json=sweep(**changes)), 422)["errors"]
+            found = {one["pointer"]: one["message"] for one in faults}
+            assert says in found.get(where, ""), found
 
 
 def test_the_whole_sweep_is_reserved_or_nothing(api_on_both: Api) -> None:
@@ -104,18 +104,16 @@ def test_the_whole_sweep_is_reserved_or_nothing(api_on_both: Api) -> None:
     federation_id = api.submit(central())["federation_id"]
     total = composed_epsilon(4 * plan.curve("final_model", plan.steps), DELTA)
     set_total(api, federation_id, total)
-    before = api.counts()
-    checked = api.post("/v1/sweeps?validate_only=true", json=value).json()
-    assert (checked["has_room"], checked["cells"]) == (False, 4)
-    problem = body_of(api.post("/v1/sweeps", json=value), 409)
-    assert problem["type"].endswith("/budget-exhausted")
-    # Three of four would have had room.
-    assert problem["detail"].startswith("cell 4 of 4 is refused, and so is the sweep")
-    assert problem["detail"] == checked["detail"]
-    assert api.counts() == before
-    fits = sweep(central(), grid={"tags": [["a"], ["b"], ["c"]]})
-    assert api.post("/v1/sweeps?validate_only=true", json=fits).json()["has_room"] is True
-    assert api.counts() == before
+    with api.unchanged():
+        checked = api.post("/v1/sweeps?validate_only=true", json=value).json()
+        assert (checked["has_room"], checked["cells"]) == (False, 4)
+        problem = body_of(api.post("/v1/sweeps", json=value), 409)
+        assert problem["type"].endswith("/budget-exhausted")
+        # Three of four would have had room.
+        assert problem["detail"].startswith("cell 4 of 4 is refused, and so is the sweep")
+        assert problem["detail"] == checked["detail"]
+        fits = sweep(central(), grid={"tags": [["a"], ["b"], ["c"]]})
+        assert api.post("/v1/sweeps?validate_only=true", json=fits).json()["has_room"] is True
     submit(api, fits)
 
 
@@ -291,14 +289,8 @@ def test_cells_that_two_processes_try_again_at_once_are_tried_once(postgres_url,
         path, former = f"/v1/sweeps/{made['id']}", cells_of(made)
         assert one.post(f"{path}/cancel").status_code == 200
         before = one.counts()["experiments"]
-        together = threading.Barrier(2)
-
-        def retry(api: Api) -> int:
-            together.wait()
-            return int(api.post(f"{path}/retry").status_code)
-
-        with ThreadPoolExecutor(2) as pool:
-            assert sorted(pool.map(retry, (one, other))) == [202, 409]
+        answers = at_once(lambda number: (one, other)[number].post(f"{path}/retry"), 2)
+        assert sorted(answer.status_code for answer in answers) == [202, 409]
         assert one.counts()["experiments"] == before + len(former)
         newest = cells_of(one.get(path).json())
         assert [one.stored(id_).retry_of for id_ in newest] == former

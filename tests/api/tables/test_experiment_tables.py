@@ -15,24 +15,27 @@ import pytest
 from api.schemas.experiment_tables import LedgerPage
 from api.services.parquet_tables import parquet
 from api.services.tables import page_reasons
-from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.spec.metrics import METRICS
-from fedaudit.stored import LedgerRow, RoundRow
+from fedaudit.stored import RoundRow
 from models.repositories import LedgerRepository, RoundRepository, SubjectSetRepository
 from models.repositories import ledger as stored_ledger
 from models.tables.experiments import Experiment
 from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, body_of, finished, play, spec
-from tests.ledger.single_entry import digest_of, link
-from tests.models.rows import LAPLACE
+from tests.models.rows import LAPLACE, ledger_row
 
 TABLES = ("rounds", "privacy-ledger", "fairness")
 CSV, NDJSON, PARQUET = "text/csv", "application/x-ndjson", "application/vnd.apache.parquet"
 
 
 @pytest.fixture
-def done(api: Api) -> str:
-    """The path of a finished experiment."""
-    return f"/v1/experiments/{finished(api)}"
+def api(shared_api: Api) -> Api:
+    """Each test looks at experiments of its own, or at one that stays as it is."""
+    return shared_api
+
+
+@pytest.fixture(scope="module")
+def done(shared_api: Api) -> str:
+    return f"/v1/experiments/{finished(shared_api)}"
 
 
 def _pages(api: Api, path: str, **parameters: Any) -> list[dict[str, Any]]:
@@ -112,6 +115,7 @@ def test_the_ledger_has_a_line_for_each_subject(api: Api, done: str) -> None:
         "leakage_total": 2.0,
         "guarantee": "heuristic",
         "reason": None,
+        "noise": "simulation",
     }
     assert [*first.items()] == [*expected.items()]
     assert (refused["outcome"], withheld["outcome"]) == ("refused", "withheld")
@@ -257,29 +261,16 @@ def _stored(api: Api, *, inputs: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     id_: str = api.submit(spec(training={"rounds": LONGER}))["id"]
     with api.database.read() as session:
         names = SubjectSetRepository(session).names(api.stored(id_).subject_set_id)
-    rng, encoder, head = np.random.default_rng(7), EntryEncoder(names), genesis(id_)
-    releases, parts, rows = np.zeros(len(names), np.int32), len(inputs["components"] or [0]), []
+    rng, releases, rows = np.random.default_rng(7), np.zeros(len(names), np.int32), []
+    parts = len(inputs["components"] or [0])
     places = [(number, again) for number in range(1, LONGER + 1) for again in range(1 + number % 2)]
     for number, again in places:
         drawn = np.sort(rng.choice(CLIENTS, 3, replace=False)).astype(np.int32)
         outcomes = np.array([0, 0, number % 3])
         releases[drawn[outcomes == 0]] += 1
         radii = np.where(np.repeat(outcomes, parts) == 0, rng.lognormal(size=3 * parts), np.nan)
-        fields = {
-            "round": number,
-            "release": again,
-            "subject_kind": "client",
-            "observer": "server",
-            "subjects": drawn,
-            "outcomes": outcomes,
-            "radii": radii,
-            "releases": releases[drawn],
-            "clusters": np.zeros(3, np.int16),
-            "inputs": inputs,
-        }
-        digest = digest_of(encoder, LedgerRow(**fields, digest=b"", link=b""))
-        head = link(head, digest, fields["clusters"])
-        rows.append(LedgerRow(**fields, digest=digest, link=head))
+        columns = {"subjects": drawn, "outcomes": outcomes, "radii": radii, "inputs": inputs}
+        rows.append(ledger_row(number, release=again, releases=releases[drawn], **columns))
     with api.database.write() as session:
         ledger = LedgerRepository(session, api.project_id)
         ledger.insert(id_, rows)

@@ -40,13 +40,6 @@ def api(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
 
 
 @pytest.fixture
-def api_on_both(database_url: str, tmp_path: Path) -> Iterator[Api]:
-    """The same; the test runs once on each kind of database."""
-    with running_api(settings_for(database_url, tmp_path, webhooks_allow_private=True)) as found:
-        yield found
-
-
-@pytest.fixture
 def dispatcher(api: Api) -> WebhookDispatcher:
     """Delivers when it is told to look."""
     return WebhookDispatcher(api.settings, api.database)
@@ -54,7 +47,6 @@ def dispatcher(api: Api) -> WebhookDispatcher:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A receiver on this machine."""
     with receiving() as found:
         yield found
 
@@ -124,9 +116,7 @@ def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(api, di
     assert len(set(receiver.ids)) == 1
 
 
-def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
-    api = api_on_both
-    dispatcher = WebhookDispatcher(api.settings, api.database)
+def test_the_schedule_ends_and_days_of_failures_disable(api, dispatcher, receiver):
     webhook = register(api, receiver.url)
     receiver.answers = [500] * 3
     try_out(api, webhook)
@@ -134,9 +124,8 @@ def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
     states = [deliver(api, dispatcher, webhook)[0]["state"] for _ in range(2)]
     assert states == ["waiting", "failed"]
     assert api.get(path_of(webhook)).json()["enabled"]
-    with api.database.write() as session:
-        long_ago = utc_now() - timedelta(days=5, minutes=1)
-        session.execute(update(WebhookEndpoint).values(failing_since=long_ago))
+    long_ago = utc_now() - timedelta(days=5, minutes=1)
+    api.change(update(WebhookEndpoint).values(failing_since=long_ago))
     try_out(api, webhook)
     deliver(api, dispatcher, webhook)
     shown = api.get(path_of(webhook)).json()
@@ -193,9 +182,8 @@ def test_a_secret_is_shown_once_and_stored_encrypted(api: Api, receiver: Receive
     listed = api.get("/v1/webhooks").json()["items"]
     assert [one["created_by"]["person"] for one in listed] == ["Ada"]
     assert secret not in json.dumps(listed) + api.get(path_of(webhook)).text
-    with api.database.read() as session:
-        row = session.get(WebhookEndpoint, webhook["id"])
-        assert secret.removeprefix("whsec_") not in row.secret
+    row = api.row(WebhookEndpoint, webhook["id"])
+    assert secret.removeprefix("whsec_") not in row.secret
     assert SecretBox(api.settings).decrypt(row.secret) == secret
 
 

@@ -21,20 +21,15 @@ FEW = {**LOCAL, "noise_multiplier": 3.0}
 
 
 def played(
-    *attacks: dict[str, Any],
-    share: float = 1.0,
-    rounds: int = ROUNDS,
-    cohort: dict[str, Any] = COINS,
-    **privacy: Any,
+    *attacks: dict[str, Any], share: float = 1.0, rounds: int = ROUNDS, **privacy: Any
 ) -> LocalRun:
-    """50 clients of whom all take part, or as `cohort` says, and noise that is so much of what is
-    claimed."""
+    """50 clients of whom all take part, and noise that is so much of what is claimed."""
     given: dict[str, Any] = {
         "model": {"kind": "mlp", "hidden": [15]},
         "training__loss": "mse",
         "training__rounds": rounds,
         "training__hypotheses": 1,
-        "training__cohort": cohort if privacy.get("mechanism") is None else {"clients": 50},
+        "training__cohort": COINS if privacy.get("mechanism") is None else {"clients": 50},
         "privacy": {**CENTRAL, "noise_multiplier": 2.0, "accountant": "pld", **privacy},
     }
     noise = "fedaudit.training.mechanisms.gaussian.unit_gaussian"

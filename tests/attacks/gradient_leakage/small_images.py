@@ -16,6 +16,7 @@ from tests.attacks.attacked_runs import untrained
 from tests.training.federations import federation
 
 SIDE, CLASSES = 8, 5
+CLIENTS, ROWS = 6, 3
 SMOOTH = {"kind": "layers", "layers": [{"kind": "dense", "units": 24}, {"kind": "sigmoid"}]}
 CONVOLUTIONAL = {
     "kind": "layers",
@@ -30,22 +31,16 @@ LAPLACE = {"mechanism": "laplace-l2", "noise_multiplier": 1.0}
 
 
 def small_cell(
-    *,
-    model: dict[str, Any] = SMOOTH,
-    clients: int = 6,
-    rows: int = 3,
-    classes: int = CLASSES,
-    channels: int = 1,
-    **changes: Any,
+    *, model: dict[str, Any] = SMOOTH, classes: int = CLASSES, channels: int = 1, **changes: Any
 ) -> Cell:
     """A spec over random images, of which a third of the pixels are lit."""
     random = np.random.default_rng(1)
-    count, width = clients * rows, SIDE * SIDE * channels
+    count, width = CLIENTS * ROWS, SIDE * SIDE * channels
     lit = random.random((count, width)) < 1 / 3
     target = random.integers(0, classes, count)
     bare = federation(
-        [np.zeros((rows, 1))] * clients,
-        [own.tolist() for own in target.reshape(clients, rows)],
+        [np.zeros((ROWS, 1))] * CLIENTS,
+        [own.tolist() for own in target.reshape(CLIENTS, ROWS)],
         classes=tuple(str(label) for label in range(classes)),
     )
     values = (random.integers(0, 256, (count, width)) * lit).astype(np.uint8)

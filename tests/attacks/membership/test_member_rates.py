@@ -141,29 +141,28 @@ def test_a_row_does_not_choose_its_hypothesis_unless_it_is_alone() -> None:
     assert seen.statistic.tolist() == [0.0, 0.0, 2.0, 0.0]
 
 
+LOGISTIC = {
+    "model": {"kind": "logistic"},
+    "training__loss": "cross-entropy",
+    "training__hypotheses": 1,
+}
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_statistic_is_the_logit_of_the_true_class(classes: int) -> None:
     random = np.random.default_rng(3)
     features, target = random.normal(size=(6, 4)), random.integers(0, classes, 6)
-    spec = {"model": {"kind": "logistic"}, "training__loss": "cross-entropy"}
     names = tuple("abc"[:classes])
-    spec["training__hypotheses"] = 1
-    looks = observer([features], [target], classes=names, **spec)
+    looks = observer([features], [target], classes=names, **LOGISTIC)
     n = 5 if classes == 2 else 15
     seen = looks.observe(random.normal(size=(1, n)).astype(np.float32))
     probability = np.exp(-seen.loss)  # the loss is the cross-entropy
     logit = np.log(probability / (1 - probability))
     np.testing.assert_allclose(seen.statistic, logit, rtol=1e-4, atol=1e-4)
-
-
-def test_a_logit_is_exact_where_the_probability_has_been_rounded_to_one() -> None:
-    spec = {
-        "model": {"kind": "logistic", "intercept": False},
-        "training__loss": "cross-entropy",
-        "training__hypotheses": 1,
-    }
-    looks = observer([np.array([[40.0], [80.0]])], [[1, 1]], classes=("a", "b"), **spec)
-    assert looks.observe(np.ones((1, 1), dtype=np.float32)).statistic.tolist() == [40.0, 80.0]
+    # It is exact where the probability has been rounded to one.
+    far = observer([np.array([[40.0], [80.0]])], [[1, 1]], classes=names[:2], **LOGISTIC)
+    sure = far.observe(np.array([[1, 0]], dtype=np.float32))
+    assert sure.statistic.tolist() == [40.0, 80.0]
 
 
 def logits() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:

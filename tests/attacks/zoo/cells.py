@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedaudit.training.base.cell import Cell
+from tests.spec.documents import BY_RECORD, gaussian
 from tests.training.federations import one_by_one, random_federation, table_cell
 from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec
@@ -75,26 +76,14 @@ def layered() -> Cell:
     return updates(privacy, **LAYERS)
 
 
-def local(*, clip: float = 0.2, noise_multiplier: float = 4.0, **changes: Any) -> Cell:
+def local(*, clip: float = 0.2, **changes: Any) -> Cell:
     """`gaussian-local`."""
-    privacy = {
-        "mechanism": "gaussian-local",
-        "noise_multiplier": noise_multiplier,
-        "clip": clip,
-        "delta": 1e-4,
-    }
-    return updates(privacy, **ONE, **changes)
+    return updates(gaussian("local", 4.0, clip=clip, delta=1e-4), **ONE, **changes)
 
 
 def central(*, noise: str = "simulation", **changes: Any) -> Cell:
     """`gaussian-central` with a cohort of fixed size and two hypotheses."""
-    privacy = {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": 2.0,
-        "clip": 0.2,
-        "delta": 1e-4,
-        "noise": noise,
-    }
+    privacy = gaussian("central", 2.0, clip=0.2, delta=1e-4, noise=noise)
     return updates(privacy, **{**REPORTED, **changes})
 
 
@@ -117,12 +106,7 @@ def blocks(**changes: Any) -> Cell:
 def moving(**changes: Any) -> Cell:
     """`gaussian-central` whose clip follows a noised count."""
     clip = {"adaptive": {"initial": 0.2, "count_noise": 2.5}}
-    privacy = {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": 2.0,
-        "clip": clip,
-        "delta": 1e-4,
-    }
+    privacy = gaussian("central", 2.0, clip=clip, delta=1e-4)
     return updates(privacy, **REPORTED, **COINS, **changes)
 
 
@@ -133,16 +117,9 @@ def in_turn(**privacy: Any) -> Cell:
     return table_cell(data, privacy=privacy, training__hypotheses=1, **changes)
 
 
-def records(*, rate: float = 0.6, rounds: int = 6, **privacy: Any) -> Cell:
+def records(*, rounds: int = 6, **privacy: Any) -> Cell:
     """`record-personalised`."""
-    given = {
-        "mechanism": "record-personalised",
-        "budgets": {"distribution": "three-levels"},
-        "delta": 1e-3,
-        **privacy,
-    }
-    cohort = {"sampling": "poisson", "rate": rate}
-    return cell(records_spec(privacy=given, training__cohort=cohort, training__rounds=rounds))
+    return cell(records_spec(privacy={**BY_RECORD, **privacy}, training__rounds=rounds))
 
 
 def of_baseline(baseline: str) -> Callable[[], Cell]:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,23 @@ CENTRAL = {**LOCAL, "mechanism": "gaussian-central", "observer": "final_model"}
 EVENT = {"kind": "gaussian", "noise_multiplier": 3.0}
 
 
+Training = Callable[..., tuple[dict[str, Any], dict[int, list[str]]]]
+
+
 def run_training(
-    framework: str, there: tuple[Api, str], folder: Path, asked: dict[str, Any], **variables: str
+    framework: str, there: tuple[Api, str], place: Path, terms: Any = CENTRAL, **asked: Any
 ) -> tuple[dict[str, Any], dict[int, list[str]]]:
-    """What came of a training, and who trained in which round: each client leaves a file in
-    `folder` for each round in which it trained."""
+    """What came of a training, and who trained in which round: each client leaves a file for each
+    round in which it trained."""
     api, url = there
+    work = place / f"run-{len(list(place.iterdir()))}"
+    folder = work / "trained"
+    folder.mkdir(parents=True)
+    whole = {"work": str(work), "folder": str(folder), "terms": terms, **asked}
+    variables = {"FEDAUDIT_URL": url, "FEDAUDIT_API_KEY": api.key, "FLWR_TELEMETRY_ENABLED": "0"}
     done = completed(
-        [
-            sys.executable,
-            "-m",
-            f"tests.client.adapters.{framework}_training",
-            json.dumps({"folder": str(folder), **asked}),
-        ],
-        env=clean_environment(FEDAUDIT_URL=url, FEDAUDIT_API_KEY=api.key, **variables),
+        [sys.executable, "-m", f"tests.client.adapters.{framework}_training", json.dumps(whole)],
+        env=clean_environment(**variables),
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr

@@ -1,17 +1,16 @@
 """Flower's own simulation against a real service: who trains, what is declared, what it costs."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.api.ledgers.trainings import declared, epsilon, opened, post
 from tests.api.service import Api
 from tests.client.adapters.simulations import (
-    CENTRAL,
     EVENT,
     LOCAL,
+    Training,
     entries,
     library,
     manual_snippet,
@@ -24,20 +23,12 @@ pytestmark = pytest.mark.integrations
 
 NOISE = 2.0
 SILOS = [f"silo-{place}" for place in range(4)]
-Training = Callable[..., tuple[dict[str, Any], dict[int, list[str]]]]
 
 
 @pytest.fixture
 def training(service: tuple[Api, str], tmp_path: Path) -> Training:
     """Runs Flower; gives what came of it, and who trained in which round."""
-
-    def run(terms: Any = CENTRAL, **asked: Any) -> tuple[dict[str, Any], dict[int, list[str]]]:
-        folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
-        folder.mkdir()
-        whole = {"terms": terms, "event": None, "asks": True, **asked}
-        return run_training("flower", service, folder, whole, FLWR_TELEMETRY_ENABLED="0")
-
-    return run
+    return partial(run_training, "flower", service, tmp_path, event=None, asks=True)
 
 
 def test_three_rounds_are_declared_with_the_wrappers_noise(service, training):

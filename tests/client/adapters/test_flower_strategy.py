@@ -1,4 +1,4 @@
-"""The strategy around Flower's own, on nodes that answer within this process."""
+"""The strategy around Flower's own, with canaries beside it, on nodes within this process."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit_client import Client
+from fedaudit_client.adapters.canaries import Canaries
 from fedaudit_client.adapters.plain import Ledger, RoundRefused
 from fedaudit_client.errors import NotFoundError
 from tests.api.ledgers.trainings import LOCAL, epsilon
@@ -16,12 +17,17 @@ from tests.api.service import Api
 pytest.importorskip("flwr.serverapp", reason="needs the extra `integrations`: Flower")
 
 from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, FedMedian
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    FedMedian,
+)
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedaudit_client.adapters.flower import FedauditStrategy, say_subject, subject_mod, terms_for
 
-pytestmark = pytest.mark.integrations
+pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore:round 1 of ledger")]
 
 CENTRAL: dict[str, Any] = {
     **LOCAL,
@@ -177,3 +183,44 @@ def test_noise_that_is_not_known_has_to_be_stated(client: Client) -> None:
     assert heuristic.terms["mechanism"] == "gaussian-distance"
     FedauditStrategy(Divided(FedAvg(), 1.0, 1.0, 10), heuristic, event=by_distance)
     assert FedauditStrategy(FedAvg(), local, event=EVENT).weighted_by_key == "num-examples"
+
+
+class Halved(DifferentialPrivacyServerSideFixedClipping):
+    """Half of the noise that it says."""
+
+    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
+        self.noise_multiplier /= 2
+        try:
+            return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
+        finally:
+            self.noise_multiplier *= 2
+
+
+def audited(kind: Any) -> Any:
+    """One round has an epsilon of 2 at a delta of 1e-5 under replace-one."""
+    return kind(half(), 3.98, 1.0, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "alarm"), [(DifferentialPrivacyServerSideFixedClipping, None), (Halved, 1)]
+)
+def test_the_wrapper_is_tested_beside_its_rounds(client: Client, kind: Any, alarm: Any) -> None:
+    inner = audited(kind)
+    ledger = Ledger.open(client, terms_for(inner, name="t", population=20, delta=1e-5))
+    strategy = FedauditStrategy(inner, ledger, audit=Canaries(count=350))
+    nodes: Any = Nodes()
+    for _ in range(5):  # Node 10 fails, and then nothing is released.
+        strategy.start(grid=nodes, initial_arrays=ArrayRecord([np.zeros(400)]), num_rounds=1)
+        if ledger.next_round > 1:
+            break
+    assert ledger.alarm_round == alarm
+    tests = client.ledger_report(ledger.id)["tests"]
+    assert tests["status"] == ("tested" if alarm is None else "contradicted")
+    assert (tests["canaries"], tests["releases"]) == (350, 1)
+
+
+def test_clips_that_the_server_does_not_see_are_refused(client: Client) -> None:
+    inner = audited(DifferentialPrivacyClientSideFixedClipping)
+    ledger = Ledger.open(client, terms_for(inner, name="t", population=20, delta=1e-5))
+    with pytest.raises(ValueError, match="what clients clip"):
+        FedauditStrategy(inner, ledger, audit=Canaries(count=350))

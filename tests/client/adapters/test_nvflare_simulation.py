@@ -1,8 +1,7 @@
 """NVFlare's own simulator against a real service: who trains, what is declared, what it costs."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from tests.client.adapters.simulations import (
     CENTRAL,
     EVENT,
     LOCAL,
+    Training,
     entries,
     library,
     manual_snippet,
@@ -23,21 +23,12 @@ pytest.importorskip("nvflare", reason="needs the extra `integrations`: NVFlare")
 pytestmark = pytest.mark.integrations
 
 SILOS = [f"silo-{place}" for place in range(3)]
-Training = Callable[..., tuple[dict[str, Any], dict[int, list[str]]]]
 
 
 @pytest.fixture
 def training(service: tuple[Api, str], tmp_path: Path) -> Training:
     """Runs NVFlare; gives what came of it, and who trained in which round."""
-
-    def run(terms: Any = CENTRAL, **asked: Any) -> tuple[dict[str, Any], dict[int, list[str]]]:
-        work = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
-        folder = work / "trained"
-        folder.mkdir(parents=True)
-        whole = {"work": str(work), "terms": terms, "event": EVENT, **asked}
-        return run_training("nvflare", service, folder, whole)
-
-    return run
+    return partial(run_training, "nvflare", service, tmp_path, event=EVENT)
 
 
 def test_the_round_that_would_pass_the_budget_trains_no_one(service, training):

@@ -23,8 +23,7 @@ from fedaudit.federations.table import features
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from tests.federations.conftest import CLASSIFIER, spec_value
-from tests.federations.outlines import assert_alike, assert_outlined, found
+from tests.federations.conftest import CLASSIFIER, assert_alike, assert_outlined, found, spec_value
 from tests.processes import completed
 from tests.spec.documents import BY_RECORD
 
@@ -200,50 +199,86 @@ LONG: dict[str, Any] = {
     "training": {"loss": "mse", "rounds": 3, "cohort": {"clients": 20}},
     "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 1, "clip": 1},
 }
-_PLAN = """
+_BOUNDED = """
 import resource, sys
 from pathlib import Path
-from fedaudit.federations.load import outline_federation
+from fedaudit.federations import federation as federation_module
+from fedaudit.federations.load import load_federation, outline_federation
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import parse_spec
 from tests.federations.table.test_table_outline import LONG
 folder, allowed = Path(sys.argv[1]), int(sys.argv[2])
 
 
+def spec_of(path, **changes):
+    return parse_spec({**LONG, "federation": {**LONG["federation"], "path": path}, **changes})
+
+
+def bound():
+    taken = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) * 1024
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + allowed, taken + allowed))
+"""
+_PLAN = """
+from fedaudit.runs.experiment_plan import plan_experiment
+
+
 def plan(path):
-    spec = parse_spec({**LONG, "federation": {**LONG["federation"], "path": path}})
+    spec = spec_of(path)
     found = outline_federation(spec, files=Files(folder))
     return plan_experiment(spec, found).parameters, found.is_outline
 
 
 plan("short.parquet")  # libraries
-taken = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) * 1024
-resource.setrlimit(resource.RLIMIT_DATA, (taken + allowed, taken + allowed))
+bound()
 print(*plan("long.parquet"))
+"""
+_LOAD_AND_TRAIN = """
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.stack import Stack
+federation_module._SIDE_BY_SIDE_CELLS = 2**20
+spec = spec_of("long.parquet", privacy={"mechanism": "none"})
+federation = load_federation(spec, sources_dir=folder)
+bound()
+stack = Stack([Cell(spec, federation)])
+stack.advance(3)
+print(stack.result(0).rounds, federation.nbytes)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the system must bound a process's data")
-def test_a_plan_takes_no_memory_for_features(tmp_path: Path) -> None:
-    """A table of 192 MB of features: a process that plans it is allowed 120 MB beyond its
-    libraries."""
+def bounded(script: str, folder: Path, *, rows: int, columns: int, allowed: int) -> list[str]:
+    """What a process prints that works on a table of so many features, of which it may have so many
+    megabytes beyond what it has when it calls `bound`."""
     rng = np.random.default_rng(1)
-    rows, columns, allowed = 300_000, 160, 120
     one = pa.array(rng.normal(size=rows).astype(np.float32))
     names = ["who", "y", *(f"x{place}" for place in range(columns))]
     table = pa.table([rng.integers(0, 600, rows), *[one] * (columns + 1)], names=names)
-    path = tmp_path / "long.parquet"
-    pq.write_table(table, path, 2**15, compression="none", use_dictionary=False)
-    pq.write_table(table.slice(0, 900).select(names[:9]), tmp_path / "short.parquet")
+    plain: dict[str, Any] = {"compression": "none", "use_dictionary": False}
+    pq.write_table(table, folder / "long.parquet", 2**15, **plain)
+    pq.write_table(table.slice(0, 900).select(names[:9]), folder / "short.parquet")
     environment = {
         **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "MALLOC_ARENA_MAX": "1",
+        **{"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(Path.cwd())},
         "ARROW_DEFAULT_MEMORY_POOL": "system",
-        "PYTHONPATH": str(Path.cwd()),
     }
-    command = [sys.executable, "-c", _PLAN, str(tmp_path), str(allowed * 10**6)]
+    command = [sys.executable, "-c", _BOUNDED + script, str(folder), str(allowed * 10**6)]
     done = completed(command, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == [str(columns + 1), "True"]
+    return done.stdout.split()
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the system must bound its data")
+
+
+@on_linux
+def test_a_plan_takes_no_memory_for_features(tmp_path: Path) -> None:
+    """A table of 192 MB of features: a process that plans it is allowed 120 MB beyond its
+    libraries."""
+    assert bounded(_PLAN, tmp_path, rows=300_000, columns=160, allowed=120) == ["161", "True"]
+
+
+@on_linux
+def test_large_data_are_trained_in_a_quarter_of_the_memory_that_they_take(tmp_path: Path) -> None:
+    """A process that has loaded 96 MB of features is allowed 24 MB beyond what it has, to train
+    three rounds and to score every held-out client."""
+    found = bounded(_LOAD_AND_TRAIN, tmp_path, rows=40_000, columns=600, allowed=24)
+    assert found == ["3", str(40_000 * 600 * 4)]

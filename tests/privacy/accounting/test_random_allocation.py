@@ -64,7 +64,7 @@ def test_two_rounds_agree_with_an_integral(noise: float) -> None:
 
 @settings(max_examples=4, deadline=None)
 @given(
-    rounds=st.integers(1, 30),
+    rounds=st.integers(1, 20),
     noise=st.floats(0.5, 8),
     blocks=st.integers(1, 6),
     delta=st.sampled_from([1e-3, 1e-6]),

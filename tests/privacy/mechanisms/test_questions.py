@@ -35,7 +35,8 @@ def test_there_is_a_plan_where_the_cost_is_an_epsilon(name: str) -> None:
 def test_the_inputs_are_of_the_same_kind_of_cost(name: str) -> None:
     mechanism, plan = bound(name)
     inputs = mechanism.inputs(n=2, plan=plan)
-    assert inputs.mechanism == mechanism.facts.name
+    assert inputs.mechanism == mechanism.facts.name == mechanism.spec.privacy.mechanism
+    assert (mechanism.facts.unbounded_release is None) == (mechanism.facts.unbounded is None)
     assert inputs.cost_kind == mechanism.cost_kind
     assert inputs.guarantee == mechanism.guarantee_kind
     if mechanism.cost_kind == "epsilon":
@@ -123,9 +124,3 @@ def test_the_reason_for_no_costs_of_groups_is_the_runs_own(name: str) -> None:
         return
     assert reason is not None
     assert ("is secret" in reason) == (mechanism.cost_kind == "epsilon")
-
-
-def test_limits_are_sentences(name: str) -> None:
-    for sentence in bound(name)[0].limits():
-        assert sentence[0].isupper()
-        assert sentence.endswith(".")

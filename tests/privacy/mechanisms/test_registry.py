@@ -33,17 +33,6 @@ def test_the_names_are_the_literals_of_the_spec() -> None:
     assert {spec.privacy.mechanism for spec in SPECS.values()} == set(literals)
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_a_spec_has_the_mechanism_of_its_literal(name: str) -> None:
-    spec = SPECS[name]
-    found = mechanism_of(spec)
-    assert type(found) in MECHANISMS
-    assert found.spec is spec
-    assert found.facts is mechanism_facts(spec.privacy.mechanism)
-    assert found.facts.name == spec.privacy.mechanism
-    assert (found.facts.unbounded_release is None) == (found.facts.unbounded is None)
-
-
 @pytest.mark.parametrize("name", ["gaussian-fixed", "", "None", "LAPLACE-L2"])
 def test_an_unknown_name_is_refused_and_never_worded_as_no_mechanism(name: str) -> None:
     with pytest.raises(ValueError, match="known are laplace-l2"):

@@ -189,7 +189,7 @@ def test_a_client_releases_its_clipped_update_and_noise() -> None:
     torch.testing.assert_close(uploads, expected, rtol=0, atol=2.0**-10)
 
 
-def test_an_update_that_is_not_finite_is_withheld() -> None:
+def test_an_update_that_is_not_finite_counts_as_none() -> None:
     release = LocalGaussian(clip=column(1.0), noise_multiplier=column(1.0))
     start = torch.zeros(1, 2, 2)
     updated = torch.tensor([[[math.nan, 1.0], [0.0, 0.5]]])

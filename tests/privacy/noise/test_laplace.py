@@ -58,10 +58,9 @@ def deviations(noise: Draws, *, eps: float) -> set[str]:
     return {name for name, pvalue in pvalues.items() if pvalue < FALSE_ALARM}
 
 
-@pytest.mark.parametrize("eps", [1.0, 0.2, 30.0])
 @pytest.mark.parametrize("n", DRAWS)
-def test_draws_follow_the_density(n: int, eps: float) -> None:
-    assert deviations(draw(n, eps=eps), eps=eps) == set()
+def test_draws_follow_the_density(n: int) -> None:
+    assert deviations(draw(n), eps=1.0) == set()
 
 
 def test_the_largest_network() -> None:

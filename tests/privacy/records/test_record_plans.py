@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
+from fedaudit.privacy.accounting.accountant import added_epsilon
+from fedaudit.privacy.accounting.two_stage import TWO_STAGE_ORDERS
+from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC, longest_lasting
 from fedaudit.privacy.records.record_use import drawn_budgets, record_spending, record_use
-from tests.privacy.records.test_record_spending import records_spec
+from tests.privacy.specs_of_privacy import records_spec
 from tests.refusals import refused_by
 
 RECORDS = (396, 200, 40)
@@ -96,3 +98,31 @@ def test_a_budget_too_small_for_any_noise_is_told():
     assert np.flatnonzero(found.left_out).tolist() == [7]
     first, *_ = refused_by(plan, "strong-for-all", budgets=budgets)
     assert first.pointer == "/privacy/epsilon_min"
+
+
+# -- the individual filter: how long a record stays follows from its own spending, which it keeps --
+
+
+RUN = plan().runs[0]
+
+
+def test_a_record_stays_for_the_rounds_that_its_budget_has_room_for():
+    random = np.random.default_rng(3)
+    budgets, rates = random.choice([0.001, 0.1, 1.0, 5.0], 200), random.uniform(0.01, 1, 200)
+    rounds = longest_lasting(budgets, rates, RUN)
+    assert 0 < (rounds == 0).mean() < (rounds < RUN.rounds).mean() < 1
+    assert (RUN.epsilons(rates, rounds=rounds) <= budgets).all()
+    # One round more would pass the budget, as far as any order shows.
+    left = rounds < RUN.rounds
+    assert (RUN.epsilons(rates, rounds=rounds + 1)[left] > budgets[left] * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("budget", [0.3, 2.0])
+def test_its_rounds_add_up_at_one_order_that_is_fixed_before(budget):
+    """Adding up at the best order of each round would be another theorem."""
+    rate, lasting = np.array([0.4]), longest_lasting(np.array([budget]), np.array([0.4]), RUN)
+    at_orders = [
+        (budget - float(added_epsilon(order, RUN.delta))) / RUN.divergence(rate, order)[0]
+        for order in TWO_STAGE_ORDERS
+    ]
+    assert lasting.tolist() == [min(RUN.rounds, int(max(at_orders)))]

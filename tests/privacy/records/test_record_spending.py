@@ -18,39 +18,12 @@ from fedaudit.privacy.records.record_use import (
 )
 from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.accounting.spending import by_orders
-from tests.privacy.specs_of_privacy import a_spec
+from tests.privacy.specs_of_privacy import a_spec, records_spec
 
 RECORDS = (200, 100, 20)
 CLIENT_OF = np.repeat(np.arange(3), RECORDS)
 KEYS = np.arange(sum(RECORDS), dtype=np.uint64)
 ROUNDS, DELTA = 6, 1e-3
-
-
-def records_spec(
-    baseline=None,
-    *,
-    distribution="three-levels",
-    rate=0.5,
-    rounds=ROUNDS,
-    steps=10,
-    batch_size=16,
-    **settings,
-):
-    privacy = {
-        "mechanism": "record-personalised",
-        "budgets": {"distribution": distribution},
-        "delta": DELTA,
-        "baseline": baseline,
-        **settings,
-    }
-    return a_spec(
-        privacy,
-        hypotheses=1,
-        loss="mse",
-        rounds=rounds,
-        cohort={"sampling": "poisson", "rate": rate},
-        local={"steps": steps, "batch_size": batch_size},
-    )
 
 
 def plan_of(spec, budgets=None):

@@ -23,7 +23,7 @@ from fedaudit.privacy.records.record_use import (
 )
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.spec.errors import InvalidInputError
-from tests.privacy.records.test_record_spending import records_spec
+from tests.privacy.specs_of_privacy import records_spec
 from tests.refusals import refused_by
 
 DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")

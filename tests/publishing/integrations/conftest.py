@@ -1,6 +1,5 @@
 """A service with two experiments that have ended, to publish them elsewhere."""
 
-import copy
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -12,37 +11,22 @@ from typing import Any
 import pytest
 
 from fedaudit_client.client import Client
+from tests.api.service import spec
 from tests.cli.service import Service, clean_environment, running
 from tests.processes import completed
 
-SECONDS = 240
-SPEC: dict[str, Any] = {
-    "spec_version": 1,
-    "name": "small",
-    "seed": 3,
-    "federation": {
-        "source": "synthetic-groups",
-        "clients_per_group": [80, 20],
-        "rows_per_client": 10,
-        "validation_fraction": 0.5,
-    },
-    "model": {"kind": "linear"},
-    "training": {"loss": "rmse", "hypotheses": 2, "rounds": 12, "cohort": {"clients": 10}},
-    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
-    "fairness": {
-        "sensitive": ["group"],
-        "favourable": [
-            {"group": {"group": "g1"}, "op": "ge", "value": 0},
-            {"group": {"group": "g2"}, "op": "le", "value": 15},
-        ],
-        "intervals": {"samples": 100},
-    },
-    "gates": [
+SPEC = spec(
+    name="small",
+    seed=3,
+    federation={"clients_per_group": [80, 20], "rows_per_client": 10},
+    training={"rounds": 12, "cohort": {"clients": 10}},
+    fairness={"minimum_group_size": 30, "intervals": {"samples": 100}},
+    gates=[
         {"figure": "participations_max", "op": "le", "value": 12},
         {"figure": "leakage_max", "op": "le", "value": 40},
         {"figure": "equalized_odds_difference", "op": "le", "value": 0.0},
     ],
-}
+)
 """A gate that passes, one that lacks evidence, since the noise is simulated, and one that fails."""
 
 
@@ -61,14 +45,13 @@ class Published:
 @pytest.fixture(scope="session")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     """A service and its experiments."""
-    released = copy.deepcopy(SPEC)
-    released["name"] = "released: 1/2"
-    released["privacy"] |= {"radius": 1.0, "clip": 0.5, "noise": "release"}
+    fixed = {"radius": 1.0, "clip": 0.5, "noise": "release"}
+    released = {**SPEC, "name": "released: 1/2", "privacy": {**SPEC["privacy"], **fixed}}
     with (
         running(data_dir=tmp_path_factory.mktemp("service") / "data") as service,
         Client(service.url, service.api_key) as client,
     ):
-        ended = [client.wait(client.submit(spec)["id"]) for spec in (SPEC, released)]
+        ended = [client.wait(client.submit(one)["id"]) for one in (SPEC, released)]
         assert [one["status"] for one in ended] == ["succeeded"] * 2, ended
         yield Published(service, client, ended[0]["id"], ended[1]["id"])
 

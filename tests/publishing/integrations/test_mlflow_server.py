@@ -2,36 +2,31 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 pytest.importorskip("mlflow.server", reason="needs the extra `integrations`: MLflow's server")
 
 import mlflow
 
+from benchmarks.servers import free_port
 from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
 from fedaudit.publishing.publication import MODEL_FILE, from_service
 from tests.api.ledgers.trainings import CENTRAL, declared
+from tests.cli.service import status
 from tests.publishing.integrations.conftest import called
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integrations
-
-STARTED_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
 def tracking_uri(tmp_path_factory):
     """The address of a running `mlflow server`."""
-    folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    folder, port = tmp_path_factory.mktemp("mlflow"), free_port()
     options = {
         "--host": "127.0.0.1",
         "--port": port,
@@ -57,22 +52,14 @@ def tracking_uri(tmp_path_factory):
         ) as server,
     ):
         try:
-            _wait(server, port, log)
-            yield f"http://127.0.0.1:{port}"
+            address = f"http://127.0.0.1:{port}"
+            healthy = lambda: server.poll() is not None or status(f"{address}/health") == 200  # noqa: E731
+            wait_until(healthy, "MLflow's server", seconds=300, pause=0.3)
+            assert server.poll() is None, log.read_text()
+            yield address
         finally:
             server.terminate()
             server.wait(timeout=60)
-
-
-def _wait(server, port, log):
-    end = time.monotonic() + STARTED_SECONDS
-    while time.monotonic() < end and server.poll() is None:
-        try:
-            if httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).is_success:
-                return
-        except httpx.TransportError:
-            time.sleep(0.3)
-    raise AssertionError(log.read_text())
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Reports of every mechanism and shape, as documents with the series of their rounds."""
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,25 +10,20 @@ from fedaudit.reports.charts.report_charts import Series, series_of
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.material import ReportMaterial
 from tests.fairness.disclosures import with_disclosures
-from tests.reports.charts.test_charts_page import Gaps, Round, made
+from tests.reports.charts.test_charts_page import Gaps, made, rounds_of_epsilon
 from tests.reports.conftest import SPEC
 from tests.reports.sections.test_between_hypotheses_section import FIXED
 from tests.reports.sections.test_between_hypotheses_section import made as with_hypotheses
-from tests.reports.sections.test_fairness_sections import with_scores
-from tests.reports.sections.test_records_section import material_of
+from tests.reports.sections.test_cross_check import with_scores
+from tests.reports.sections.test_epsilon_report import material_of
+from tests.spec.documents import TABLE
 
 Material = Callable[..., ReportMaterial]
 Shape = tuple[str, dict[str, Any], Series | None]
 
 LONG = "a-name-without-any-place-to-break-it-" * 4
 _FAIRNESS = SPEC["fairness"]
-_TABLE = {
-    "source": "table",
-    "path": "a.csv",
-    "client_key": "town",
-    "target": "pay",
-    "features": ["hours"],
-}
+_TABLE = {**TABLE["federation"], "features": ["hours"]}
 
 
 def shapes(material: Material) -> Iterator[Shape]:
@@ -78,13 +72,8 @@ def _of_rounds(material: Material) -> Iterator[Shape]:
 
 def _of_documents(material: Material) -> Iterator[Shape]:
     document = assemble(material())
-    failed = {
-        **document["gates"][0],
-        "outcome": "fail",
-        "figure": "equalized_odds_difference",
-        "attribute": LONG,
-        "reason": "the value exceeds the bound, and " * 20,
-    }
+    failed = {**document["gates"][1], "outcome": "fail", "attribute": LONG}
+    failed["reason"] = "the value exceeds the bound, and " * 20
     yield "forty gates", {**document, "gates": [failed] * 40, "gate_outcome": "fail"}, made(9)
     limits = [f"{number}: {'what this does not show, ' * 30}" for number in range(60)]
     yield "many limits", {**document, "limits": limits}, None
@@ -100,18 +89,15 @@ def _many_groups(
     counts = np.zeros((clients, groups, 4), dtype=np.int64)
     counts[np.arange(clients), np.arange(clients) % groups] = (10, 5, 10, 5)
     names = tuple(f"{prefix}{place}" for place in range(groups))
-    return assemble(_with_attribute(material(), names, counts)), made(30)
+    return assemble(_with_attributes(material(), {"group": names}, {"group": counts})), made(30)
 
 
-def _with_attribute(
-    made_up: ReportMaterial, values: tuple[str, ...], counts: Any
-) -> ReportMaterial:
-    """The material with other groups, of which the counts [clients, groups, 4] are."""
-    federation = replace(made_up.federation, attributes={"group": values})
+def _with_attributes(made_up: ReportMaterial, values: Any, counts: Any) -> ReportMaterial:
+    """The material with other attributes, of whose groups the counts [clients, groups, 4] are."""
+    federation = replace(made_up.federation, attributes=values)
     compared = replace(made_up.result.against_constant, rows_by_group={})
-    result = replace(
-        made_up.result, fairness={"group": counts}, scores={}, against_constant=compared
-    )
+    others = {"fairness": counts, "scores": {}, "against_constant": compared}
+    result = replace(made_up.result, **others)
     return with_disclosures(replace(made_up, federation=federation, result=result))
 
 
@@ -131,20 +117,14 @@ def _attributes(material: Material, names: tuple[str, ...]) -> tuple[dict[str, A
     for name, group in rows.items():
         counts[name] = np.zeros((30, len(values[name]), 4), dtype=np.int64)
         counts[name][np.arange(30), group[30:]] = (3, 2, 3, 2)
-    federation = replace(found.federation, attributes=values)
-    result = replace(found.result, fairness=counts)
-    complete = with_disclosures(replace(found, federation=federation, result=result))
     series = {name: made(60, attribute=name, seed=1).gaps[name] for name in rows}
-    return assemble(complete), replace(made(60), gaps=series)
+    return assemble(_with_attributes(found, values, counts)), replace(made(60), gaps=series)
 
 
 def _epsilons(rounds: int) -> Series:
-    found = [
-        Round(number, leakage_median=None, leakage_max=None, epsilon_max=number / 10)
-        for number in range(1, rounds + 1)
-    ]
-    gap = [{"metric": "equalized_odds_difference", "value": 0.25}]
-    return series_of(found, [Gaps(one.round, "group", copy.deepcopy(gap)) for one in found])
+    found = rounds_of_epsilon(rounds)
+    gap: dict[str, object] = {"metric": "equalized_odds_difference", "value": 0.25}
+    return series_of(found, [Gaps(one.round, "group", [dict(gap)]) for one in found])
 
 
 def _two_thousand(made_up: ReportMaterial, clusters: Any) -> ReportMaterial:

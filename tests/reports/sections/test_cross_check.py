@@ -1,6 +1,7 @@
-"""Rates and gaps computed twice: Fairlearn, on the rows, has every figure of the report."""
+"""What a report says of groups; Fairlearn, on the rows, has every figure of it."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import fairlearn
@@ -20,7 +21,8 @@ from fedaudit.reports.sections.fairness import (
     score_columns,
 )
 from fedaudit.spec.metrics import METRICS, RATES
-from tests.fairness.disclosures import disclosed_counts
+from tests.fairness.disclosures import disclosed_counts, with_disclosures
+from tests.reports.conftest import counts_of_clients
 
 _KINDS = ((True, True), (False, True), (False, False), (True, False))  # true, predicted
 
@@ -122,15 +124,14 @@ def test_a_wrong_count_is_named_with_both_values() -> None:
     section = section_of(wrong, minimum=1, reference=None, classifier=False)
     with pytest.raises(FiguresDisagreeError) as raised:
         checked(section, rows_of(COUNTS), wrong)
-    said = re.fullmatch(
-        r"selection_rate by site = g1 is (\S+) in the report, and Fairlearn \S+ computes (\S+) "
-        r"from the rows",
-        str(raised.value),
+    said = (
+        r"selection_rate by site = g1 is (\S+) in the report, and Fairlearn \S+ computes (\S+) from"
     )
-    assert [float(value) for value in said.groups()] == [0.16, 0.15]
+    assert re.match(said, str(raised.value)).groups() == ("0.16", "0.15")
 
 
-GAP, RATE = "demographic_parity_difference", "selection_rate"
+GAP, RATE, TRUE = "demographic_parity_difference", "selection_rate", "true_positive_rate"
+NO_POSITIVES = np.array([[30, 10, 40, 20], [0, 5, 45, 0]])
 
 
 @pytest.mark.parametrize(
@@ -141,12 +142,7 @@ GAP, RATE = "demographic_parity_difference", "selection_rate"
         (COUNTS, ("metrics", GAP, "value"), None, f"{GAP} by .* is undefined in the report"),
         (COUNTS, ("groups", 0, RATE), None, f"{RATE} by .* is undefined in the report"),
         # Fairlearn's answer to a rate without denominator.
-        (
-            np.array([[30, 10, 40, 20], [0, 5, 45, 0]]),
-            ("groups", 1, "true_positive_rate"),
-            0.0,
-            "computes undefined from the rows",
-        ),
+        (NO_POSITIVES, ("groups", 1, TRUE), 0.0, "computes undefined from the rows"),
     ],
 )
 def test_another_figure_is_named(counts: Any, place: Any, value: float | None, said: str) -> None:
@@ -193,9 +189,7 @@ def test_what_cannot_be_compared_says_why() -> None:
 
 
 def test_the_document_and_the_page_have_it(material) -> None:
-    made = material(
-        spec={"fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0}}}
-    )
+    made = material()
     report = assemble(made)
     assert "not handed over" in report["fairness"][0]["cross_check_reason"]
     assert "Not computed a second time: the rows were not handed over" in render(report)
@@ -210,3 +204,62 @@ def test_the_document_and_the_page_have_it(material) -> None:
     ) in page
     twice["fairness"][0]["cross_check"]["largest_difference"] = 2.2e-16
     assert "they agree to within 2e-16. " in render(twice)
+
+
+# -- scores of groups, and rates where there is an outcome ----------------------------------------
+
+
+def with_scores(material, spec=None, *, loss=2.0, **changes):
+    """The material of the fixture with losses."""
+    made = material(spec=spec)
+    rows = counts_of_clients().sum(-1)
+    of_row = np.broadcast_to(loss * np.array([1.0, 4.0]), rows.shape)
+    scores = GroupScores(
+        rows, None, np.multiply(rows, of_row, where=rows > 0, out=np.zeros(rows.shape))
+    )
+    result = replace(made.result, scores={"group": scores}, **changes)
+    return with_disclosures(replace(made, result=result))
+
+
+def scored_section(made) -> dict[str, Any]:
+    document = assemble(made)
+    Report.model_validate(document)
+    return document["fairness"][0]
+
+
+def test_losses_are_in_the_unit_of_the_validation_loss(material):
+    section = scored_section(with_scores(material))
+    assert [group["loss"] for group in section["groups"]] == pytest.approx([2**0.5, 8**0.5])
+    assert section["metrics"]["loss_ratio"]["value"] == pytest.approx(0.5)
+    # All rows of a group have one loss: nothing says how it varies.
+    assert section["metrics"]["loss_ratio"]["interval"] is None
+    assert "alike" in section["metrics"]["loss_ratio"]["interval_reason"]
+    for group in section["groups"]:
+        assert group["accuracy"] is None
+        assert "no accuracy" in group["reasons"]["accuracy"]
+        assert "loss" not in group["reasons"]
+
+
+def test_a_suppressed_group_shows_no_loss(material):
+    spec = {"fairness": {"sensitive": ["group"], "minimum_group_size": 150, "favourable": None}}
+    for group in scored_section(with_scores(material, spec))["groups"]:
+        assert group["suppressed"]
+        assert group["loss"] is None
+        assert "fewer than 150" in group["reasons"]["loss"]
+
+
+def test_without_an_outcome_rates_are_null_and_losses_are_not(material):
+    spec = {"fairness": {"sensitive": ["group"]}, "gates": []}
+    made = with_scores(material, spec, fairness={"group": np.zeros((30, 2, 4), dtype=np.int64)})
+    document = assemble(made)
+    section = document["fairness"][0]
+    for name, metric in section["metrics"].items():
+        if name.startswith("loss"):
+            assert metric["value"] is not None
+        elif name != "accuracy_difference":
+            assert (metric["value"], metric["reason"]) == (None, NO_OUTCOME)
+    for group in section["groups"]:
+        assert not group["suppressed"]
+        assert group["reasons"]["selection_rate"] == NO_OUTCOME
+    assert "loss_difference by group is" in document["verdict"]
+    assert any("losses alone" in limit for limit in document["limits"])

@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
 from tests.reports.signed_run import KEY, signed_run
-from tests.reports.verification.test_verification import failed, judged, rewritten
+from tests.reports.verification.test_verification import failed, judged, members_of, rewritten
 
 
 @pytest.fixture
@@ -119,12 +119,10 @@ def signed_fake() -> bytes:
 
 
 def test_a_comment_or_a_field_of_one_member_is_refused(genuine: Path) -> None:
-    with zipfile.ZipFile(genuine) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
     for field, value in (("comment", b"look here"), ("extra", b"\x99\x99\x04\x00more")):
         file = BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
-            for name, content in members.items():
+            for name, content in members_of(genuine).items():
                 info = zipfile.ZipInfo(name)
                 setattr(info, field, value if name == "report.json" else b"")
                 archive.writestr(info, content)
@@ -139,9 +137,8 @@ def test_a_comment_or_a_field_of_one_member_is_refused(genuine: Path) -> None:
     ],
 )
 def test_a_member_is_written_in_one_way(genuine: Path, name: str, fault: str) -> None:
-    with zipfile.ZipFile(genuine) as archive:
-        content = archive.read(name)
-    found = judged(rewritten(genuine, name, content.replace(b":", b": ", 1)), KEY)
+    content = members_of(genuine)[name].replace(b":", b": ", 1)
+    found = judged(rewritten(genuine, name, content), KEY)
     assert found.verdict == "altered"
     assert failed(found)[name] == f"{name} {fault}"
 
@@ -211,9 +208,9 @@ def test_sizes_of_64_bits_are_those_of_the_member(genuine: Path) -> None:
 
 
 def test_a_bundle_that_was_packed_again_or_of_an_earlier_readme_is_the_same_bundle(genuine):
-    with zipfile.ZipFile(genuine) as archive:
-        ledger, text = archive.read(LEDGER), archive.read("README.txt")
-    assert judged(rewritten(genuine, LEDGER, ledger), KEY).verdict == "valid"
+    members = members_of(genuine)
+    assert judged(rewritten(genuine, LEDGER, members[LEDGER]), KEY).verdict == "valid"
+    text = members["README.txt"]
     earlier = text.replace(
         b"anyone who could change the\n                    other files could change these.",
         b"whoever could change the other\n                    files could change these.",

@@ -39,7 +39,7 @@ STATED_ALONE: Mapping[str, Mapping[str, set[str]]] = {
     "ledger": {
         "ledger": {
             *("first_declared_at", "last_declared_at", "minimum_group_size", "witness"),
-            *("refused_rounds", "unreserved_rounds", "unanswered_reservations"),
+            *("refused_rounds", "unreserved_rounds", "unanswered_reservations", "reasons"),
         },
         "integrity": {"reasons"},
         "guarantee": {"statement", "reasons"},

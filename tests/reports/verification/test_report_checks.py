@@ -19,6 +19,7 @@ from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.spec.privacy import LeakageTarget
 from tests.reports import signed_run as small_run
+from tests.reports.conftest import SPEC as REPORTED
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
 from tests.reports.signed_run import KEY, signed_run
 from tests.reports.verification.test_verification import failed, judged
@@ -44,8 +45,8 @@ def test_a_report_may_have_more_than_is_read_and_never_less(material) -> None:
 
 
 def test_an_outcome_or_group_by_another_name_is_found(material) -> None:
-    source = {"source": "synthetic-groups", "clients_per_group": [40, 20]}
-    report = assemble(material({"federation": {**source, "labels": {"group": {"g1": "majority"}}}}))
+    labels = {"labels": {"group": {"g1": "majority"}}}
+    report = assemble(material({"federation": {**REPORTED["federation"], **labels}}))
     section = report["fairness"][0]
     assert [one.outcome for one in words_checks(report)] == ["pass"]
     for changed in (

@@ -63,40 +63,33 @@ def test_the_same_content_has_the_same_bytes(run: SignedRun, tmp_path: Path) -> 
 # -- one byte ---------------------------------------------------------------------------------
 
 
+def members_of(path: Path) -> dict[str, bytes]:
+    """What a bundle holds, by name."""
+    with zipfile.ZipFile(path) as archive:
+        return {one: archive.read(one) for one in archive.namelist()}
+
+
 def rewritten(path: Path, name: str, content: bytes) -> Path:
     """The bundle with another content of one member, its checksum right."""
-    with zipfile.ZipFile(path) as archive:
-        members = {one: archive.read(one) for one in archive.namelist()}
-    changed = path.with_name("changed.zip")
-    with zipfile.ZipFile(changed, "w") as archive:
-        for one, kept in members.items():
-            archive.writestr(one, content if one == name else kept)
-    return changed
+    return _zip(path.with_name("changed.zip"), {**members_of(path), name: content})
 
 
 def flips(content: bytes, step: int) -> Iterator[tuple[int, bytes]]:
     """One bit changed in every `step`-th byte, another one in each."""
     for place in range(0, len(content), step):
-        yield (
-            place,
-            (content[:place] + bytes([content[place] ^ (1 << place % 7)]) + content[place + 1 :]),
-        )
+        flipped = bytes([content[place] ^ (1 << place % 7)])
+        yield place, content[:place] + flipped + content[place + 1 :]
+
+
+STEPS = {LEDGER: 59, "report.json": 211, "checkpoints.json": 59, "spec.json": 37}
 
 
 @pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        (LEDGER, 59),
-        ("report.json", 211),
-        ("checkpoints.json", 59),
-        ("spec.json", 37),
-        ("subjects.json", 3),
-        ("keys.json", 11),
-    ],
+    ("name", "step"), [*STEPS.items(), ("subjects.json", 3), ("keys.json", 11)]
 )
 def test_a_changed_byte_is_found_wherever_it_is(run, tmp_path, name, step):
     path = run.write(tmp_path / "b.zip")
-    content = zipfile.ZipFile(path).read(name)
+    content = members_of(path)[name]
     for place, changed in flips(content, step):
         found = judged(rewritten(path, name, changed), KEY)
         assert found.verdict == "altered", (place, content[place : place + 30])
@@ -106,15 +99,14 @@ def test_a_changed_byte_is_found_wherever_it_is(run, tmp_path, name, step):
 def test_a_changed_byte_of_the_file_never_passes_for_another_content(run, tmp_path):
     path = run.write(tmp_path / "b.zip")
     content = path.read_bytes()
-    members = {name: zipfile.ZipFile(path).read(name) for name in zipfile.ZipFile(path).namelist()}
+    members = members_of(path)
     changed = tmp_path / "changed.zip"
     for place, flipped in flips(content, 211):
         changed.write_bytes(flipped)
         with suppress(NotABundleError):
             if judged(changed, KEY).verdict == "valid":
                 # A time or an attribute in the frame of the zip file, which nobody reads.
-                with zipfile.ZipFile(changed) as archive:
-                    assert {one: archive.read(one) for one in archive.namelist()} == members, place
+                assert members_of(changed) == members, place
 
 
 # -- rows -------------------------------------------------------------------------------------
@@ -217,11 +209,8 @@ def _zip(path: Path, members: dict[str, bytes], compression: int = zipfile.ZIP_S
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_what_is_no_bundle_is_refused(run: SignedRun, tmp_path: Path) -> None:
-    whole = run.write(tmp_path / "b.zip")
-    with zipfile.ZipFile(whole) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    made = tmp_path / "made.zip"
-    text = tmp_path / "text"
+    members = members_of(run.write(tmp_path / "b.zip"))
+    made, text = tmp_path / "made.zip", tmp_path / "text"
     text.write_text("no zip")
     other = rfc8785.dumps({"bundle_version": 2, "experiment_id": "e"})
     for path, said in (
@@ -234,10 +223,8 @@ def test_what_is_no_bundle_is_refused(run: SignedRun, tmp_path: Path) -> None:
         (lambda: _zip(made, {**members, "bundle.json": b"[" * 3000}), "another form"),
         (lambda: _zip(made, {**members, "bundle.json": b" " * 5000}), "more than any"),
     ):
-        with (
-            pytest.raises(NotABundleError, match=said),
-            opened_bundle(path() if callable(path) else path),
-        ):
+        bundle = path() if callable(path) else path
+        with pytest.raises(NotABundleError, match=said), opened_bundle(bundle):
             pass
 
 
@@ -271,20 +258,10 @@ def test_an_altered_mechanism_of_a_row_is_named(run, judge, stray):
 def test_an_altered_spec_in_the_report_ends_in_a_verdict_beside_sign_offs(run, tmp_path):
     path = run.write(tmp_path / "b.zip")
     attacked = later_statement({"kind": "membership", "status": "not-done"})
-    sign_off = SignOff(
-        experiment_id=ID,
-        number=1,
-        report_hash="0" * 64,
-        decision="approved",
-        note="",
-        role=None,
-        concerns=(),
-        person="Ada",
-        key_id="",
-        key_name="",
-        by_submitter=None,
-        signed_off_at="",
-    )
+    empty = dict.fromkeys(("note", "person", "key_id", "key_name", "signed_off_at"), "")
+    nobody: dict[str, Any] = {"role": None, "concerns": (), "by_submitter": None, **empty}
+    of = {"experiment_id": ID, "number": 1, "report_hash": "0" * 64, "decision": "approved"}
+    sign_off = SignOff(**of, **nobody)
     signed = sign_off.sign_after(None, KEY).as_dict()
     with opened_bundle(path) as evidence:
         assert evidence.report is not None
@@ -297,7 +274,7 @@ def test_an_altered_spec_in_the_report_ends_in_a_verdict_beside_sign_offs(run, t
 
 def test_numbers_of_any_size_end_in_a_verdict(run: SignedRun, tmp_path: Path) -> None:
     path = run.write(tmp_path / "b.zip")
-    lines = zipfile.ZipFile(path).read(LEDGER).splitlines()
+    lines = members_of(path)[LEDGER].splitlines()
 
     def changed(**columns: Any) -> Verification:
         line = json.dumps(json.loads(lines[1]) | columns, separators=(",", ":")).encode()

@@ -19,11 +19,11 @@ from tests.training.federations import (
     COUNTS,
     RECORD_SPLIT,
     TABLE,
-    federation,
     image_cell,
     image_federation,
     one_by_one,
     table_cell,
+    two_distributions,
     uneven,
 )
 from tests.training.personalised import records_spec
@@ -39,25 +39,12 @@ CLASSES: dict[str, Any] = {
 SPLIT = {**TABLE, "validation_fraction": 0.4, "scoring": {"method": "split", "fraction": 0.4}}
 
 
-def people(*, classes: int = 0, seed: int = 3, least: int = 2) -> Federation:
+def people(*, classes: int = 0, least: int = 2) -> Federation:
     """Clients with `least` to 7 rows, in two groups and at three sites, some in none."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(3)
     counts = random.integers(least, 8, 30)
     counts[0] = 7
-    features = [random.normal(size=(count, 3)) for count in counts]
-    slopes = random.normal(size=(2, 3))
-    target = [
-        inputs @ slopes[client % 2] + 0.3 * random.normal(size=len(inputs))
-        for client, inputs in enumerate(features)
-    ]
-    if classes:
-        target = [np.clip(np.floor(one) + 1, 0, classes - 1) for one in target]
-    data = federation(
-        features,
-        target,
-        classes=tuple(f"class-{index}" for index in range(classes)),
-        groups=[random.integers(-1, 2, count) for count in counts],
-    )
+    data = two_distributions(random, counts.tolist(), classes=classes, first_group=-1)
     sites = random.integers(-1, 3, data.rows).astype(np.int16)
     attributes = (*data.attributes, Attribute("site", ("n", "s", "w"), sites))
     return with_intersections(

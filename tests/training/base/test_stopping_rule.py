@@ -14,8 +14,8 @@ def at_the_start(runs: int) -> Progress:
     return Progress(none, none.copy(), none.copy(), np.full(runs, np.inf), none.copy(), none.copy())
 
 
-def rule(*patience: int | None, rounds: int = 9, every: int = 1) -> EarlyStopping:
-    return EarlyStopping(np.full(len(patience), rounds), patience, every)
+def rule(*patience: int | None) -> EarlyStopping:
+    return EarlyStopping(np.full(len(patience), 9), patience, 1)
 
 
 def follow(stopping: EarlyStopping, progress: Progress, losses: Sequence[object]) -> Followed:

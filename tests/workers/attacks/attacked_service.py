@@ -1,26 +1,15 @@
 """What tests do with a service that attacks: a worker's attempt, and what it left."""
 
-import json
 from typing import Any
 
-from models.repositories import (
-    EventRepository,
-    FederationRepository,
-    LaterAttacksRepository,
-    UnitRepository,
-)
+from models.repositories import EventRepository, LaterAttacksRepository, UnitRepository
 from models.tables.experiments import LaterAttacks
 from tests.api.service import Api, body_of, spec
 from tests.attacks.doubles import ATTACK
 from tests.workers.serving import worker_of
+from tests.workers.test_erasure import FEDERATION, register
 from workers.run_unit import run_unit
 
-_TABLE = {"source": "table", "client_key": "who", "target": "y"}
-TABLE_FAIRNESS = {
-    "sensitive": ["sex"],
-    "favourable": {"op": "ge", "value": 4},
-    "minimum_group_size": 2,
-}
 ATTACKED = spec(attacks=[ATTACK], training={"rounds": 3})
 
 
@@ -83,18 +72,6 @@ def events_of(api: Api, experiment_id: str) -> list[str]:
 def upload(api: Api, *, slope: int) -> dict[str, Any]:
     """A table of twelve clients, registered and profiled: as a spec names it."""
     lines = [f"k{row % 12},{'FM'[row // 12 % 2]},{row % 7},{slope * row % 5}" for row in range(240)]
-    described = {"name": "clinics", "federation": _TABLE, "fairness": TABLE_FAIRNESS}
-    answer = api.post(
-        "/v1/federations",
-        files=[
-            ("registration", (None, json.dumps(described), "application/json")),
-            ("file", ("clinics.csv", "\n".join(["who,sex,x,y", *lines, ""]), "text/csv")),
-        ],
-    )
-    assert answer.status_code in (200, 202), answer.text
-    id_ = answer.json()["id"]
-    with api.database.read() as session:
-        found = FederationRepository(session, api.project_id).get(id_)
-    assert found.unit_id is not None
-    run_unit(worker_of(api), found.unit_id)
-    return {**_TABLE, "id": id_, "validation_fraction": 0.25}
+    content = "\n".join(["who,sex,x,y", *lines, ""]).encode()
+    id_ = register(api, worker_of(api), content)
+    return {**FEDERATION, "id": id_, "validation_fraction": 0.25}

@@ -10,8 +10,9 @@ from models.tables.experiments import LaterAttacks, Unit
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, spec
 from tests.models.rows import at_once
-from tests.workers.attacks.attacked_service import TABLE_FAIRNESS, ask, later_of, upload, work_later
+from tests.workers.attacks.attacked_service import ask, later_of, upload, work_later
 from tests.workers.serving import work
+from tests.workers.test_erasure import FAIRNESS, erase
 
 ATTACK = {"kind": "membership"}
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
@@ -20,22 +21,18 @@ CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0
 def trained(api: Api, federation: dict[str, Any], **changes: Any) -> str:
     """The id of a run on a table that has succeeded."""
     asked = spec(training={"rounds": 2, "hypotheses": 1}, gates=[], **changes)
-    asked |= {"federation": federation, "fairness": TABLE_FAIRNESS}
+    asked |= {"federation": federation, "fairness": FAIRNESS}
     id_ = str(api.submit(asked)["id"])
     work(api, id_)
     assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
     return id_
 
 
-def erase(api: Api, federation: dict[str, Any]) -> Any:
-    return api.post(f"/v1/federations/{federation['id']}/erasure", json={})
-
-
 def test_data_under_an_attack_are_neither_erased_nor_deleted(api, looks, monkeypatch):
     federation = upload(api, slope=1)
     id_ = trained(api, federation)
     asked = ask(api, id_, ATTACK).json()["id"]
-    refused = erase(api, federation)
+    refused = erase(api, federation["id"])
     assert (refused.status_code, refused.json()["needed_by"]) == (409, [asked])
     deleted = api.request("DELETE", f"/v1/federations/{federation['id']}")
     assert deleted.status_code == 409
@@ -50,7 +47,7 @@ def test_data_under_an_attack_are_neither_erased_nor_deleted(api, looks, monkeyp
 
     def erased_since(*arguments: Any) -> Any:
         cell = load(*arguments)
-        assert erase(api, federation).status_code == 202
+        assert erase(api, federation["id"]).status_code == 202
         return cell
 
     monkeypatch.setattr(asking, "_cell", erased_since)
@@ -79,7 +76,7 @@ def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(a
     federation = upload(api, slope=1)
     _, started = started_from(api, federation)
     asked = ask(api, started, ATTACK).json()["id"]
-    assert erase(api, federation).json()["needed_by"] == [asked]
+    assert erase(api, federation["id"]).json()["needed_by"] == [asked]
     path, visitor = f"/experiments/{started}", signed_in(api)
     cancel = f"{path}/attacks/later/{asked}/cancel"
     assert f'action="{cancel}"' in visitor.get(f"{path}/report").text
@@ -89,7 +86,7 @@ def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(a
     assert visitor.post(cancel).status_code == 303
     assert api.get(f"/v1{path}/attacks/later/{asked}").json()["status"] == "cancelled"
     assert "Attacks in progress" not in visitor.get(f"{path}/report").text
-    assert erase(api, federation).status_code == 202
+    assert erase(api, federation["id"]).status_code == 202
     refused = ask(api, started, ATTACK)
     assert (refused.status_code, refused.json()["reason"]) == (410, "erased")
 

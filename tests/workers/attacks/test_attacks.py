@@ -5,21 +5,19 @@ from celery.worker import state as celery_state
 
 import fedaudit.attacks.feasibility
 import workers.attacks.attacked_experiment
-from fedaudit.cli.run import run_locally
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.parse import parse_spec
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
+from tests.training.specs import ran
 from tests.workers.attacks.attacked_service import ATTACKED, events_of, give_back, report_of
 from tests.workers.serving import failed_checks, work
 
 
 def test_the_service_finds_what_is_found_here(api: Api, looks: Looks) -> None:
     id_ = api.submit(ATTACKED)["id"]
+    assert api.get(f"/v1/experiments/{id_}/attacks").status_code == 404
     work(api, id_)
-    here = run_locally(
-        parse_spec(ATTACKED), sources_dir=None, device="cpu", progress=lambda _: None
-    )
+    here = ran(ATTACKED)
     report = report_of(api, id_)
     assert report["attacks"] == here.report["attacks"]
     assert report["integrity"]["ledger_hash"] == here.report["integrity"]["ledger_hash"]
@@ -35,13 +33,8 @@ def test_the_service_finds_what_is_found_here(api: Api, looks: Looks) -> None:
         file["size_bytes"],
     )
     assert api.get(f"/v1/experiments/{id_}").json()["alarms"] == 0
-
-
-def test_files_are_confidential_and_their_export_is_on_record(api: Api, looks: Looks) -> None:
-    id_ = api.submit(ATTACKED)["id"]
+    # Files are confidential, and their export is on record.
     path = f"/v1/experiments/{id_}/attacks"
-    assert api.get(path).status_code == 404
-    work(api, id_)
     reader = api.key_with("reports:read", "experiments:read")
     for one in (path, f"{path}/0/scores.csv"):
         assert api.get(one, key=reader).status_code == 403
@@ -154,4 +147,4 @@ def test_what_cannot_be_carried_out_is_refused_before_it_costs_anything(api, mon
         ]
     assert api.counts()["experiments"] == 0
     with pytest.raises(InvalidInputError, match="/attacks/0/kind"):
-        run_locally(parse_spec(asked), sources_dir=None, device="cpu", progress=lambda _: None)
+        ran(asked)

@@ -65,6 +65,13 @@ def test_a_finished_run_is_repeated_and_attacked_beside_its_report(api, looks, e
     asked = api.submit({**QUIET, "name": "asked", "attacks": [ATTACK]})["id"]
     work(api, asked)
     assert report_of(api, asked)["attacks"] == [attack["section"]]
+    # Files expire by themselves, and the section stays.
+    settings = api.settings.model_copy(update={"keep_results_days": 0})
+    Expiry(settings, api.database, Storage(settings.storage_url)).expire()
+    assert api.get(file["href"]).status_code == 410
+    [attack] = later_of(api, ended, found["id"])["items"]
+    assert (attack["files"], attack["section"]["status"]) == ([], "done")
+    assert "expired on" in attack["files_reason"]
 
 
 def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(api, looks, ended):
@@ -73,10 +80,11 @@ def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(api, looks, en
         json={"url": "http://127.0.0.1:9/", "events": ["alarm.raised", "gate.failed"]},
     ).json()
     looks.alarm = ALARM
-    assert attack_later(api, ended, ATTACK)["alarms"] == 1
+    first = attack_later(api, ended, ATTACK)
     looks.alarm = None
     # Whoever tries again until nothing is found has not won.
-    assert attack_later(api, ended, ATTACK)["alarms"] == 0
+    second = attack_later(api, ended, ATTACK)
+    assert (first["alarms"], second["alarms"]) == (1, 0)
     body = api.get(f"/v1/experiments/{ended}").json()
     assert (body["alarms"], body["gate_outcome"]) == (1, "insufficient_evidence")
     assert [one["id"] for one in api.get("/v1/experiments?alarm=true").json()["items"]] == [ended]
@@ -93,6 +101,13 @@ def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(api, looks, en
     noted = {"decision": "approved", "note": "The alarm is being looked into."}
     signed = api.post(path, json=noted, key=signer).json()
     assert "attack-raised-alarm" in signed["concerns"]
+    # Statements are signed, and each names the one before.
+    envelopes = [Envelope.from_dict(one["envelope"]) for one in (first, second)]
+    assert [LaterStatement.of(envelope).number for envelope in envelopes] == [1, 2]
+    before = [previous_of(envelope) for envelope in envelopes]
+    assert before == [first["report_hash"], link_of(envelopes[0])]
+    checks = api.get(f"/v1/experiments/{ended}/report/verification").json()["checks"]
+    assert "later_attacks.chain" in {one["name"] for one in checks if one["outcome"] == "pass"}
     assert failed_checks(api, ended) == []
 
 
@@ -104,18 +119,6 @@ def test_what_the_owner_forbids_is_not_found_out_later(api: Api, looks: Looks, e
     assert problem["type"].endswith("/simulation-forbidden")
     assert "the attack `cluster-membership`" in problem["detail"]
     assert ask(api, ended, CANARIES).status_code == 202
-
-
-def test_statements_are_signed_and_each_names_the_one_before(api, looks, ended):
-    first, second = (attack_later(api, ended, ATTACK) for _ in range(2))
-    envelopes = [Envelope.from_dict(one["envelope"]) for one in (first, second)]
-    statements = [LaterStatement.of(envelope) for envelope in envelopes]
-    assert [one.number for one in statements] == [1, 2]
-    assert previous_of(envelopes[0]) == statements[0].report_hash == first["report_hash"]
-    assert previous_of(envelopes[1]) == link_of(envelopes[0])
-    assert LaterStatement.of_fields(statements[0].fields()) == statements[0]
-    checks = api.get(f"/v1/experiments/{ended}/report/verification").json()["checks"]
-    assert "later_attacks.chain" in {one["name"] for one in checks if one["outcome"] == "pass"}
 
 
 def test_a_run_that_comes_out_otherwise_is_not_attacked(api, looks, ended, monkeypatch):
@@ -208,7 +211,7 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(api, looks)
         sections = [*report_of(api, id_)["attacks"]]
         for _ in range(2):
             sections += [one["section"] for one in attack_later(api, id_, MEMBERSHIP)["items"]]
-        found[noise] = [(one["evidence"], one["alarm"] is not None) for one in sections]
+        found[noise] = [one["alarm"] is not None for one in sections]
         checks = api.get(f"/v1/experiments/{id_}/report/verification").json()["checks"]
         outcomes = {one["name"]: one["outcome"] for one in checks}
         assert outcomes["attacks.evidence"] == "pass"
@@ -217,19 +220,9 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(api, looks)
             told = {"attacks": [*sections[:-1], {**sections[-1], **altered}]}
             [judged] = evidence_checks(told, ReadLater([], [], []))
             assert judged.outcome == "fail"
-        alarms = sum(alarm for _, alarm in found[noise])
-        assert (api.get(f"/v1/experiments/{id_}").json()["alarms"] or 0) == alarms
-    second = 30 * (15 + 1 / 6) + 1 / 3
-    assert found["release"] == [
-        (15.5, False),
-        (pytest.approx(second), True),
-        (pytest.approx(30 * (second - 1 / 3 + 1 / 12) + 1 / 4), True),
-    ]
-    assert found["simulation"] == [
-        (15.0, False),
-        (pytest.approx(20.0), False),
-        (pytest.approx(22.5), False),
-    ]
+        alarms = api.get(f"/v1/experiments/{id_}").json()["alarms"] or 0
+        assert alarms == sum(found[noise])
+    assert found == {"release": [False, True, True], "simulation": [False] * 3}
 
 
 @pytest.mark.parametrize("noise", ["simulation", "release"])
@@ -238,7 +231,7 @@ def test_a_run_that_its_canaries_end_is_charged_and_announced(api, monkeypatch, 
     whole = target.unit_gaussian
     monkeypatch.setattr(target, "unit_gaussian", lambda *a, **named: whole(*a, **named) / 8)
     privacy = {**CENTRAL, "noise": noise, "noise_multiplier": 2.0}
-    training = {**ONE_MODEL, "rounds": 300, "stopping": {"patience": None}}
+    training = {**ONE_MODEL, "rounds": 60, "stopping": {"patience": None}}
     body = spec(privacy=privacy, training=training, gates=[], attacks=[{**CANARIES, "stop": True}])
     id_ = api.submit({**body, "model": {"kind": "mlp", "hidden": [5]}})["id"]
     work(api, id_)
@@ -248,7 +241,7 @@ def test_a_run_that_its_canaries_end_is_charged_and_announced(api, monkeypatch, 
     assert "alarm.raised" in events_of(api, id_)
     played = report["utility"]["rounds"]
     assert report["utility"]["stopped_by"] == "audit"
-    assert played == report["attacks"][0]["stopped_in"] < 300
+    assert played == report["attacks"][0]["stopped_in"] < 60
     assert experiment["progress"]["round"] == report["integrity"]["entries"] == played
     assert failed_checks(api, id_) == []
     page = text_of(signed_in(api).get(f"/experiments/{id_}"))
@@ -307,21 +300,8 @@ def test_people_find_a_later_alarm_on_every_page(api: Api, looks: Looks, ended: 
     assert "scores.csv" not in reader.get(f"/experiments/{ended}/report").text
 
 
-def test_files_of_later_attacks_expire_by_themselves(api: Api, looks: Looks, ended: str) -> None:
-    later = attack_later(api, ended, ATTACK)["id"]
-    [file] = later_of(api, ended, later)["items"][0]["files"]
-    settings = api.settings.model_copy(update={"keep_results_days": 0})
-    Expiry(settings, api.database, Storage(settings.storage_url)).expire()
-    assert api.get(file["href"]).status_code == 410
-    [attack] = later_of(api, ended, later)["items"]
-    assert (attack["files"], attack["section"]["status"]) == ([], "done")
-    assert "expired on" in attack["files_reason"]
-
-
 def test_what_cannot_be_attacked_is_refused_with_its_reason(api, looks, ended):
-    key = {"headers": {"Idempotency-Key": "once"}}
-    first, again = (ask(api, ended, ATTACK, **key) for _ in range(2))
-    assert first.json()["id"] == again.json()["id"]
+    first = ask(api, ended, ATTACK)
     assert first.headers["location"].endswith(first.json()["id"])
     other = ask(api, ended, ATTACK)
     assert (other.status_code, other.json()["attacks_id"]) == (409, first.json()["id"])

@@ -62,7 +62,7 @@ def _different_things(shown: Json, figure: Json) -> list[str]:
     found = []
     if shown["unit"] != "record" or shown["adjacency"] != "add-or-remove-one":
         found.append(f"neighbours: {shown['adjacency']} of a {shown['unit']}, and {_OF_OPACUS}")
-    if shown["subjects"] > 1:
+    if (shown["subjects"] or 0) > 1:
         found.append(f"clients: the ledger's figure is the largest of {shown['subjects']}")
     if figure["value"] is None:
         found.append(f"epsilon: none in the ledger, {figure['reason']}")
