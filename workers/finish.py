@@ -14,6 +14,7 @@ from fedaudit.reports.claims import claims_of
 from fedaudit.reports.figures import figures_of, parsed
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
+from fedaudit.reports.sections.guarantee import proven_cost
 from fedaudit.reports.sections.material import Progressed, ReportMaterial, unfollowed
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.provenance import sign_report
@@ -110,7 +111,8 @@ def report_of(
         with database.read() as session:
             repeats = repeats_of(session, experiment, document)
         if repeats is not None:
-            document = with_repeats(document, repeats)
+            gates = experiment.run.spec.gates
+            document = with_repeats(document, repeats, gates=gates)
     run, of_claims = None if begun is None else begun.run, ClaimsKey(key).public.key_id
     signed = sign_report(document, key, claims_key_id=of_claims, run=run)
     hashed = report_hash(signed)
@@ -257,7 +259,7 @@ def sign_end(
 
 def stored_figures(document: Mapping[str, Any]) -> dict[str, Any]:
     """The figures by which the experiment is found; per-attribute gaps only with one attribute."""
-    figures: dict[str, Any] = {name: document["privacy"][name] for name in _PRIVACY}
+    figures: dict[str, Any] = {name: proven_cost(document, name)[0] for name in _PRIVACY}
     utility = document["utility"]
     figures |= {name: utility[name] for name in ("validation_loss", "accuracy")}
     if len(document["fairness"]) == 1:

@@ -24,7 +24,7 @@ from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.declared import changed_rounds
 from fedaudit.ledger.encoding import ledger_hash
-from fedaudit.privacy.declared.figures import drawn_clients
+from fedaudit.privacy.declared.figures import contradictions, drawn_clients
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import DeclaredReport, declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial
@@ -127,11 +127,12 @@ class LedgerReport:
 def report_of(call: Call, ledger_id: str) -> LedgerReport:
     """The signed report where it covers all rounds, or one made now, without a signature.
 
-    One that shows smaller groups than are allowed by now is not shown again. Raises ProblemError
-    where the caller's project has no such ledger.
+    One that shows smaller groups than are allowed by now, or lacks a contradiction that is found
+    by now, is not shown again. Raises ProblemError where the caller's project has no such ledger.
     """
     found = _newest(call, ledger_id)
-    if found.entries == found.ledger.entries and _may_be_shown(call.resources, found):
+    is_newest = found.entries == found.ledger.entries
+    if is_newest and _may_be_shown(call.resources, found) and not _lacks_records(call, found):
         return found
     return _made_now(call, ledger_id)
 
@@ -183,6 +184,14 @@ def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
     with resources.database.read() as session:
         least = shown_group_size(resources, session, row.project_id, row.federation_id)
     return applied >= least
+
+
+def _lacks_records(call: Call, report: LedgerReport) -> bool:
+    """Whether it was made before a population of records was compared with the clients named."""
+    if report.ledger.terms["unit"] != "record" or report.document["contradictions"]:
+        return False
+    state = ledger_before(call, report.ledger.id)
+    return state is not None and bool(contradictions(state.terms, state.histories, state.drawn))
 
 
 def _made_now(call: Call, ledger_id: str) -> LedgerReport:

@@ -47,6 +47,7 @@ from api.shared.security import (
     refuse_over_running,
 )
 from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.reports.sections.guarantee import OF_ALL_SEEDS
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
@@ -476,15 +477,16 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
 def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None:
     """Raises ProblemError where a cell's signed report passed a gate on the sweep's costs."""
 
-    def on_sweep(gate: Mapping[str, Any]) -> bool:
-        return str(gate["figure"]).startswith("sweep_")
-
     for cell, run in SweepRepository(session, caller.project_id).cells(sweep.id):
-        if not any(map(on_sweep, run.spec.get("gates", ()))):
+        named = {one["figure"] for one in run.spec.get("gates", ())}
+        on_sweep = {one for one in named if one.startswith("sweep_")}
+        if run.spec.get("repeats", 1) > 1:
+            on_sweep |= named & set(OF_ALL_SEEDS)
+        if not on_sweep:
             continue
         report = ReportRepository(session, caller.project_id).get(run.id)
         gates = [] if report is None else report.document["gates"]
-        if any(on_sweep(one) and one["outcome"] == "pass" for one in gates):
+        if any(one["figure"] in on_sweep and one["outcome"] == "pass" for one in gates):
             raise conflict(
                 f"the report of cell {cell.position + 1} passed a gate on the costs of the sweep, "
                 "which trying cells again would add to; submit what is missing as another sweep"

@@ -155,7 +155,8 @@ def run_locally(
     report, material = _report(played, sweep=_sweep_section(runs), attacks=attacks)
     if len(runs) > 1:
         own = _seed_figures(played.run, report)
-        report = with_repeats(report, repeats_section([own, *found], asked=spec.repeats))
+        section = repeats_section([own, *found], asked=spec.repeats)
+        report = with_repeats(report, section, gates=spec.gates)
     return LocalRun(**vars(played), report=report, model=material.model, attacks=attacks)
 
 

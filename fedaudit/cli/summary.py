@@ -15,7 +15,7 @@ from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_v
 from fedaudit.reports.page.html import report_on_page
 from fedaudit.reports.page.report_tables import fairness_tables
 from fedaudit.reports.report import section_rows
-from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
+from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded, proven_cost
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.utility import ENDING_WORDS
@@ -96,7 +96,11 @@ def _costs(report: Report) -> dict[str, str]:
     guarantee, privacy = report["guarantee"], report["privacy"]
     costs = {"guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})"}
     if privacy["epsilon"]:
-        costs["epsilon"] = "\n".join(map(_epsilon, privacy["epsilon"]))
+        proven = (
+            {**one, "value": proven_cost(report, "epsilon_max", observer=one["observer"])[0]}
+            for one in privacy["epsilon"]
+        )
+        costs["epsilon"] = "\n".join(map(_epsilon, proven))
         costs["a guess"] = level_in_words(report)
     return costs
 
@@ -122,7 +126,8 @@ def _figures(rows: Iterable[FigureRow], guarantee: Mapping[str, Any]) -> dict[st
 
 
 def _epsilon(one: Mapping[str, Any]) -> str:
-    value = f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
+    known = UNBOUNDED if one["value"] is None else at_most(one["value"], digits=4)
+    value = f"{known} at delta = {one['delta']:g}"
     return f"{value}, against {escape(observer_words(one['observer']))}"
 
 

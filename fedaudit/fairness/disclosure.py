@@ -28,6 +28,7 @@ LEFT_OUT = "too few scored rows, or hidden to protect a smaller group"
 _LEFT_OUT_CLIENTS = "trained and not scored, or too few scored rows"
 USUAL = (LEFT_OUT, _LEFT_OUT_CLIENTS)
 """Why groups are left out where nothing else is said."""
+TOO_FEW = "too few people are scored for a figure of all of them"
 PROTECTS = "hidden to protect a smaller group"
 
 
@@ -180,7 +181,7 @@ def why_too_few(groups: Groups, clients: Ints) -> str | None:
     """Why there may be no figure of rows, given by the client of each [rows]; None where it may."""
     of = np.array([len(np.unique(clients))])
     decided = everybody_rule(groups).decide(np.array([len(clients)]), clients=of)
-    return None if decided.shown.all() else decided.reason(0)
+    return None if decided.shown.all() else f"{TOO_FEW}: {decided.too_few}"
 
 
 def attribute_rule(

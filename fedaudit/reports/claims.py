@@ -193,10 +193,13 @@ def _declarations(report: Report, attacks: Sequence[Document]) -> dict[str, Any]
     guarantee = guarantee_words(report.guarantee.model_dump())
     if bounds_nothing(report.guarantee.mechanism):
         guarantee += ", which bounds nothing"
+    stated = report.guarantee.statement
+    if report.repeats is not None and report.verdict_parts is not None:
+        stated += f" That is of the first seed. {report.verdict_parts.cost}"
     claim = {
         "bom-ref": "guarantee",
         "target": "model",
-        "predicate": f"guarantee: {guarantee}. {report.guarantee.statement}",
+        "predicate": f"guarantee: {guarantee}. {stated}",
         "evidence": [one["bom-ref"] for one in evidence if one["bom-ref"] not in against],
         "counterEvidence": against,
     }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedaudit.reports.report import Report, read_report
-from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, is_in_force
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, is_in_force, proven_cost
 from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.metrics import (
     FAIRNESS_FIGURES,
@@ -72,14 +72,23 @@ def parsed(document: Mapping[str, Any]) -> Report:
     return report.model_copy(update={"guarantee": guarantee})
 
 
+def stated_costs(report: Report) -> dict[str, Any]:
+    """The sections from which `proven_cost` reads."""
+    return report.model_dump(include={"privacy", "sweep", "repeats"})
+
+
 def figures_of(report: Report) -> list[ReportFigure]:
-    """Every figure: privacy, utility, then fairness by attribute; each key occurs once."""
+    """Every figure: privacy, utility, then fairness by attribute; each key occurs once. Of a cost
+    it is what is proven."""
     privacy, guarantee = report.privacy, report.guarantee
     counted = privacy.epsilon_max is not None
     terms = {"delta": guarantee.delta, "adjacency": guarantee.adjacency} if counted else {}
+    costs = stated_costs(report)
 
     def plain(section: Section, part: Any, name: str, **terms: Any) -> ReportFigure:
         value, reason = getattr(part, name), part.reasons.get(name)
+        if name in PRIVACY_COSTS:
+            value, reason = proven_cost(costs, name)
         return ReportFigure(section=section, figure=name, value=value, reason=reason, **terms)
 
     found = [
@@ -90,10 +99,12 @@ def figures_of(report: Report) -> list[ReportFigure]:
         ReportFigure(
             section="privacy",
             figure="epsilon_max",
-            **one.model_dump(include={"observer", "delta", "adjacency", "value"}),
-            reason=None,
+            **one.model_dump(include={"observer", "delta", "adjacency"}),
+            value=value,
+            reason=reason,
         )
         for one in privacy.epsilon
+        for value, reason in [proven_cost(costs, "epsilon_max", observer=one.observer)]
     ]
     found += [plain("utility", report.utility, name) for name in UTILITY]
     found += [

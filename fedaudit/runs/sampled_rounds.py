@@ -25,9 +25,9 @@ from fedaudit.training.base.cell import Cell
 
 _EVERYBODY = ""
 """No attribute has this name."""
-_ROUNDS_SHARE = 10
-"""Everybody's figures are shown up to the round that is a tenth of the held-out clients: as many
-samples as there are clients are equations whose solution is each client's own figures."""
+_CLIENTS_PER_ROUND = 10
+"""Everybody's figures are shown in one round for so many held-out clients, spread over the run: as
+many samples as there are clients are equations whose solution is each client's own figures."""
 _SAMPLED = (
     "the round scores a sample of the held-out clients, and beside other rounds or the report its "
     "figure could give those of few clients; leave training.stopping.validation_clients out"
@@ -92,6 +92,10 @@ class SampledRounds:
         self._newest: tuple[tuple[int, ...], Ints] = ((), np.zeros((0, size), np.int64))
         self._all_rows = np.bincount(place, minlength=len(self._clients))
         self._every = cell.spec.training.stopping.validate_every
+        validated = cell.spec.training.rounds // self._every
+        most = len(self._clients) // _CLIENTS_PER_ROUND
+        self._apart = -(-validated // most) * self._every if most else 0
+        """Everybody's figures may be shown in rounds that it divides; 0 for none."""
         self._validated, self._known = np.zeros((len(self._clients), 0), dtype=np.bool_), 0
         """Who was drawn in the first so many validated rounds, [clients, rounds]: drawn anew
         wherever a run goes on. The rounds of a few clients are asked for."""
@@ -121,10 +125,10 @@ class SampledRounds:
     def everybody_withheld(self, rounds: Sequence[int]) -> dict[int, str]:
         """The rounds that may show no figure of everybody they score, and why."""
         own, shown = self._rows[_EVERYBODY], set[int]()
-        if early := [one for one in rounds if _ROUNDS_SHARE * one <= len(self._clients)]:
+        if asked := [one for one in rounds if self._apart and one % self._apart == 0]:
             whole = self._rule.decide(own.sum(axis=0), clients=(own > 0).sum(axis=0))
-            decided, _ = self._decided(_EVERYBODY, whole, early)
-            shown = set(np.array(early)[decided.shown[:, 0]].tolist())
+            decided, _ = self._decided(_EVERYBODY, whole, asked)
+            shown = set(np.array(asked)[decided.shown[:, 0]].tolist())
         return {one: _SAMPLED for one in rounds if one not in shown}
 
     def _decided(

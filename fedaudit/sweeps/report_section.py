@@ -7,10 +7,12 @@ from typing import Any
 
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.reports.figures import COUNTED, FIGURES, figures_of, parsed
+from fedaudit.reports.report import gated
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepEpsilonSection, SweepSection
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.gates import Gate
 from fedaudit.stored import CellPlace, IndexedFigure, ReservedCost
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.sweeps.sweep_table import spread
@@ -88,9 +90,12 @@ def repeats_section(found: Sequence[SeedFigures], *, asked: int) -> RepeatsSecti
     )
 
 
-def with_repeats(document: Mapping[str, Any], section: RepeatsSection) -> dict[str, Any]:
-    """An unsigned report with the section, and a verdict that knows it."""
+def with_repeats(
+    document: Mapping[str, Any], section: RepeatsSection, *, gates: Sequence[Gate]
+) -> dict[str, Any]:
+    """An unsigned report with the section, and with gates and a verdict that know it."""
     sections = {**document, "repeats": section.model_dump(mode="json"), "repeats_reason": None}
+    sections |= gated(gates, sections)
     return {**sections, **judged(sections)}
 
 

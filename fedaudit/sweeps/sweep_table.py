@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -32,10 +31,14 @@ LEVEL = 0.95
 
 def spread(name: str, values: Sequence[float]) -> SpreadSection:
     """Spread of the values of all seeds that have the figure `name`, such as `accuracy` or
-    `loss_ratio[sex]`, without infinite ones."""
+    `loss_ratio[sex]`, without infinite ones. Of costs it is the largest, since a mean bounds none
+    of them."""
     found = [value for value in values if math.isfinite(value)]
     n = len(found)
     mean = math.fsum(found) / n if n else None
+    if n and name in PRIVACY_COSTS:
+        mean = max(found)
+        found = [mean] * n
     if mean is None or n == 1:
         return {"n": n, "mean": mean, "standard_deviation": None, "low": None, "high": None}
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in found) / (n - 1))
@@ -75,6 +78,10 @@ COVERED = (
 SURVIVORS = (
     "cells that failed, were cancelled or go on have no figures: a row that lacks some is called "
     "best in nothing and is not on the front, because which seeds fail is not chance"
+)
+LARGEST = (
+    "a row's costs are those of the seed that costs most, and no mean; all cells together cost "
+    "what the sweep states"
 )
 ONE_SEED = "one seed shows no spread, so no row is called best; give `repeats`"
 OTHER_TERMS = (
@@ -151,6 +158,8 @@ def sweep_table(cells: Sequence[CellFigures]) -> SweepTable:
     costs = [name for name in names if name in _COSTS]
     if len(rows) > 1 and costs and not any(name in compared for name in costs):
         notes.append(OTHER_TERMS)
+    if costs and any(row["seeds"] > 1 for row in rows):
+        notes.append(LARGEST)
     if len(rows) > 1 and any(row["succeeded"] < row["seeds"] for row in rows):
         notes.append(SURVIVORS)
     return {"figures": names, "rows": rows, "front_figures": front_figures, "notes": notes}
@@ -336,15 +345,16 @@ def as_markdown(found: SweepTable) -> str:
 
 def figure_words(row: SweepRow, name: str) -> str:
     """A figure of a row with its interval over seeds, as 0.72 (0.70 to 0.74); a dash for what no
-    seed has, and `unbounded` for a cost that nothing bounds, which a dash would hide. Costs are
-    rounded up."""
+    seed has, and `unbounded` for a cost that nothing bounds, which a dash would hide. Of costs the
+    largest, rounded up."""
     figure = row["figures"][name]
     if row["unbounded"] and name in PRIVACY_COSTS:
         return UNBOUNDED
     if figure["mean"] is None:
         return "–"
-    is_cost = name in PRIVACY_COSTS
-    shown = partial(at_most, digits=_DIGITS) if is_cost else f"{{:.{_DIGITS}g}}".format
+    if name in PRIVACY_COSTS:
+        return at_most(figure["mean"], digits=_DIGITS)
+    shown = f"{{:.{_DIGITS}g}}".format
     if figure["low"] is None or figure["high"] is None:
         return shown(figure["mean"])
     return f"{shown(figure['mean'])} ({shown(figure['low'])} to {shown(figure['high'])})"

@@ -325,6 +325,7 @@ def test_advice_helps_on_real_tables(data_dir: Path, example: str, name: str) ->
     privacy, step_size = BAD[name]
     document |= {"privacy": privacy, "gates": [], "attacks": []}
     document["federation"]["validation_unit"] = "client"
+    document.setdefault("fairness", {})["minimum_group_clients"] = 1  # one hospital is held out
     document["training"] |= {"hypotheses": 1, "rounds": 30, "local": {"step_size": step_size}}
     document["training"]["stopping"] = {"patience": None}
     document["training"].pop("clustering", None)

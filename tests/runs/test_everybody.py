@@ -12,7 +12,9 @@ from tests.training.specs import cell, groups_spec, linear_spec, ran
 FIGURES = ("selection_loss", "validation_loss", "accuracy")
 NOT_OF_PEOPLE = {"rounds", "best_round", "stopped_by", "collapsed_rounds", "reasons", "too_good"}
 GATE = {"figure": "validation_loss", "op": "le", "value": 1e9, "allow_simulation": True}
-FEW = "suppressed: fewer than 30 scored rows or {} clients"
+FEW = (
+    "too few people are scored for a figure of all of them: fewer than 30 scored rows or {} clients"
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,12 @@ def test_too_few_held_out_people_have_no_figure(
     assert (gate["value"], gate["outcome"]) == (None, "insufficient_evidence")
     assert reason in gate["reason"]
     assert all(group["suppressed"] for group in report["fairness"][0]["groups"])
-    assert any("Their losses chose the best round" in one for one in report["limits"])
+    chosen = "Losses of all held-out people, withheld or not, chose the best round"
+    assert any(one.startswith(chosen) for one in report["limits"])
+    assert report["answer"]["reasons"][0]["text"] == reason
+    assert report["advice"]["text"].endswith(
+        "hold out more clients (`federation.validation_fraction`)."
+    )
     for one in rounds:
         assert [getattr(one, name) for name in FIGURES] == [None] * 3
         assert {one.reasons[name] for name in FIGURES} == {reason}
@@ -72,8 +79,12 @@ def sampled_losses(size: int, **changes: Any) -> list[float | None]:
     stopping = {"patience": None, "validation_clients": size}
     found = ran(linear_spec(training__rounds=8, training__stopping=stopping, **changes))
     assert found.report["utility"]["validation_loss"] is not None, "that of all 50"
-    assert all(one.reasons["validation_loss"] for one in found.ledger.rounds[5:])
-    return [one.validation_loss for one in found.ledger.rounds]
+    chosen = f"Losses of {size} clients drawn for each round, withheld or not"
+    assert any(one.startswith(chosen) for one in found.report["limits"])
+    losses = [one.validation_loss for one in found.ledger.rounds]
+    reasons = [one.reasons.get("validation_loss") for one in found.ledger.rounds]
+    assert [one is None for one in losses] == [one is not None for one in reasons]
+    return losses
 
 
 @pytest.mark.parametrize("size", [1, 2, 49])
@@ -81,16 +92,18 @@ def test_a_round_that_scores_or_leaves_out_few_shows_no_figure_of_all(size: int)
     assert sampled_losses(size) == [None] * 8
 
 
-def test_rounds_of_large_samples_show_figures_until_they_are_many() -> None:
+def test_few_rounds_of_samples_show_figures_spread_over_the_run() -> None:
     """From as many sums over samples as there are clients, each client's own would follow."""
     losses = sampled_losses(25)
-    assert [loss is not None for loss in losses] == [True] * 5 + [False] * 3
+    assert [loss is not None for loss in losses] == [False, True] * 4
 
 
 def test_no_two_rounds_show_figures_of_samples_that_differ_by_few() -> None:
     near = shown = 0
     for seed in range(20):
-        one = cell(linear_spec(seed=seed, fairness={"minimum_group_clients": 18}))
+        one = cell(
+            linear_spec(seed=seed, training__rounds=5, fairness={"minimum_group_clients": 18})
+        )
         sampled, rounds = SampledRounds(one, {}, size=20), range(1, 6)
         withheld, drawn = sampled.everybody_withheld(rounds), sampled.drawn(rounds)
         for later in rounds:

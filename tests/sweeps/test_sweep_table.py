@@ -18,6 +18,7 @@ from fedaudit.stored import ReservedCost
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.sweeps.sweep_table import (
     ABSENT,
+    LARGEST,
     ONE_SEED,
     OTHER_TERMS,
     SURVIVORS,
@@ -128,8 +129,21 @@ def test_survivors_are_not_best() -> None:
 
 def test_a_cost_is_never_shown_smaller_than_it_is() -> None:
     [row] = sweep_table(cells({3: [2 / 3, 2 / 3]}))["rows"]
-    assert figure_words(row, "leakage_max") == "3.334 (3.334 to 3.334)"
+    assert figure_words(row, "leakage_max") == "3.334"
     assert figure_words(row, "validation_loss").startswith("0.6667 (")
+
+
+def test_the_costs_of_seeds_have_no_mean() -> None:
+    costs = (1.4, 2.3, 1.9)
+    terms = {"epsilon": "delta 1e-05"}
+    table = sweep_table(
+        [CellFigures(f"{one}", {"seed": one}, True, False, {"epsilon_max": one}, terms)
+         for one in costs]
+    )  # fmt: skip
+    [row] = table["rows"]
+    found = row["figures"]["epsilon_max"]
+    assert (found["mean"], found["low"], found["high"]) == (2.3, 2.3, 2.3)
+    assert LARGEST in table["notes"]
 
 
 def test_directions() -> None:

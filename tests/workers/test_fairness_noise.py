@@ -24,7 +24,7 @@ from tests.workers.admission import (
     spec_with,
     submit,
 )
-from tests.workers.epsilon_specs import central
+from tests.workers.epsilon_specs import central, released
 from tests.workers.test_epsilon_runs import budgets_of
 from workers import run_loop
 from workers.context import WorkerContext
@@ -99,12 +99,19 @@ def test_nothing_of_held_out_people_is_published_without_noise(database, finishe
     assert {(one["selection_loss"], one["validation_loss"]) for one in events} == {(None, None)}
 
 
+CHANGED = ("training", "privacy")
+
+
 def test_a_delta_that_hands_over_a_held_out_client_is_a_limit(database, context):
     gaussian = {"mechanism": "gaussian", "delta": 0.1}
-    report = document_of(database, ran(database, context, noised(noise=gaussian)))
+    asked = {**noised(noise=gaussian), **{name: released(central())[name] for name in CHANGED}}
+    report = document_of(database, ran(database, context, asked))
     held_out = report["data"]["clients"] - report["data"]["training_clients"]
     stated = f"delta = 0.1 is not below one in the {held_out} clients with held-out rows"
     assert stated in " ".join(report["limits"])
+    codes = [one["code"] for one in report["answer"]["reasons"]]
+    assert report["answer"]["outcome"] == "do-not-release"
+    assert "fairness-delta-gives-data-away" in codes
 
 
 def evidence_of(database: Database, submitted: Submitted, *, without: str = "") -> Evidence:

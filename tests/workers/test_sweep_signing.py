@@ -103,6 +103,10 @@ REPEATED = spec(
         {"figure": "sweep_log_ratio_max", "op": "le", "value": 1e9},
         {"figure": "sweep_log_ratio_max", "op": "le", "value": 1e9, "allow_simulation": True},
         {"figure": "sweep_epsilon_max", "op": "le", "value": 1e9},
+        {
+            **{"figure": "leakage_max", "op": "le", "value": 5.5},
+            **{"allow_heuristic": True, "allow_simulation": True, "allow_degenerate": True},
+        },
     ],
 )
 
@@ -140,7 +144,14 @@ def test_the_report_speaks_of_all_seeds(api: Api) -> None:
     assert report["sweep"]["id"] == sweep["id"]
     assert "costs that of all together" in report["verdict_parts"]["cost"]
     assert "if it was chosen among them" in others[0]["verdict_parts"]["cost"]
-    assert [one["outcome"] for one in report["gates"]] == ["insufficient_evidence"] * 3
+    *lacking, of_all = report["gates"]
+    assert [one["outcome"] for one in lacking] == ["insufficient_evidence"] * 3
+    # One seed would meet the gate.
+    together = report["sweep"]["sweep_leakage"]
+    assert report["privacy"]["leakage_max"] < 5.5 < together
+    assert (of_all["outcome"], of_all["value"]) == ("fail", together)
+    figures = api.get(f"/v1/experiments/{ids[0]}").json()["figures"]
+    assert (figures["leakage_max"], figures["leakage_median"]) == (together, None)
     assert failed_checks(api, ids[0]) == []
     page = api.get(f"/v1/experiments/{ids[0]}/report.html").text
     assert 'id="other-runs"' in page
@@ -173,15 +184,19 @@ def test_a_worker_that_stops_and_goes_on_reports_the_same(api, monkeypatch):
 
 
 def test_seeds_that_fail_are_missing_with_a_reason(api, monkeypatch):
-    made = api.submit(REPEATED)
+    made = api.submit({**REPEATED, "gates": [{**REPEATED["gates"][-1], "value": 1e9}]})
     with api.database.read() as session:
         place = SweepRepository(session, api.project_id).place_of(made["id"])
         cells = SweepRepository(session, api.project_id).cells(place.sweep_id)
     assert api.post(f"/v1/experiments/{cells[1][1].id}/cancel").status_code == 200
     work(api, made["id"])
-    repeats = document(api, made["id"])["repeats"]
+    report = document(api, made["id"])
+    repeats = report["repeats"]
     assert repeats["seeds"] == [7, 9]
     assert repeats["reasons"]["seeds"].startswith("1 of 3 seeds have no report")
+    # It passed by what all of them cost, to which the missing one would add.
+    assert report["gates"][-1]["outcome"] == "pass"
+    assert api.post(f"/v1/sweeps/{report['sweep']['id']}/retry").status_code == 409
 
 
 def test_what_cannot_be_repeated_is_refused(api: Api) -> None:

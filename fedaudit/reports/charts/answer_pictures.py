@@ -38,7 +38,7 @@ from fedaudit.reports.charts.drawing import (
     range_chart,
     together,
 )
-from fedaudit.reports.sections.guarantee import delta_gives_data_away
+from fedaudit.reports.sections.guarantee import delta_gives_data_away, proven_cost
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.cost import (
@@ -177,12 +177,15 @@ def _spending_rows(
         if bounds_every_dataset(report):
             rows, kinds = [Row(f"any {unit}", (exponent,))], ()
         return rows, kinds, table
-    planned = privacy.get("epsilon_planned")
-    most = [one["value"] for one in privacy["epsilon"] if one["value"] is not None]
-    rows = [Row(f"any {unit}", (max(most, default=exponent), planned))]
-    cells = [
-        (f"Against {observer_words(one['observer'])}", bound_text(one["value"]))
+    planned = None if report.get("repeats") else privacy.get("epsilon_planned")
+    rows = [Row(f"any {unit}", (exponent if planned is None else privacy["epsilon_max"], planned))]
+    costs = [
+        (one["observer"], proven_cost(report, "epsilon_max", observer=one["observer"])[0])
         for one in privacy["epsilon"]
+    ]
+    cells = [
+        (f"Against {observer_words(observer)}", NO_FIGURE if cost is None else bound_text(cost))
+        for observer, cost in costs
     ]
     kinds = () if planned is None else ("largest", "of all planned rounds")
     return rows, kinds, FigureTable(("Whose", "Spent"), cells)

@@ -9,9 +9,10 @@ from typing import Any, Literal
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.checks import value_at
-from fedaudit.reports.figures import Section, direction, figures_of
+from fedaudit.reports.figures import Section, direction, figures_of, stated_costs
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
+from fedaudit.reports.sections.guarantee import proven_cost
 from fedaudit.reports.sections.part import Answer, GateOutcome, IntervalSection, Part, Reasons
 from fedaudit.reports.sections.utility import chosen_by_losses
 
@@ -264,8 +265,8 @@ _WORDS: Mapping[Caution, str] = {
     "stronger.",
     "other-model": "Leakages are counted over models of different size or scale, whose distances "
     "are not the same.",
-    "early-end": "Validation losses ended a run whose epsilon is reported: what is proven is the "
-    "larger epsilon of all rounds that were planned, which its guarantee's statement gives.",
+    "early-end": "Validation losses ended a run whose epsilon is reported: what is proven, and "
+    "stands here where its report has it, is the larger epsilon of all rounds that were planned.",
 }
 
 
@@ -347,8 +348,8 @@ def fronts(
             (one.section, one.figure, one.attribute or None): (one.value, one.reason)
             for one in figures_of(report)
         }
-        for kind, value in found:
-            own = {**figures, _cost_of(kind): (value, None)}
+        for kind, cost in found:
+            own = {**figures, _cost_of(kind): cost}
             kinds.setdefault(kind, []).append((report, own))
         if not found:
             reason = _CONTRADICTED if alarmed else _NO_FIGURE
@@ -366,9 +367,9 @@ def _cost_of(kind: FrontKind) -> FigureName:
     return "privacy", f"{kind.family}_max", None
 
 
-def _kinds(report: Report) -> Iterator[tuple[FrontKind, float]]:
+def _kinds(report: Report) -> Iterator[tuple[FrontKind, tuple[float | None, str | None]]]:
     """The kind of front that a report belongs to, and its privacy figure there."""
-    guarantee, privacy = report.guarantee, report.privacy
+    guarantee, privacy, costs = report.guarantee, report.privacy, stated_costs(report)
     if guarantee.kind == "none":
         return
     kind = FrontKind(
@@ -384,11 +385,13 @@ def _kinds(report: Report) -> Iterator[tuple[FrontKind, float]]:
     )
     if privacy.leakage_max is not None:
         for observer in guarantee.observers:
-            yield kind.model_copy(update={"observer": observer}), privacy.leakage_max
+            leaked = proven_cost(costs, "leakage_max")
+            yield kind.model_copy(update={"observer": observer}), leaked
     for one in privacy.epsilon:
         terms = one.model_dump(include={"adjacency", "delta", "observer"})
         other = {"family": "epsilon", "radius": None, "per_layer": False, **terms}
-        yield kind.model_copy(update=other), one.value
+        spent = proven_cost(costs, "epsilon_max", observer=one.observer)
+        yield kind.model_copy(update=other), spent
 
 
 def _axes(

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from fedaudit.reports.later import LaterStatement, judged_later
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.readings.reading import given, rendered
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
-from fedaudit.reports.sections.guarantee import guarantee_words
+from fedaudit.reports.sections.guarantee import guarantee_words, proven_cost
 from fedaudit.reports.sections.part import Answer
 from fedaudit.reports.verdict.cost import (
     bounding_exponent,
@@ -243,6 +244,7 @@ def _given(report: Mapping[str, Any]) -> dict[str, Any]:
         "SUFFICIENT_POWER": SUFFICIENT_POWER,
         "label": guarantee_words(report["guarantee"]),
         "exponent": bounding_exponent(report),
+        "proven": partial(proven_cost, report),
         "bounds_every": bounds_every_dataset(report),
         "secured": is_proven(report) and report["guarantee"]["in_force"] is True,
         "excludes_nothing": excludes_nothing(report),

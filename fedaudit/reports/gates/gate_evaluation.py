@@ -14,7 +14,8 @@ from fedaudit.reports.gates.gate_evidence import (
     is_met,
     sections_of,
 )
-from fedaudit.reports.gates.gate_results import WORST_FIRST, gate_value
+from fedaudit.reports.gates.gate_results import COSTS, WORST_FIRST, gate_value
+from fedaudit.reports.sections.guarantee import proven_cost
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp
@@ -96,7 +97,8 @@ def _judge(
     if figure is not None and figure.has_delta:
         guarantee = report["guarantee"]
         sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
-        if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
+        early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
+        if early and report["privacy"].get("epsilon_planned") is None:
             sentence += _EARLY_END
     method = report["utility"].get("method")
     sentence += declared_words(report)
@@ -123,4 +125,6 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
     section = report.get(figure.section)
     if section is None:
         return None, report.get(f"{figure.section}_reason") or NOT_IN_REPORT
+    if figure.section == "privacy" and gate.figure in COSTS:
+        return proven_cost(report, gate.figure)
     return section.get(gate.figure), section["reasons"].get(gate.figure)

@@ -10,6 +10,7 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import DECLARED, known_guarantee_kind
 from fedaudit.reports.sections.attacks import Alarm, alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import (
+    OF_ALL_SEEDS,
     beyond_radius,
     condition_of,
     delta_gives_data_away,
@@ -50,7 +51,7 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
         or _attack_doubt(gate, report)
         or _guarantee_doubt(gate, report)
         or _delta_doubt(gate, report)
-        or (planned_doubt(gate.figure, gate.op, gate.value, report) if met else None)
+        or planned_doubt(gate.figure, gate.op, gate.value, report)
         or _noise_doubt(gate, report)
         or _model_doubt(gate, report)
         or _personal_doubt(gate, report)
@@ -181,19 +182,24 @@ def _delta_doubt(gate: Gate, report: Report) -> str | None:
 
 
 def planned_doubt(figure: str, op: str, bound: float, report: Report) -> str | None:
-    """Why an epsilon of the rounds that were played is no evidence for a gate: validation losses
-    ended the run, so only the epsilon of all planned rounds is proven (docs/guarantees.md), and
-    that misses the gate or belongs to one cell of a sweep alone."""
-    planned = report["privacy"].get("epsilon_planned")
-    ended_by = known_ending(report["utility"]["stopped_by"])
+    """Why an epsilon is no evidence for a gate that the rounds that were played meet: validation
+    losses ended the run, so only the epsilon of all planned rounds is proven (docs/guarantees.md),
+    and that misses the gate or belongs to one cell of a sweep alone."""
+    privacy = report["privacy"]
+    planned, ended_by = (
+        privacy.get("epsilon_planned"),
+        known_ending(report["utility"]["stopped_by"]),
+    )
     if planned is None or op != "le" or not chosen_by_losses(ended_by):
         return None
-    if figure == "epsilon_max" and planned > bound:
+    if report.get("repeats") and figure in OF_ALL_SEEDS:
+        figure = OF_ALL_SEEDS[figure]
+    if figure == "epsilon_max" and privacy["epsilon_max"] <= bound < planned:
         return (
             "validation losses ended the run early, and what is proven is the epsilon of all "
             f"planned rounds, {at_most(planned, digits=4)}, which is above the gate of {bound:g}"
         )
-    if figure == "sweep_epsilon_max":
+    if figure == "sweep_epsilon_max" and report["sweep"][figure] <= bound:
         return (
             "validation losses ended this cell early: for all cells the epsilon of all planned "
             "rounds is proven, which is not known"

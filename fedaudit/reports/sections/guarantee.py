@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.guarantee import Guarantee, start_limit
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan, SubjectKind
@@ -33,6 +34,22 @@ def is_in_force(report: Mapping[str, Any]) -> bool:
     decides, not what the report states of itself: its own statement cannot make it better."""
     secret = report["spec"]["privacy"].get("noise") == "release"
     return bool(report["guarantee"]["kind"] != "none" and secret)
+
+
+def held_out_units(data: Any, *, unit: str) -> int:
+    """How many clients with held-out rows, or rows, there are by the section `data`, or as many
+    rows as may be held out."""
+    if unit == "record":
+        return int(data["rows"])
+    return int(data["clients"] - data["training_clients"] or data["clients"])
+
+
+def counts_give_data_away(report: Mapping[str, Any]) -> bool:
+    """The same as `delta_gives_data_away` of the noised counts of held-out people."""
+    noised = report.get("fairness_privacy")
+    if noised is None:
+        return False
+    return bool(noised["delta"] * held_out_units(report["data"], unit=noised["unit"]) >= 1)
 
 
 def delta_gives_data_away(report: Mapping[str, Any], *, delta: float | None = None) -> bool:
@@ -91,6 +108,46 @@ PRIVACY_COSTS = (
     "log_ratio_max",
     "epsilon_max",
 )
+
+
+OF_ALL_SEEDS: Mapping[str, str] = {
+    "epsilon_max": "sweep_epsilon_max",
+    "log_ratio_max": "sweep_log_ratio_max",
+    "leakage_max": "sweep_leakage",
+}
+"""Costs of one run, and what all seeds of a report cost together."""
+_NO_MEDIAN = "what all seeds cost the median client together is not known"
+
+
+def proven_cost(
+    report: Mapping[str, Any], figure: str, *, observer: str = ""
+) -> tuple[float | None, str | None]:
+    """What is proven of a cost that a report states of its run, and what is to be said beside it;
+    None with the reason. Where a report speaks of several seeds, they cost what all cost together;
+    where losses ended the run early, it is the epsilon of all planned rounds. Whatever states,
+    lists, compares or judges a cost asks here. `observer`: of an epsilon; by default the largest.
+    """
+    privacy = report["privacy"]
+    stated, reason = privacy.get(figure), privacy.get("reasons", {}).get(figure)
+    if observer:
+        [stated] = (one["value"] for one in privacy["epsilon"] if one["observer"] == observer)
+    if stated is None:
+        return None, reason
+    if report.get("repeats"):
+        if figure == "leakage_median":
+            return None, _NO_MEDIAN
+        if figure in OF_ALL_SEEDS:
+            name, sweep = OF_ALL_SEEDS[figure], report["sweep"]
+            of_observer = [one["value"] for one in sweep["epsilon"] if one["observer"] == observer]
+            found = max(of_observer, default=None) if observer else sweep[name]
+            return found, sweep["reasons"].get(name)
+    planned = privacy.get("epsilon_planned")
+    if figure != "epsilon_max" or planned is None:
+        return stated, reason
+    return max(stated, planned), (
+        "of all planned rounds, which is what is proven where validation losses ended the run "
+        f"early; those that were played spent {at_most(stated, digits=4)}"
+    )
 
 
 def is_unbounded(guarantee_kind: str, mechanism: str | None, figure: str) -> bool:

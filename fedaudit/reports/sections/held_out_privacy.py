@@ -20,7 +20,7 @@ from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import Check, agrees, check, failed, same, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
-from fedaudit.reports.sections.guarantee import delta_limits
+from fedaudit.reports.sections.guarantee import delta_limits, held_out_units
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, Section
 from fedaudit.spec.experiment import ExperimentSpec
@@ -289,13 +289,12 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
 
 
 def _limit_delta(material: ReportMaterial) -> list[str]:
-    release, data = count_release(material.spec), material.federation
+    release = count_release(material.spec)
     if release is None:
         return []
-    if release.unit == "record":
-        return delta_limits(release.delta, data.rows, "rows")
-    held_out = data.clients - data.training_clients or data.clients
-    return delta_limits(release.delta, held_out, "clients with held-out rows")
+    units = held_out_units(vars(material.federation), unit=release.unit)
+    called = "rows" if release.unit == "record" else "clients with held-out rows"
+    return delta_limits(release.delta, units, called)
 
 
 # Other limits, `noised_limits`, are among those of fairness.

@@ -88,7 +88,9 @@ class Privacy(Part):
     """The largest of `epsilon` over the observers: no claim is stronger than the weakest."""
     epsilon: list[EpsilonSection]
     """One for each observer; empty where there is no epsilon with a delta."""
-    epsilon_planned: float | None = None
+    epsilon_planned: Annotated[
+        float | None, Shown("Epsilon of all planned rounds, proven", "bound", where_given=True)
+    ] = None
     """The largest epsilon of all planned rounds, where validation losses ended the run early: this
     one is proven then. None where they did not."""
     records: RecordsSection | None

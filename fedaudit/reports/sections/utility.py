@@ -492,8 +492,10 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
         )
     if material.everybody_withheld is None:
         found += _missed_kinds(material)
-    elif spec.chooses_by_losses:
-        found.append(_STILL_CHOSEN)
+    sample = spec.training.stopping.validation_clients
+    if spec.chooses_by_losses and (material.everybody_withheld is not None or sample is not None):
+        who = "all held-out people" if sample is None else f"{sample} clients drawn for each round"
+        found.append(_STILL_CHOSEN.format(who=who))
     if result.stopped_by == "diverged":
         found.append(
             "Training diverged: the figures are of the best round before that, or of the "
@@ -503,8 +505,8 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
 
 
 _STILL_CHOSEN = (
-    "Too few people are held out for a figure of all of them. Their losses chose the best round "
-    "all the same and may have ended training: both rounds, and the model, depend on these few."
+    "Losses of {who}, withheld or not, chose the best round and may have ended training: which "
+    "rounds these are, and the model, depend on these people without noise."
 )
 _MISSED = 0.025
 """The chance at which an interval at 95 % misses on one side."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from fedaudit.fairness.disclosure import TOO_FEW
 from fedaudit.federations.split import validation_clients
 from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
@@ -160,6 +161,13 @@ def better_model(report: Mapping[str, Any]) -> Advice:
             f"part: train with a noise_multiplier of {noise:g}."
         )
         return _advice(run, text, _noise(run, noise))
+    why = run.utility["reasons"].get("validation_loss", "")
+    if why.startswith(TOO_FEW):
+        more = "more rows" if run.spec.federation.holds_out_rows else "more clients"
+        return Advice(
+            text=f"Whether the model is useful is unknown, since {why}: hold out {more} "
+            "(`federation.validation_fraction`)."
+        )
     if run.ratio >= DROWNED:
         return _against_noise(run)
     causes = [_too_far, _too_long, _not_moved, _still_falling, _worse_than_constant]
@@ -501,13 +509,15 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
     """Advice for a run whose bound is too large to protect, or fails a gate: enough noise for the
     worst case, and what to expect of it. `goal`: for the `figure`, or whichever bounds it."""
     run = _Run(report, parse_admitted(report["spec"]))
-    needed = _needed_noise(run, goal, figure)
+    # Of one run: several seeds cost more.
+    needed = None if report.get("repeats") else _needed_noise(run, goal, figure)
     known = report["privacy"].get("noise_multiplier")
     if needed is None or known is None:
         return Advice(
             text=(
-                f"For a bound of at most {goal:g}, train with more noise, fewer rounds or a "
-                f"smaller sampling rate. {PROPOSAL}"
+                f"For a bound of at most {goal:g}, train with more noise, fewer rounds "
+                f"{'or seeds, ' if report.get('repeats') else ''}or a smaller sampling rate. "
+                f"{PROPOSAL}"
             )
         )
     changes = _noise(run, needed)

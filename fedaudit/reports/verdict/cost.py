@@ -21,7 +21,7 @@ from fedaudit.privacy.mechanisms.base import AppliedBy
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.gates.gate_evidence import attack_evidence
 from fedaudit.reports.sections.attacks import raised_alarms
-from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
+from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away, proven_cost
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 from fedaudit.spec.gates import AttackFigure
 
@@ -110,9 +110,8 @@ def is_proven(report: Mapping[str, Any]) -> bool:
     """Whether the guarantee bounds every two datasets, by a proof."""
     figure = bounding_figure(report)
     conditional = figure is not None and condition_of(report, figure) is not None
-    return (
-        report["guarantee"]["kind"] == "formal" and bounds_every_dataset(report) and not conditional
-    )
+    formal = report["guarantee"]["kind"] == "formal" and not no_sum(report)
+    return formal and bounds_every_dataset(report) and not conditional
 
 
 _BOUNDS = ("epsilon_max", "log_ratio_max", "leakage_max")
@@ -121,6 +120,15 @@ _BOUNDS = ("epsilon_max", "log_ratio_max", "leakage_max")
 def bounding_figure(report: Mapping[str, Any]) -> str | None:
     """The figure of costs that the report states; None where it states none."""
     return next((one for one in _BOUNDS if report["privacy"].get(one) is not None), None)
+
+
+def no_sum(report: Mapping[str, Any]) -> str | None:
+    """Why the costs that the report states bound nothing: no figure bounds those of all seeds
+    together. None where one does, or the report is of one seed, or has no costs."""
+    stated = report.get("repeats") and bounding_figure(report)
+    if not stated or bounding_exponent(report) is not None:
+        return None
+    return f"no figure bounds what all seeds cost together: {proven_cost(report, stated)[1]}"
 
 
 def sends_nothing(report: Mapping[str, Any]) -> bool:
@@ -136,12 +144,11 @@ def report_level(report: Mapping[str, Any]) -> CostLevel:
 
 def bounding_exponent(report: Mapping[str, Any]) -> float | None:
     """The exponent of the odds between two datasets that the guarantee bounds; None if it bounds
-    none. The largest epsilon, of all planned rounds where losses ended the run early; for metric
-    privacy the theorem's sum over all datasets if a clip bounds it, and otherwise the charge within
-    the radius."""
+    none. Of what is proven (`proven_cost`) the largest epsilon; for metric privacy the theorem's
+    sum over all datasets if a clip bounds it, and otherwise the charge within the radius."""
     if report["guarantee"]["kind"] == "none":
         return None
-    stated = (report["privacy"].get(name) for name in ("epsilon_planned", *_BOUNDS))
+    stated = (proven_cost(report, name)[0] for name in _BOUNDS)
     found: float | None = next((one for one in stated if one is not None), None)
     return found
 
@@ -153,6 +160,8 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
             "Training sent nothing from any client, so there is no cost of it to bound. What is "
             "published of held-out people has no guarantee from it."
         ]
+    if (why := no_sum(report)) is not None:
+        return [f"{why[0].upper()}{why[1:]}."]
     if bounding_exponent(report) is None:
         how, formal = unbounded_release(guarantee["mechanism"]), "There is no privacy guarantee"
         if guarantee["kind"] == "heuristic":
@@ -170,11 +179,11 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
         _RESTS_ON[guarantee["kind"], "epsilon"],
     ]
     if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
-        planned = privacy.get("epsilon_planned")
+        planned, played = privacy.get("epsilon_planned"), at_most(privacy["epsilon_max"], digits=4)
         figure = "" if planned is None else f", {at_most(planned, digits=4)}"
         stated.append(
-            "Validation losses ended the run early: what is proven is the larger epsilon of all "
-            f"rounds that were planned{figure}."
+            f"Validation losses ended the run early, after {played}: what is proven is the larger "
+            f"epsilon of all rounds that were planned{figure}."
         )
     return stated
 
@@ -255,8 +264,12 @@ def _leakage(report: Mapping[str, Any]) -> list[str]:
     """The convention's figure, and beside it the distance within which it holds and the theorem's
     own sum."""
     privacy, asked = report["privacy"], report["spec"]["privacy"]
-    each, most = (at_most(privacy[f"leakage_{name}"], digits=4) for name in ("per_release", "max"))
-    bound = privacy["log_ratio_max"]
+    each = at_most(privacy["leakage_per_release"], digits=4)
+    charged, bound = (proven_cost(report, name)[0] for name in ("leakage_max", "log_ratio_max"))
+    most = "no known sum" if charged is None else at_most(charged, digits=4)
+    of, median = "", f", and the median client {privacy['leakage_median']:.4g}"
+    if report.get("repeats"):
+        of, median = " of the first seed", " by all seeds"
     proven = "; over all datasets of a client nothing is bounded"
     within = "The radius follows each update"
     if bound is not None:
@@ -271,8 +284,8 @@ def _leakage(report: Mapping[str, Any]) -> list[str]:
         within = f"n/nu holds between uploads within the radius of {number(asked['radius'])}"
     clipped = "are not clipped" if clip is None else f"are clipped to {number(clip)}"
     return [
-        f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
-        f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}{proven}.",
+        f"{_took_part(privacy)}{of}. By the convention n/nu it was charged a leakage of {each} for "
+        f"each and {most} in all{median}{proven}.",
         scale_words(report),
         f"{within}, and updates {clipped}.",
         f"The guarantee is {report['guarantee']['label']}.",
@@ -281,9 +294,14 @@ def _leakage(report: Mapping[str, Any]) -> list[str]:
 
 def epsilon_words(report: Mapping[str, Any]) -> str:
     """What was spent against each observer, from a report of a run or of a declared ledger."""
-    stated = " and ".join(
-        f"{at_most(one['value'], digits=4)} against {observer_words(one['observer'])}"
+    proven = {
+        one["observer"]: proven_cost(report, "epsilon_max", observer=one["observer"])[0]
         for one in report["privacy"]["epsilon"]
+    }
+    stated = " and ".join(
+        f"{at_most(value, digits=4)} against {observer_words(observer)}"
+        for observer, value in proven.items()
+        if value is not None
     )
     guarantee, level = report["guarantee"], report_level(report)
     protects = level not in ("nothing", "unbounded") and not delta_gives_data_away(report)

@@ -10,7 +10,12 @@ from fedaudit.privacy.mechanisms.registry import bounds_nothing
 from fedaudit.reports.gates.gate_evidence import planned_doubt, without_waiver
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
-from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
+from fedaudit.reports.sections.guarantee import (
+    counts_give_data_away,
+    delta_gives_data_away,
+    is_in_force,
+    proven_cost,
+)
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
@@ -18,6 +23,7 @@ from fedaudit.reports.verdict.cost import (
     bounding_exponent,
     excludes_nothing,
     is_proven,
+    no_sum,
     sends_nothing,
 )
 from fedaudit.reports.verdict.worst_off import (
@@ -118,14 +124,24 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         )
         yield reason("no-gate-on-guarantee", words)
     else:
-        # Earlier versions passed gates by the rounds that were played.
-        broken = (
-            planned_doubt(gate["figure"], gate["op"], gate["bound"], report)
-            for gate in report["gates"]
-            if gate["figure"] == "epsilon_max"
-        )
-        if why := next(filter(None, broken), None):
-            yield reason("proven-for-planned-rounds", why)
+        yield from islice(_passed_by_less(report), 1)
+
+
+def _passed_by_less(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
+    """Gates that earlier versions passed by the rounds that were played, or by the first of several
+    seeds."""
+    judged = [gate for gate in report["gates"] if gate["op"] == "le" and gate["figure"] in COSTS]
+    for gate in judged:
+        figure, bound = gate["figure"], gate["bound"]
+        if not report.get("repeats"):
+            why = planned_doubt(figure, "le", bound, report) if figure == "epsilon_max" else None
+            if why is not None:
+                yield reason("proven-for-planned-rounds", why)
+        elif not figure.startswith("sweep_"):
+            value, _ = proven_cost(report, figure)
+            if value is None or value > bound:
+                words = f"the gate on {figure} is of the first seed, and all seeds cost more"
+                yield reason("gate-of-one-seed", words)
 
 
 def _allowed(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -217,7 +233,7 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     if not (guarantee["in_force"] and is_in_force(report)):
         yield reason("guarantee-not-in-force", SIMULATED)
     if excludes_nothing(report):
-        why = "its bound is too large to protect anyone"
+        why = no_sum(report) or "its bound is too large to protect anyone"
         if bounds_nothing(guarantee["mechanism"]):
             why = "nothing bounds what the model may disclose"
         words = f"the guarantee is {guarantee['label']}, and {why}"
@@ -226,6 +242,12 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         yield reason(
             "delta-gives-data-away",
             f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole",
+        )
+    if counts_give_data_away(report):
+        yield reason(
+            "fairness-delta-gives-data-away",
+            f"a fairness.noise.delta of {report['fairness_privacy']['delta']:g} allows one "
+            "held-out person's data to be handed over whole",
         )
     if not is_proven(report):
         yield reason(

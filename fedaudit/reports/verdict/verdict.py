@@ -9,7 +9,7 @@ from fedaudit.ledger.statements import Concern
 from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
-from fedaudit.reports.sections.guarantee import delta_gives_data_away
+from fedaudit.reports.sections.guarantee import counts_give_data_away, delta_gives_data_away
 from fedaudit.reports.sections.part import (
     PART_TITLES,
     Advice,
@@ -27,7 +27,13 @@ from fedaudit.reports.verdict.advice import (
     longer_training,
     smaller_cost,
 )
-from fedaudit.reports.verdict.cost import bounding_exponent, cost_part, report_level, sends_nothing
+from fedaudit.reports.verdict.cost import (
+    bounding_exponent,
+    cost_part,
+    no_sum,
+    report_level,
+    sends_nothing,
+)
 from fedaudit.reports.verdict.release import (
     answer_of,
     faults,
@@ -88,6 +94,7 @@ _REASON_WORDS = CONCERN_WORDS | {
     "threshold-misplaced": "at its threshold it gives nearly everyone the same answer",
     "no-common-model": "each client's model stays with it",
     "delta-gives-data-away": "its delta allows one person's data to be handed over",
+    "fairness-delta-gives-data-away": "its fairness.noise.delta allows the same of held-out people",
     "no-gates": "it has no gates",
     "gap-not-judged": "a gap between groups is wide, and no gate judges it",
     "no-gate-on-guarantee": "none of its gates is on its guarantee",
@@ -96,6 +103,7 @@ _REASON_WORDS = CONCERN_WORDS | {
     "gap-may-be-wide": "a gap between groups may be wide, and no gate judges it",
     "gates-passed": "its gates passed",
     "proven-for-planned-rounds": "what is proven for all planned rounds is above a gate",
+    "gate-of-one-seed": "a gate on its cost is of one of its seeds",
     "allow-heuristic": "a heuristic guarantee was allowed",
     "allow-conditional": "a guarantee within a condition was allowed",
     "allow-degenerate": "a model that decides nothing was allowed",
@@ -199,7 +207,9 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             "two: what sharing gains is what its privacy cost is paid for."
         )
     none = bounding_exponent(report) is None
-    if none:
+    if no_sum(report):
+        yield Advice(text="Train one seed: leave out `repeats`.")
+    elif none:
         which = "another" if guarantee["kind"] == "heuristic" else "a"
         yield Advice(
             text=f"Choose {which} privacy mechanism: without one that is counted nothing bounds "
@@ -209,6 +219,11 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
         yield smaller_cost(report)
     if delta_gives_data_away(report):
         yield Advice(text="Choose a delta far below one in as many clients or records as train.")
+    if counts_give_data_away(report):
+        yield Advice(
+            text="Choose a fairness.noise.delta far below one in as many clients or rows as are "
+            "held out, or `discrete-laplace`, which has none."
+        )
     useless = report["utility"].get("degenerate", False) is not False
     if not guarantee["in_force"] and not none and not useless and not list(_of_groups(report)):
         gates = "" if report["gates"] else "set gates for what the model must meet, and "

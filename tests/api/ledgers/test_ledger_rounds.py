@@ -281,6 +281,11 @@ def test_the_attack_a_population_below_the_clients_turns_no_rule_of_delta_off(ap
     assert "declared population is 1:" in said["contradictions"][0]
     assert said["answer"]["reasons"][0]["code"] == "declarations-contradict"
     assert gate(api, few, allow_conditional=True)["outcome"] == LACKING
+    # Nor does one pass by a report that was signed before there was this rule.
+    earlier = {"report": {**said, "contradictions": []}, "report_hash": "-"}
+    stored = update(DeclaredLedger).where(DeclaredLedger.id == few)
+    api.change(stored.values(**earlier, signed_entries=DeclaredLedger.entries))
+    assert gate(api, few, allow_conditional=True)["outcome"] == LACKING
     # One record each: nothing is contradicted, and the delta is what it is.
     said = report(api, true)
     assert said["contradictions"] == []

@@ -221,6 +221,7 @@ def test_costs_and_losses_that_mean_something_else_have_rows_and_fronts_of_their
 def test_two_observers_give_two_fronts(material):
     document = gaussian(material)
     [of_model] = document["privacy"]["epsilon"]
+    document["privacy"]["epsilon_planned"] = None
     document["privacy"]["epsilon"].append({**of_model, "observer": "server", "value": 9.0})
     found = compare([named("one", document), named("other", document)])
     assert [(one.observer, one.experiments[0].values[0]) for one in found.fronts] == [

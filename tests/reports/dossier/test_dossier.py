@@ -12,6 +12,7 @@ from markupsafe import escape
 from pypdf import PdfReader
 
 from fedaudit.ledger.bundle import Evidence, NotABundleError
+from fedaudit.number_text import bound_text
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.dossier.dossier import AS_OF, SCHEMA, dossier, dossier_files, dossier_page
 from fedaudit.reports.page.pdf import pdf_of
@@ -108,6 +109,8 @@ def test_figures_say_no_more_than_was_proven(material) -> None:
     made = documents(material)
     costs = {name: figure(one, "How strong") for name, one in made.items()}
     assert "may be right" in costs["gaussian"]["reading"]
+    planned = bound_text(made["gaussian"]["privacy"]["epsilon_planned"])
+    assert costs["gaussian"]["stated"].startswith(f"Epsilon at most {planned} against")
     assert "nothing is bounded" in costs["adaptive"]["reading"]
     assert "unbounded" in costs["nothing"]["stated"]
     weak = {**made["gaussian"], "guarantee": {**made["gaussian"]["guarantee"], "delta": 0.02}}

@@ -316,7 +316,7 @@ def test_what_speaks_against_a_proof_is_in_every_reading_that_states_it(material
 def test_a_cost_is_rounded_up_in_the_card(material):
     document = gaussian(material)
     epsilon = {**document["privacy"]["epsilon"][0], "value": 2.00000049}
-    text = model_card(_with(document, privacy={"epsilon": [epsilon]}))
+    text = model_card(_with(document, privacy={"epsilon": [epsilon], "epsilon_planned": None}))
     assert "an epsilon of 2.001 against" in text
 
 

@@ -527,7 +527,7 @@ def test_a_gate_at_a_bound_that_protects_hardly_anyone_decides_nothing(good) -> 
     signed = report.pop("answer")
     assert signed["outcome"] == "release"
     for exponent, outcome in ((9.99, "release"), (18.0, "not-decided")):
-        report["privacy"]["epsilon_planned"] = exponent
+        report["privacy"]["log_ratio_max"] = exponent
         found = answer_of(report)
         assert found.outcome == outcome
         assert (found.reasons[0].code == "bound-is-loose") == (outcome == "not-decided")
