@@ -204,25 +204,25 @@ def image_operations() -> int:
     return 2 * (2 * first + second + 2 * second // 4 + 3 * dense)
 
 
-def product_pace(*, turns: int, seconds: float, size: int = 1024) -> float:
-    """Products and sums a second of processor time of torch's product of two matrices."""
+def beside_products(*, turns: int, seconds: float, size: int = 1024) -> str:
+    """The arithmetic of averaging a second of processor time, in turn with that of torch's product
+    of two matrices."""
+    stack = Stack([Cell(pace_spec(), random_images())])
     left, right = torch.randn(2, size, size)
+
+    def averaging() -> int:
+        return len(stack.advance(1)[0]) * 10 * 40 * image_operations()
 
     def product() -> int:
         torch.mm(left, right)
-        return 1
+        return 2 * size**3
 
-    found = [pace(product, seconds).processor for _ in range(turns)]
-    return 2 * size**3 * median(found)
-
-
-def beside_products(averaging: Measured, *, turns: int, seconds: float) -> str:
-    """The arithmetic of averaging beside what matrix products of this processor do."""
-    ours = median(one.processor for one in averaging.engine) * 10 * 40 * image_operations()
-    theirs = product_pace(turns=turns, seconds=seconds)
+    averaging()
+    found = [[pace(one, seconds).processor for one in (averaging, product)] for _ in range(turns)]
+    ours, theirs = (median(one) / 1e9 for one in zip(*found, strict=True))
     return (
-        f"Averaging does {ours / 1e9:.0f} thousand million products and sums a second, torch's "
-        f"product of two matrices {theirs / 1e9:.0f}."
+        f"Averaging does {ours:.0f} thousand million products and sums a second, torch's product "
+        f"of two matrices {theirs:.0f}."
     )
 
 
@@ -288,10 +288,10 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     measured = paces(turns=chosen.turns, seconds=chosen.seconds)
-    beside = beside_products(measured[0], turns=chosen.turns, seconds=chosen.seconds / 4)
+    beside = beside_products(turns=chosen.turns, seconds=chosen.seconds / 2)
     print(pace_table(measured), beside, sep="\n\n", flush=True)
     if chosen.write:
-        write_measured("benchmarks.handwriting", pace_table(measured), beside)
+        write_measured("benchmarks.handwriting", pace_table(measured))
     courses = []
     if (chosen.data / UNIPEN_FILE).is_file():
         courses = run_courses(chosen.data, chosen.rounds)
