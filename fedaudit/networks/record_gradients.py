@@ -283,6 +283,15 @@ def shares(norms: Tensor, *, clip: float, rounding: float = 0.0) -> Tensor:
     return ((clip * _SHORTENED - rounding) / norms).clamp_max(1.0).nan_to_num(0.0)
 
 
+_LEAST_NORMAL = float(torch.finfo(torch.float32).smallest_normal)
+
+
+def _single(factors: Tensor) -> Tensor:
+    """Factors of gradients, float64, in float32; 0 up to its smallest normal number. Smaller ones
+    are rounded by up to their own size, and a product with them could be twice the clip."""
+    return torch.nn.functional.hardshrink(factors.float(), _LEAST_NORMAL)
+
+
 def all_finite(norms: Tensor) -> bool:
     """Whether every norm is finite; float64 sums of norms of float32 vectors do not overflow."""
     return math.isfinite(norms.sum().item())
@@ -330,7 +339,7 @@ class SmallDenseClippedGradients:
         share = (shares(norms, clip=clip) * mask)[..., None]
         parts: list[Tensor] = []
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            summed = _sum_of_products(d * share, a)
+            summed = _sum_of_products(_single(d * share), a)
             parts.append(summed[..., : layer.inputs].flatten(1))
             if layer.bias is not None:
                 parts.append(summed[..., layer.inputs])
@@ -370,11 +379,11 @@ def _weights(theta: Tensor, layer: Layer) -> Tensor:
 
 
 def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
-    """The outer products of float64 [silos, rows, m] and float32 [silos, rows, k] over rows:
-    float64 [silos, m, k]."""
+    """The outer products of [silos, rows, m] and [silos, rows, k] over rows: float64 [silos, m,
+    k]."""
     products = left[..., None] * right[:, :, None]
     blocks = products.view(len(left), -1, _BLOCK, *products.shape[2:])
-    return fixed_order_sum(sum_along(blocks, 2), 1)
+    return fixed_order_sum(sum_along(blocks, 2, dtype=torch.float64), 1)
 
 
 def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -478,7 +487,7 @@ class AnyNetworkClippedGradients:
                 gradient = self._gradient(model, features, target).float()
                 norm = vector_norms(gradient)
                 if all_finite(norm):
-                    sums[silo] += gradient.double() * shares(norm, clip=clip)
+                    sums[silo] += gradient * _single(shares(norm, clip=clip))
         return sums
 
 

@@ -232,7 +232,7 @@ class PlantedGradients:
         silo, numbers = self._drawn(taken)
         gradients = torch.from_numpy(self.planted.gradients(numbers)).to(total.device)
         share = shares(vector_norms(gradients), clip=clip)
-        clipped = gradients.double() * share[:, None]
+        clipped = (gradients * share[:, None]).float().double()
         return total.index_add(0, torch.from_numpy(silo).to(total.device), clipped)
 
     def show(self, known: Tensor, released: Tensor, taken: Bools) -> None:
