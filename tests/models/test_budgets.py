@@ -36,7 +36,7 @@ def epsilon_of(rounds: int) -> float:
 
 
 def composing(rounds: int = 4, **changes: Any) -> list[Cost]:
-    """What a run of so many rounds asks for, at a delta of its own."""
+    """What a run of so many rounds asks for, at its own delta."""
     values = {
         "figure": "epsilon",
         "observer": "final_model",

@@ -141,7 +141,7 @@ def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_projected(datab
     assert document_of(database, submitted)["utility"]["stopped_by"] == "budget"
 
 
-# -- noise that nobody can draw again --------------------------------------------------------------
+# -- noise that nobody can draw again -------------------------------------------------------------
 
 
 # Blocks of random allocation are lost further below.
@@ -238,7 +238,7 @@ def test_a_report_with_other_layers_is_found(database, context, layers):
 
 @pytest.mark.parametrize("ending", ["taken up", "failed"])
 def test_lost_rounds_are_charged_in_every_layer(database, context, crash_in_block, ending):
-    """Whether another worker takes the run up, or nobody does and the sweeper enters them."""
+    """Whether another worker takes the run up, or none does and the sweeper enters them."""
     crash_in_block(2)
     attempts = 1 if ending == "failed" else 3
     spec = spec_with(**LAYERS, privacy__noise="release")
@@ -271,11 +271,11 @@ def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(database, context
     assert rounds[-1].leakage_by_cluster == report["privacy"]["leakage_by_cluster"]
     for row in rounds:
         assert row.leakage_max == max(one["leakage_max"] for one in row.leakage_by_cluster or ())
-    # The best round's radii are found even where a lost release of it stands before them.
+    # The best round's radii are found even where a lost release of it comes before them.
     assert report["privacy"]["between_hypotheses"]["pairs"][0]["epsilon_max"] > 0
 
 
-# -- noise that nobody can draw again: what was charged stays charged -----------------------------
+# -- noise that cannot be drawn again: what was charged stays charged -----------------------------
 
 
 RELEASE = spec_with(privacy__noise="release")

@@ -357,7 +357,7 @@ def test_no_receipt_is_signed_while_a_worker_reads_the_data(api, served, sweeper
     assert api.get(erasure).json()["status"] == "erased"
 
 
-# -- files whose time is over: removed, told of, and never what somebody still needs --------------
+# -- files whose time is over: removed, reported, and never what is still needed ------------------
 
 
 def expire(api: Api, served: WorkerContext) -> None:

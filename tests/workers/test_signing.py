@@ -341,7 +341,7 @@ def test_a_checkpoint_by_a_key_that_was_planted_covers_nothing(database, context
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Where a run stood after some rounds, as someone who can read the database may keep it."""
+    """The state of a run after some rounds, as a reader of the database may keep it."""
 
     round: int
     state: bytes

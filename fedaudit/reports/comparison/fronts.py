@@ -265,8 +265,8 @@ _WORDS: Mapping[Caution, str] = {
     "stronger.",
     "other-model": "Leakages are counted over models of different size or scale, whose distances "
     "are not the same.",
-    "early-end": "Validation losses ended a run whose epsilon is reported: what is proven, and "
-    "stands here where its report has it, is the larger epsilon of all rounds that were planned.",
+    "early-end": "Validation losses ended a run whose epsilon is reported: what is proven is the "
+    "larger epsilon of all rounds that were planned, which is shown here where its report has it.",
 }
 
 

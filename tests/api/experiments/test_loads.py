@@ -103,7 +103,7 @@ def test_what_is_too_much_is_refused_before_it_is_planned(
             assert str(bound) in fault["message"]
 
 
-# -- quotas of a project: nobody slips past one, and a refusal says which -------------------------
+# -- quotas of a project: no caller slips past one, and a refusal names it ------------------------
 
 
 def test_experiments_sent_at_once_do_not_pass_the_quota(database_url: str, tmp_path: Path) -> None:

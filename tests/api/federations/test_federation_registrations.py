@@ -260,7 +260,7 @@ def test_a_row_less_is_another_federation_and_a_warning(api_on_both: Api) -> Non
     assert "nearly the same rows" in warning
     assert first["id"] in warning
     assert "budgets are separate" in warning
-    # It holds the other way round as well, and is told at every door.
+    # It holds the other way round as well, and every door says so.
     [back] = api.get(f"/v1/federations/{first['id']}").json()["warnings"]
     assert copy["id"] in back
     listed = api.get("/v1/federations").json()["items"]

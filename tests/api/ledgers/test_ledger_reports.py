@@ -224,7 +224,7 @@ def test_files_of_entries_have_the_form_of_those_of_runs(api: Api) -> None:
         assert "ledger.ndjson" in bundle.namelist()
 
 
-# -- how small a group may be shown ----------------------------------------------------------------
+# -- how small a group may be shown ---------------------------------------------------------------
 
 
 def floor_of(api: Api, ledger: str) -> tuple[int, bool]:
@@ -276,7 +276,7 @@ def test_a_floor_that_was_raised_holds_for_what_is_signed(api: Api) -> None:
     assert floor_of(api, ledger)[1]
 
 
-# -- what whoever may write the database gets signed: nothing that was changed --------------------
+# -- changed rows of the database are never signed ------------------------------------------------
 
 BETTER = {"sex": {"f": group(55, 5, 30, 10), "m": group(50, 5, 30, 10)}}
 

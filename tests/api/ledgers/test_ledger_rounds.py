@@ -40,7 +40,7 @@ REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 
 @pytest.fixture
 def api(shared_api: Api) -> Api:
-    """Each test has ledgers of its own."""
+    """Each test has its own ledgers."""
     return shared_api
 
 
@@ -218,7 +218,7 @@ def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api_on_both: Api) -> N
     api = api_on_both
     round_ = declared(1, ["a"], LAPLACE)
     broken, sound = (opened(api, METRIC, rounds=[round_]) for _ in range(2))
-    # An error of a kind that nobody lists: KeyError, and neither ValueError nor TypeError.
+    # An error of a kind that no list has: KeyError, and neither ValueError nor TypeError.
     wrong = update(Ledger).where(Ledger.experiment_id == broken)
     api.change(wrong.values(event="{}", delta=1e-5, epsilons=np.zeros(1)))
     assert trainings.sign(api) == 1

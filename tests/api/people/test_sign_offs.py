@@ -74,7 +74,7 @@ def test_who_may_not_sign_off_and_who_is_a_second_pair_of_eyes(api: Api) -> None
     # Another name of the same person makes no second one.
     said = [_sign_off(api, id_, key).json()["by_submitter"] for key in (ada, again, bob)]
     assert said == [True, True, False]
-    # A key without a person may be anybody's: it makes nobody a second one.
+    # A key without a person may be anybody's: it counts as no second person.
     assert _sign_off(api, finished(api, key=api.key), ada).json()["by_submitter"] is None
 
 
@@ -291,7 +291,7 @@ def test_the_form_on_the_report(api: Api) -> None:
     assert "Sign-offs" not in kept.text
     assert "form-action 'none'" in kept.headers["content-security-policy"]
     assert "approved" in browser.get("/reports").text
-    # Readers have no form, and who is nobody is told.
+    # Readers have no form; a key without a person sees the reason.
     for scopes, told in ((["reports:read"], False), (["reports:read", "reports:sign"], True)):
         page = signed_in(api, *scopes).get(f"{base}/report").text
         assert ("<form" in page, "names no person" in page) == (False, told)

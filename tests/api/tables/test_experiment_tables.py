@@ -29,7 +29,7 @@ CSV, NDJSON, PARQUET = "text/csv", "application/x-ndjson", "application/vnd.apac
 
 @pytest.fixture
 def api(shared_api: Api) -> Api:
-    """Each test looks at experiments of its own, or at one that stays as it is."""
+    """Each test reads its own experiments, or one that stays as it is."""
     return shared_api
 
 

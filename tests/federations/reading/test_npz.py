@@ -25,7 +25,7 @@ from tests.refusals import refused_by
 
 
 def header(shape: object = "(4,)", descr: str = "'|u1'", order: object = False) -> str:
-    """Of an array of four bytes, or as told."""
+    """Of an array of four bytes, or as given."""
     return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}"
 
 

@@ -259,6 +259,6 @@ def test_a_small_figure_within_the_radius_alone_measures_nothing(kind, exponent)
     words = said(exponent, kind=kind, bounds_every_dataset=False)
     assert "cannot be said" in words
     assert "percentage points" not in words
-    # A large one is as bad as it looks.
+    # A large one is as bad as it seems.
     assert "practically no protection" in said(MOST + 1e-9, bounds_every_dataset=False)
     assert said(None, bounds_every_dataset=False) == "Nothing bounds what was disclosed."
