@@ -24,11 +24,15 @@ def _address(tensor: Tensor, expected: Any) -> int:
 
 
 def call(kernel: Any, *given: Any) -> None:
-    """Calls a kernel as `library.call` does, with tensors by their addresses too. Raises
+    """Calls a kernel with numbers as they are, and tensors and arrays by their addresses. Raises
     MemoryError if it had no memory."""
     known = [
-        _address(one, expected) if isinstance(one, Tensor) else one
+        _address(one, expected)
+        if isinstance(one, Tensor)
+        else library.place_of(one, expected)
+        if isinstance(one, np.ndarray)
+        else one
         for one, expected in zip(given, kernel.argtypes, strict=True)
     ]
-    if library.call(kernel, *known) < 0:
+    if kernel(*known) < 0:
         raise MemoryError("a compiled kernel had no memory for its work")

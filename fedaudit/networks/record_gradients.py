@@ -44,7 +44,7 @@ exactly, rint of it has no tie to break, and sums of n of them stay below 2^53 f
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
@@ -297,11 +297,12 @@ def all_finite(norms: Tensor) -> bool:
     return math.isfinite(norms.sum().item())
 
 
-def _finite(norms: Tensor, parts: list[Tensor]) -> list[Tensor]:
+def _finite(norms: Tensor, *parts: list[Tensor]) -> Sequence[list[Tensor]]:
     """The parts [..., width], with zeros for records whose norm [...] is not finite."""
     if all_finite(norms):
         return parts
-    return [torch.where(norms.isfinite()[..., None], part, 0.0) for part in parts]
+    finite = norms.isfinite()[..., None]
+    return [[torch.where(finite, one, 0.0) for one in part] for part in parts]
 
 
 def aligned(values: Tensor) -> Tensor:
@@ -335,11 +336,15 @@ class SmallDenseClippedGradients:
         for a, d in zip(inputs[1:], slopes[1:], strict=True):
             squared += squares(d) * squares(a)
         norms = squared.sqrt()
-        inputs, slopes = _finite(norms, inputs), _finite(norms, slopes)
-        share = (shares(norms, clip=clip) * mask)[..., None]
+        inputs, slopes = _finite(norms, inputs, slopes)
+        share = shares(norms, clip=clip)
+        share = (share if mask is None else share * mask)[..., None]
         parts: list[Tensor] = []
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
             summed = _sum_of_products(_single(d * share), a)
+            if layer.outputs == 1:  # as `_weights` has it
+                parts.append(summed.flatten(1))
+                continue
             parts.append(summed[..., : layer.inputs].flatten(1))
             if layer.bias is not None:
                 parts.append(summed[..., layer.inputs])
@@ -372,6 +377,8 @@ class SmallDenseClippedGradients:
 
 def _weights(theta: Tensor, layer: Layer) -> Tensor:
     """Weights [silos or 1, 1, outputs, inputs], the bias as the last input."""
+    if layer.bias is not None and layer.outputs == 1:  # its bias comes after its weights already
+        return theta[:, None, None, layer.weights.start : layer.bias.stop]
     weights = theta[:, layer.weights].view(-1, layer.outputs, layer.inputs)
     if layer.bias is not None:
         weights = torch.cat((weights, theta[:, layer.bias, None]), dim=-1)
@@ -386,11 +393,14 @@ def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
     return fixed_order_sum(sum_along(blocks, 2, dtype=torch.float64), 1)
 
 
-def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, target and mask with rows up to a power of two of at least a block."""
+def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Features, target and mask with rows up to a power of two of at least a block; no mask where
+    every row is a record."""
     rows = batch.target.shape[1]
-    sizes = torch.from_numpy(batch.sizes).to(batch.target.device)
     missing = max(_BLOCK, 1 << max(0, rows - 1).bit_length()) - rows
+    if missing == 0 and batch.sizes.min(initial=rows) == rows:
+        return batch.features, batch.target, None
+    sizes = torch.from_numpy(batch.sizes).to(batch.target.device)
     mask = torch.arange(rows + missing, device=sizes.device) < sizes[:, None]
     if missing == 0:
         return batch.features, batch.target, mask
@@ -451,8 +461,9 @@ class DenseClippedGradients:
         for silo, size in enumerate(batch.sizes.tolist()):
             here = norms[silo, :size]
             share = shares(here, clip=clip)[:, None]
-            own_inputs = _finite(here, [a[silo, :size] for a in inputs])
-            own_slopes = _finite(here, [d[silo, :size] for d in slopes])
+            own_inputs, own_slopes = _finite(
+                here, [a[silo, :size] for a in inputs], [d[silo, :size] for d in slopes]
+            )
             for place, a, d in zip(self.shape.layers, own_inputs, own_slopes, strict=True):
                 scaled = d * share
                 sums[silo, place.weights] = (scaled.t() @ a.double()).view(-1)
