@@ -212,7 +212,7 @@ def _configure_postgresql(connection: Any, _record: object, *, seconds: float | 
     connection.commit()
 
 
-HEAD = "0053"
+HEAD = "0054"
 """The revision of `migrations` that this code is written for."""
 
 

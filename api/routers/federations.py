@@ -10,6 +10,7 @@ from anyio.to_thread import run_sync
 from fastapi import Query, Request
 from starlette.convertors import StringConvertor, register_url_convertor
 
+from api.http.answers import SmallInteger, key_type
 from api.http.bodies import JsonBody, decode_json, media_type, read_value
 from api.http.problems import conflict
 from api.openapi import Router, located, problems, request_body, upload_body
@@ -33,7 +34,7 @@ from api.schemas.people import ChangeBody, ChangePage
 from api.services.budgets import bodies, budgets_of
 from api.services.disclosure import floor_of, policy_of, stored_policy
 from api.services.dispatch import Accepting, dispatch
-from api.services.lookups import find_federation, list_page, note, note_setting
+from api.services.lookups import find_federation, list_page, note
 from api.services.pending_uploads import SURVEYED_ROWS, proposal_for
 from api.services.registrations import (
     Registered,
@@ -50,9 +51,10 @@ from fedaudit.spec.disclosure import DisclosurePolicy, parse_disclosure_policy
 from fedaudit.spec.errors import FieldError, raise_errors
 from fedaudit.spec.registration import Registration, parse_uploaded
 from models.identifiers import new_id
-from models.repositories import FederationRepository, SettingChangeRepository
+from models.repositories import AuditLogRepository, FederationRepository
 from models.repositories.webhooks import announcing_low
 from models.tables.federations import Federation
+from models.vocabulary import AuditAction
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import SourceFile
@@ -66,6 +68,7 @@ class _FederationId(StringConvertor):
 
 register_url_convertor("federation", _FederationId())
 router = Router(prefix="/federations", tags=["federations"])
+_CHANGES: tuple[AuditAction, ...] = ("budget.set", "disclosure.set", "simulation.set")
 
 
 @router.post(
@@ -199,7 +202,7 @@ def set_budget(federation_id: str, call: FederationsWriter, setting: BudgetSetti
                 total=owners,
             )
         value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}
-        note_setting(session, call.caller, found.id, "budget", value)
+        note(session, call.caller, "budget.set", found.id, value=value)
         return BudgetList(items=bodies(budgets, found.id))
 
 
@@ -210,9 +213,10 @@ def list_federation_changes(
     """Who set which budget, disclosure policy or rule on simulated noise, and when."""
     with call.reading() as session:
         found = find_federation(session, call.caller, federation_id)
-        rows = partial(SettingChangeRepository(session, call.project_id).list, found.id)
-        route, bodies = f"changes:federation:{found.id}", partial(map, partial(of_row, ChangeBody))
-        return list_page(ChangePage, route, parameters, rows, bodies)
+        about = {"subject": found.id, "actions": _CHANGES}
+        rows = partial(AuditLogRepository(session, call.project_id).list, about)
+        route, bodies = f"changes:federation:{found.id}", partial(map, ChangeBody.of)
+        return list_page(ChangePage, route, parameters, rows, bodies, key=key_type(SmallInteger))
 
 
 @router.put("/{federation_id}/simulation")
@@ -229,7 +233,7 @@ def set_simulation(
         federations = FederationRepository(session, call.project_id)
         changed = federations.set_simulation(found.id, setting.simulation)
         value = {"simulation": setting.simulation}
-        note_setting(session, call.caller, found.id, "simulation", value)
+        note(session, call.caller, "simulation.set", found.id, value=value)
     return federation_body(changed, call=call)
 
 
@@ -258,7 +262,7 @@ def set_disclosure(federation_id: str, call: FederationsWriter, value: JsonBody)
         federations = FederationRepository(session, call.project_id)
         stored = stored_policy(policy)
         changed = federations.set_disclosure(found.id, stored)
-        note_setting(session, call.caller, found.id, "disclosure", stored)
+        note(session, call.caller, "disclosure.set", found.id, value=stored)
         return _disclosure(call, changed)
 
 

@@ -14,7 +14,7 @@ from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text, stands_for
 from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import MAX_CHARACTERS, mail_address, tidy_line, tidy_paragraphs
-from models.tables.accounts import WebhookDelivery, WebhookEndpoint
+from models.tables.accounts import AuditEntry, WebhookDelivery, WebhookEndpoint
 from models.tables.experiments import SignOff
 from models.vocabulary import (
     WEBHOOK_EVENTS,
@@ -83,6 +83,14 @@ class ChangeBody(BaseModel):
     """What holds from then on; null where it was removed."""
     changed_by: ActorBody
     changed_at: datetime
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> Self:
+        """The change that an entry of the audit log is about."""
+        setting, value = entry.action.removesuffix(".set"), entry.details["value"]
+        return of_row(
+            cls, entry, setting=setting, value=value, changed_by=entry, changed_at=entry.at
+        )
 
 
 class ChangePage(Page[ChangeBody]):

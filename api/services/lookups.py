@@ -1,6 +1,6 @@
 """Look up what a path names within the caller's project, refuse what is gone, and list pages."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
@@ -21,11 +21,9 @@ from models.repositories import (
     FederationRepository,
     LaterAttacksRepository,
     ReportRepository,
-    SettingChangeRepository,
     SubjectSetRepository,
     WebhookEndpointRepository,
 )
-from models.repositories.audit_log import Setting
 from models.repositories.base import RowRepository
 from models.tables.accounts import WebhookEndpoint
 from models.tables.base import Base
@@ -206,16 +204,3 @@ def note_export(call: Call, subject: str, form: str) -> None:
     """Enter the export of a confidential ledger before its first byte leaves."""
     with call.writing() as session:
         note(session, call.caller, "ledger.exported", subject, form=form)
-
-
-def note_setting(
-    session: Session,
-    caller: Caller,
-    federation_id: str,
-    setting: Setting,
-    value: Mapping[str, Any] | None,
-) -> None:
-    """Enter a federation's new setting, last in the transaction; None: it was removed."""
-    SettingChangeRepository(session, caller.project_id).add(
-        federation_id, setting, value=value, changed_by=caller.actor
-    )

@@ -13,11 +13,7 @@ from models.repositories.accounts import (
     ProjectUsageRepository,
     WebSessionRepository,
 )
-from models.repositories.audit_log import (
-    AuditLogRepository,
-    SettingChangeRepository,
-    UnsignedAuditRepository,
-)
+from models.repositories.audit_log import AuditLogRepository, UnsignedAuditRepository
 from models.repositories.audits import AuditRepository, LaterAttacksRepository
 from models.repositories.base import gathered_writes
 from models.repositories.budgets.budgets import Budgets

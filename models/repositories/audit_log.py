@@ -1,18 +1,17 @@
-"""The audit log, and the changes of settings that it records."""
+"""The audit log, which records changes of settings too."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import rfc8785
 from sqlalchemy import bindparam, or_, select
 
 from models.clock import utc_now
-from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.repositories.reports import Condition, filtered
-from models.tables.accounts import AuditEntry, AuditHead, SettingChange
+from models.tables.accounts import AuditEntry, AuditHead
 from models.values import Cursor, Page
 from models.vocabulary import AuditAction, AuditOrigin
 
@@ -109,6 +108,7 @@ _ACTOR = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
 _CONDITIONS: dict[str, Condition] = {
     "actor": lambda actor: or_(*(name == actor for name in _ACTOR)),
     "action": lambda action: AuditEntry.action == action,
+    "actions": AuditEntry.action.in_,
     "subject": lambda subject: AuditEntry.subject == subject,
     "created_after": lambda time: AuditEntry.at > time,
     "created_before": lambda time: AuditEntry.at < time,
@@ -123,44 +123,3 @@ class UnsignedAuditRepository(Repository):
         """Those with entries that no signed head covers."""
         waiting = select(AuditHead.project_id).where(AuditHead.signed_entries < AuditHead.entries)
         return list(self.session.scalars(waiting.order_by(AuditHead.project_id).limit(limit)))
-
-
-Setting = Literal["budget", "disclosure", "simulation"]
-_ACTIONS: dict[Setting, AuditAction] = {
-    "budget": "budget.set",
-    "disclosure": "disclosure.set",
-    "simulation": "simulation.set",
-}
-
-_FEDERATION = "federation"
-
-
-class SettingChangeRepository(ScopedRepository):
-    """A project's changes of federations, written in the transaction that makes them."""
-
-    def add(
-        self,
-        federation_id: str,
-        setting: Setting,
-        *,
-        value: Mapping[str, Any] | None,
-        changed_by: Actor,
-    ) -> None:
-        """Records a change, also in the audit log, so call it last in its transaction. `value`: the
-        new setting, None if removed."""
-        owner = {"id": new_id(), "project_id": self.project_id, "setting": setting}
-        about = {"subject_kind": _FEDERATION, "subject": federation_id}
-        now = {"value": value, "changed_at": utc_now()}
-        row = {**owner, **about, **now, "changed_by": vars(changed_by)}
-        self._insert(SettingChange, [row])
-        log = AuditLogRepository(self.session, self.project_id)
-        log.enter(_ACTIONS[setting], federation_id, by=changed_by, value=value)
-
-    def list(
-        self, federation_id: str, *, cursor: Cursor | None = None, limit: int = 50
-    ) -> Page[SettingChange]:
-        """Newest first; the cursor is (id,)."""
-        statement = self._select(SettingChange).where(
-            SettingChange.subject_kind == _FEDERATION, SettingChange.subject == federation_id
-        )
-        return self._page(statement, SettingChange.id, cursor, limit)

@@ -136,25 +136,6 @@ class AuditHead(Base):
     signed_at: Mapped[datetime | None]
 
 
-class SettingChange(ProjectRow):
-    """One change. Rows are only ever inserted, and outlive what they are about."""
-
-    __tablename__ = "setting_changes"
-    __table_args__ = (
-        Index("ix_setting_changes_subject", "project_id", "subject_kind", "subject", "id"),
-    )
-
-    subject_kind: Mapped[str] = mapped_column(Word)
-    """`federation`; `subject` is its id."""
-    subject: Mapped[str]
-    setting: Mapped[str] = mapped_column(Word)
-    value: Mapped[dict[str, Any] | None]
-    """What was set; null where it was removed."""
-    changed_by: Mapped[dict[str, Any]]
-    """The actor: key and person, as they were then."""
-    changed_at: Mapped[datetime]
-
-
 class SweeperLease(Base):
     """A named duty and who has it, until when."""
 

@@ -13,7 +13,7 @@ from models.clock import utc_now
 from models.repositories import SigningKeyRepository, WebSessionRepository
 from models.tables.accounts import ApiKey, AuditEntry, AuditHead
 from tests.api.pages.browser import signed_in
-from tests.api.service import KEY, SPEC, Api, body_of, finish, key_of
+from tests.api.service import KEY, SPEC, Api, body_of, finish, key_of, spec
 from tests.models.rows import at_once
 from workers.proof.signing import AuditLogSigner
 
@@ -182,6 +182,7 @@ def test_the_history_of_a_federation_says_who_set_what(api_on_both: Api) -> None
     ada, bob = key_of(api, "Ada"), key_of(api, "Bob")
     address = f"/v1/federations/{api.submit()['federation_id']}"
     api.request("PUT", f"{address}/budget", json=BUDGET, key=ada)
+    assert api.set_budget(api.submit(spec(seed=8))["federation_id"], 7.0).status_code == 200
     refused = api.request("PUT", f"{address}/budget", json={**BUDGET, "total": -1}, key=ada)
     assert refused.status_code == 422
     api.request("PUT", f"{address}/budget", json={**BUDGET, "total": None}, key=bob)
