@@ -96,6 +96,7 @@ class AuditEntry(Base):
     __table_args__ = (
         Index("ix_audit_entries_action", "project_id", "action", "number"),
         Index("ix_audit_entries_key_id", "project_id", "key_id", "number"),
+        Index("ix_audit_entries_subject", "project_id", "subject", "number"),
     )
 
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)

@@ -14,6 +14,7 @@ from models.repositories import SigningKeyRepository, WebSessionRepository
 from models.tables.accounts import ApiKey, AuditEntry, AuditHead
 from tests.api.pages.browser import signed_in
 from tests.api.service import KEY, SPEC, Api, body_of, finish, key_of, spec
+from tests.api.uploads import upload
 from tests.models.rows import at_once
 from workers.proof.signing import AuditLogSigner
 
@@ -180,7 +181,7 @@ def test_an_experiment_says_who_submitted_cancelled_and_retried_it(api: Api) -> 
 def test_the_history_of_a_federation_says_who_set_what(api_on_both: Api) -> None:
     api = api_on_both
     ada, bob = key_of(api, "Ada"), key_of(api, "Bob")
-    address = f"/v1/federations/{api.submit()['federation_id']}"
+    address = f"/v1/federations/{upload(api)['id']}"
     api.request("PUT", f"{address}/budget", json=BUDGET, key=ada)
     assert api.set_budget(api.submit(spec(seed=8))["federation_id"], 7.0).status_code == 200
     refused = api.request("PUT", f"{address}/budget", json={**BUDGET, "total": -1}, key=ada)
