@@ -37,7 +37,7 @@ from fedaudit.networks.shape import (
     Operation,
     Pool,
 )
-from fedaudit.reproducible import fixed_order_sum, one_thread, padded_rows, square_root
+from fedaudit.reproducible import fixed_order_sum, one_thread, square_root
 from fedaudit.spec.models import ActivationName
 
 LossKind = Literal["rmse", "mse", "cross-entropy"]
@@ -453,8 +453,8 @@ class BatchedNetwork:
         self.shape = shape
         self.n = shape.n
         self._outputs = shape.layers[-1].weight_sizes[0]
-        # A power of two, as padded rows are.
-        self._rows_at_once = 1 << max(4, (_MAX_NUMBERS // shape.activations).bit_length() - 1)
+        self._first_rows = 64 if shape.n < _MANY_PARAMETERS else 16
+        self._rows_at_once = min(_TABLE_ROWS, max(1, _MAX_NUMBERS // shape.activations))
 
     @one_thread()
     def forward(self, theta: Tensor, features: Tensor) -> Tensor:
@@ -475,43 +475,52 @@ class BatchedNetwork:
     ) -> Tensor:
         """Compute `SmallDenseNetwork.gradient`.
 
-        Clients whose own rows are about as many are computed together, whatever the others have.
+        Clients with about as many rows are computed together. Which they are changes no bit.
         """
         places = torch.arange(1, len(weight) + 1, device=weight.device)[:, None, None]
         last = torch.where(weight > 0, places, 0).amax(0).cpu().numpy()
         gradient = torch.empty_like(theta)
         for cell, needed in enumerate(last):
-            lengths = np.array([padded_rows(rows) for rows in needed.tolist()])
-            for length in np.unique(lengths).tolist():
-                lanes = torch.from_numpy(np.flatnonzero(lengths == length)).to(theta.device)
-                blocks = zip(
-                    _lane_blocks(theta[:, cell, lanes].t(), lanes=0),
-                    _lane_blocks(features[:, :length, cell, lanes], lanes=2),
-                    _lane_blocks(target[:length, cell, lanes], lanes=1),
-                    _lane_blocks(weight[:length, cell, lanes], lanes=1),
-                    strict=True,
-                )
-                slopes = [self._gradient(*block, loss=loss) for block in blocks]
-                gradient[:, cell, lanes] = torch.cat(slopes)[: len(lanes)].t()
+            order = torch.from_numpy(np.argsort(-needed, kind="stable")).to(theta.device)
+            blocks = zip(
+                _lane_blocks(theta[:, cell, order].t(), lanes=0),
+                _lane_blocks(features[:, :, cell, order], lanes=2),
+                _lane_blocks(target[:, cell, order], lanes=1),
+                _lane_blocks(weight[:, cell, order], lanes=1),
+                strict=True,
+            )
+            slopes = [self._gradient(*block, loss=loss) for block in blocks]
+            gradient[:, cell, order] = torch.cat(slopes)[: len(order)].t()
         return gradient
 
     def _gradient(
         self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, *, loss: Loss
     ) -> Tensor:
         """Gradients [lanes, n] at theta [lanes, n]; features [inputs, rows, lanes], target and
-        weight [rows, lanes]."""
+        weight [rows, lanes].
+
+        Pieces are of the same rows for all clients, and one beyond a client's rows adds 0 to what
+        it has: so the longest of the lanes has no say in the figures of the others.
+        """
         own = theta.contiguous().requires_grad_()
-        found = []
-        for start in range(0, len(weight), self._rows_at_once):
-            piece = slice(start, start + self._rows_at_once)
-            inputs = _aligned(features[:, piece].permute(2, 0, 1).contiguous(), 1)
+        needed = torch.nonzero((weight > 0).any(1)).flatten().tolist()
+        found, start, end = [], 0, self._first_rows
+        while start <= max(needed, default=0):
+            piece, missing = slice(start, end), max(0, end - len(weight))
+            inputs = functional.pad(features[:, piece], (0, 0, 0, missing)).permute(2, 0, 1)
             with torch.enable_grad():
-                outputs = _of_columns(self.shape.operations, self._parameters(own), inputs)
+                outputs = _of_columns(
+                    self.shape.operations, self._parameters(own), _aligned(inputs.contiguous(), 1)
+                )
                 outputs = outputs[:, : self._outputs].permute(1, 2, 0).contiguous()
-            values, slopes = loss.values_and_slopes(outputs.detach(), target[piece])
+            given = (functional.pad(one[piece], (0, 0, 0, missing)) for one in (target, weight))
+            own_target, share = given
+            values, slopes = loss.values_and_slopes(outputs.detach(), own_target)
+            values, slopes = (torch.where(share > 0, one * share, 0.0) for one in (values, slopes))
             # Clients share no parameter: one pass gives every client its own gradient.
-            (slope,) = torch.autograd.grad(outputs, own, slopes * weight[piece])
-            found.append((fixed_order_sum(values * weight[piece], 0), slope))
+            (slope,) = torch.autograd.grad(outputs, own, slopes)
+            found.append((fixed_order_sum(values, 0), slope))
+            start, end = end, end + min(3 * end, self._rows_at_once)
         means, slope = (sum(parts[1:], parts[0]) for parts in zip(*found, strict=True))
         gradient: Tensor = slope * loss.client_slope(means)[:, None]
         return gradient
@@ -538,10 +547,11 @@ Network = SmallDenseNetwork | BatchedNetwork
 
 _MAX_NUMBERS = 1 << 19
 """Activations of one client that are computed at once: beyond, temporaries leave the cache."""
+_MANY_PARAMETERS = 1 << 14
+"""From so many on a row takes longer than a call."""
 
-# Beyond these the lanes' temporaries leave the cache and a matrix product wins, but for few rows.
-MAX_SMALL_WIDTH = 16
-MAX_SMALL_PARAMETERS = 300
+MAX_SMALL_PARAMETERS = 512
+"""Beyond, the lanes' temporaries leave the cache and a matrix product wins, but for few rows."""
 
 
 def choose_network(shape: NetworkShape) -> Network:
@@ -550,10 +560,6 @@ def choose_network(shape: NetworkShape) -> Network:
     The choice depends on the shape alone, neither on the stack nor on how many rows any client has:
     one row of one client would change how the numbers of all others are rounded.
     """
-    if (
-        isinstance(shape, DenseShape)
-        and max(shape.sizes) <= MAX_SMALL_WIDTH
-        and shape.n <= MAX_SMALL_PARAMETERS
-    ):
+    if isinstance(shape, DenseShape) and shape.n <= MAX_SMALL_PARAMETERS:
         return SmallDenseNetwork(shape)
     return BatchedNetwork(shape)

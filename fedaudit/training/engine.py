@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.native.library import kernels
+from fedaudit.networks.stacked_network import SmallDenseNetwork
 from fedaudit.reproducible import fixed_order_sum, one_thread, padded_rows
 from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.training.base.cell import (
@@ -59,9 +60,8 @@ from fedaudit.training.stacked.validation import (
     scored_rows,
 )
 
-_NUMBERS_TOGETHER = 1 << 19
-"""Inputs and activations that are computed at once, of as many clients or of some rows of one:
-beyond, temporaries leave the cache."""
+_NUMBERS_TOGETHER = 1 << 21
+"""Numbers of as many clients as are computed at once: beyond, temporaries leave the cache."""
 
 
 class LengthPart:
@@ -83,6 +83,8 @@ class LengthPart:
             self.data = StackData([own], device)
         self.clients, self.rows = one.clients, one.rows
         numbers = own.federation.width + own.shape.activations * own.spec.training.hypotheses
+        if isinstance(self.learner.network, SmallDenseNetwork):
+            numbers = max(numbers, own.shape.n)  # A product for each parameter and row.
         self._together = max(1, _NUMBERS_TOGETHER // (one.rows * numbers))
 
     def lanes(self, places: Ints) -> Lanes:

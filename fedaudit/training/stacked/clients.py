@@ -230,7 +230,7 @@ def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: Ints, size: int) -> La
     )
 
 
-_KERNEL_ROWS = 64  # MAX_ROWS of `native/kernels.h`
+_KERNEL_ROWS, _KERNEL_WIDTH = 64, 16  # MAX_ROWS and MAX_WIDTH of `native/kernels.h`
 
 
 class CompiledClients:
@@ -301,9 +301,9 @@ def compiled_clients(network: Network, loss: Loss, data: StackData) -> CompiledC
     if library is None or data.device.type != "cpu" or loss.classes or data.rows > _KERNEL_ROWS:
         return None
     match network:
-        case SmallDenseNetwork():
+        case SmallDenseNetwork() if max(network.shape.sizes) <= _KERNEL_WIDTH:
             return CompiledClients(library, network, loss, data)
-        case BatchedNetwork():
+        case SmallDenseNetwork() | BatchedNetwork():
             return None
         case _:
             assert_never(network)
