@@ -195,7 +195,7 @@ def assert_neighbours(
     *,
     classes: int = 0,
 ) -> None:
-    """The same to the last bit whether a client, who trains or is held out, has few rows or many."""
+    """The same to the last bit, whether one client, who trains or not, has few rows or many."""
     counts, ends = layout
     everyone = list(range(len(counts)))
     training = split_cells([cells(with_rows(counts, classes=classes))]).training[0].tolist()
