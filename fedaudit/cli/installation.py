@@ -109,11 +109,6 @@ class Installation:
         person: Mapping[str, str | None] | None = None,
     ) -> dict[str, Any]:
         """A new API key: project, id, key, scopes and person. Raises CommandError."""
-        if self.embedded and not (self.data_dir / "fedaudit.db").exists():
-            raise usage_error(
-                f"no service keeps its data in {self.data_dir}; name its folder with --data-dir, "
-                "or start one there with `fedaudit up`"
-            )
         asked = {"project": project, "scopes": list(scopes), "name": name, "person": person}
         return self._keys("create", asked, what="keys create failed")
 
