@@ -488,6 +488,46 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     assert answer_of(wide).outcome == "release"
 
 
+def with_others(report: dict[str, Any], gates: Any, **found: dict[str, Any]) -> dict[str, Any]:
+    """The report with more attributes, that have these gaps, and its gates judged again."""
+    sections = [copy.deepcopy(report["fairness"][0]) | {"attribute": name} for name in found]
+    for section, gap in zip(sections, found.values(), strict=True):
+        section["metrics"][GAP] |= gap
+    changed = {**report, "fairness": [*report["fairness"], *sections]}
+    return changed | gated([Gate.model_validate(one) for one in gates], changed)
+
+
+WIDER = {"value": 0.5, "interval": {"low": 0.0, "high": 0.6, "level": 0.95}}
+HIDDEN = {"value": None, "interval": None, "reason": "suppressed"}
+
+
+def test_a_gate_that_names_no_attribute_judges_the_gap_by_each_that_is_known(material) -> None:
+    report = with_gap(material, low=0.2, high=0.33, value=0.27, gates=PASSED)
+    both = with_others(report, PASSED, race=WIDER)
+    assert both["gates"][0]["attribute"] == "race"
+    assert [one.code for one in answer_of(both).reasons] == ["gates-passed"]
+    # Earlier versions took it for a gate on the worst alone, and signed that.
+    signed = {"gap_size": 0.1, "counts_doubts": True}
+    assert answer_of({**both, "answer": signed}).reasons[0].code == "gap-not-judged"
+    hidden = with_others(report, PASSED, race=WIDER, age=HIDDEN, place=HIDDEN)
+    assert (hidden["gate_outcome"], hidden["gates"][0]["attribute"]) == (
+        "insufficient_evidence",
+        "age",
+    )
+    judged = [worst_off.judging(hidden, one)[0]["figure"] == GAP for one in hidden["fairness"]]
+    assert judged == [True, True, True, False]
+
+
+def test_the_gap_that_is_wide_for_sure_leads_answer_headline_and_picture(material) -> None:
+    report = with_gap(material, low=0.2, high=0.33, value=0.27, gates=BOUND)
+    both = with_others(report, BOUND, race=WIDER)
+    assert answer_of(both).reasons[0].text.startswith("by group ")
+    said = verdict_parts(both).fairness
+    assert f"{GAP} by group is 0.27 (95% interval 0.2 to 0.33)" in said
+    assert f"Then come gaps of 0.5 by race ({GAP}, 95% interval 0 to 0.6)." in said
+    assert "Who is treated worse: by group" in {one.title for one in answer_pictures(both)}
+
+
 def test_a_model_that_may_be_no_better_than_a_constant_is_not_decided(material) -> None:
     unsure = with_gap(material, low=0, high=0.1, value=0.05, gates=PASSED)
     for figure in ("accuracy_over_baseline_interval", "loss_under_baseline_interval"):
