@@ -268,9 +268,10 @@ def test_the_command_line_says_of_a_guess_what_the_verdict_says(material):
 
     document = gaussian(material)
     # Losses ended it early: the epsilon of all planned rounds is proven.
-    assert guess() == "a guess is right up to 95% of the time"
-    assert "up to 75%" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": None})
-    assert "nearly every guess" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": 5.0})
+    assert guess() == "a guess is right at most 94% of the time"
+    assert guess().removeprefix("a guess is ") in document["verdict_parts"]["cost"]
+    assert "at most 63%" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": None})
+    assert "at most 99.4%" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": 5.0})
     assert "handed over whole" in guess(guarantee={"delta": 0.2})
     added = guess(guarantee={"conditions": {"epsilon_max": "it counts what this run adds"}})
     assert added.startswith("of what this run adds alone, a guess")

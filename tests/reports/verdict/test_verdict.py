@@ -13,6 +13,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     cost_level,
     cost_words,
     guess_words,
+    level_words,
     odds_words,
 )
 from fedaudit.reports.charts.answer_pictures import answer_pictures
@@ -148,9 +149,9 @@ def test_a_gate_on_what_training_reveals_is_not_met_by_more_of_it(good, figure, 
         (0.5, "up-to-75", "right at most 63% of the time"),
         (1.0, "up-to-75", "24 percentage points for a guess at x, both being equally likely: ri"),
         (2.7, "up-to-95", "right at most 94% of the time"),
-        (7.86, "nearly-all", "to be right in all but 1 of 2,600 cases, in place of 1 of 2."),
-        (10.0, "nearly-all", "That is hardly any protection: the bound allows a guess at x"),
-        (14.0, "nearly-all", "all but 1 of 1,300,000 cases"),
+        (7.86, "nearly-all", "at x, both being equally likely, is right at most 99.97% of the"),
+        (10.0, "nearly-all", "That is hardly any protection: a guess at x, both being equally"),
+        (14.0, "nearly-all", "is right at most 99.99992% of the time in place of 50%."),
         (182.0, "nothing", "by a factor of e^182."),
         (720.0, "nothing", "by a factor of e^720"),
         (None, "unbounded", "Nothing bounds"),
@@ -162,6 +163,9 @@ def test_every_cost_has_its_measure(exponent, level, words):
     assert words in cost_words(exponent, guessed="x")
     # No praise beside a rate: what is enough depends on who would guess.
     said = cost_words(exponent, guessed="x")
+    if level not in ("nothing", "unbounded"):
+        listed = level_words(exponent, delta=0.0, kind="formal", in_force=True)
+        assert listed.removeprefix("a guess is ") in said
     assert not re.search("strong|reasonable|moderate|good", said)
 
 
