@@ -21,9 +21,12 @@ from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_word
 from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
 from fedaudit.reports.verdict.cost import (
     bounding_exponent,
+    bounds_every_dataset,
     excludes_nothing,
     is_proven,
+    level_in_words,
     no_sum,
+    report_level,
     sends_nothing,
 )
 from fedaudit.reports.verdict.worst_off import counted_by, unjudged_gap, unsure_gap
@@ -89,6 +92,8 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
         reasons = [*gap, *missing, *unsure]
     else:
         outcome, counts = "release", gate_counts(report["gates"])
+        if report_level(report) == "nearly-all" and bounds_every_dataset(report):
+            counts += f", although the bound is weak: {level_in_words(report)}"
         passed = reason("gates-passed", f"by the gates that its submitter set: {counts}")
         reasons = [passed, *_allowed(report), *(unsure_gap(report) if doubts else [])]
     return Answer(outcome=outcome, reasons=reasons, **counted)
