@@ -207,19 +207,11 @@ class _Draft:
         assert found is not None, "noise on clients' sums has an epsilon"
         return found
 
-    def enough(self, ratio: float, noise_multiplier: float) -> float | None:
-        """The least epsilon at which noise does not drown what is learnt."""
-        if self.unit == "client":
-            least = self.figure().projected(noise_multiplier * 0.999 * DROWNED / ratio)
-            return float(at_most(least, digits=2))
-
-        def at(epsilon: float) -> float:
-            fields = {"epsilon_min": epsilon, "epsilon_max": epsilon}
-            spec = {**self.spec, "privacy": {**self.spec["privacy"], **fields}}
-            other = replace(self, spec=spec)
-            return other.ratio(other.projection())
-
-        return enough(at)
+    def ratio_at(self, epsilon: float) -> float:
+        """The ratio of the same spec for records at another epsilon."""
+        fields = {"epsilon_min": epsilon, "epsilon_max": epsilon}
+        other = replace(self, spec={**self.spec, "privacy": {**self.spec["privacy"], **fields}})
+        return other.ratio(other.projection())
 
 
 def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperiment:
@@ -437,7 +429,7 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     why = f"of {clients} clients that train whole ones can be protected, if the server is trusted"
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
-    _put_delta(draft, clients, "clients train")
+    _put_delta(draft, clients, f"{clients} clients train")
     draft.put("/privacy/accountant", "pld")
     draft.put("/privacy/noise_multiplier", 1.0)
     noise = draft.figure().least_noise(epsilon)
@@ -491,7 +483,8 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/budgets", {"distribution": "three-levels"})
     draft.put("/privacy/epsilon_min", epsilon, "as large as epsilon_max: all records spend alike")
     draft.put("/privacy/epsilon_max", epsilon)
-    _put_delta(draft, 2 * facts.rows, "rows may train")
+    above = 2 * facts.rows
+    _put_delta(draft, above, f"{above}, a power of two, is above the rows, and hides how many")
     draft.put("/privacy/clip", 1.0)
     spent = draft.ratio(draft.projection())
     largest = 0.3 if draft.is_wide else min(2.0, (12 if facts.classes else 0.5) / draft.active)
@@ -506,7 +499,7 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
 def _put_delta(draft: _Draft, units: int, named: str) -> None:
     """The largest power of ten with less than a tenth of one of the units, at most 0.001."""
     usual = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
-    why = "as asked for" if draft.aim.delta else f"below a tenth of 1 / {units}: {units} {named}"
+    why = "as asked for" if draft.aim.delta else f"below a tenth of 1 / {units}: {named}"
     draft.put("/privacy/delta", draft.aim.delta or usual, why)
 
 
@@ -544,9 +537,13 @@ def _learns_if(draft: _Draft, ratio: float, noise_multiplier: float) -> str | No
         more, cost = clients * ratio**2, draft.aim.leakage * ratio
         at_least = f", or a leakage of about {at_most(cost, digits=2)}"
     else:
-        more = _more_units(draft, ratio, clients if by_client else facts.mean_rows)
-        needed = draft.enough(ratio * DROWNED, noise_multiplier)
-        at_least = "" if needed is None else f", or an epsilon of about {needed:g}"
+        # More units are given a smaller delta, which needs more of them.
+        more, at_least = 1.3 * ratio * (clients if by_client else facts.mean_rows), ""
+        needed = enough(draft.ratio_at) if not by_client else None
+        if by_client:
+            needed = draft.figure().projected(noise_multiplier * 0.999 / ratio)
+        if needed is not None:
+            at_least = f", or an epsilon of about {at_most(needed, digits=2)}"
     return f"{stated} are about {math.ceil(more)} {of_what}{at_least}"
 
 
@@ -591,17 +588,3 @@ def _undeclared(draft: _Draft) -> str | None:
             "it values usually are, by what is publicly known"
         )
     return None
-
-
-def _more_units(draft: _Draft, ratio: float, units: float) -> float:
-    """How many units would bring the ratio to 1, by the Gaussian approximation: noise is as 1 / mu,
-    and epsilon is about mu^2 / 2 + mu sqrt(2 log(1 / delta))."""
-    epsilon, delta = draft.aim.epsilon or OFTEN_RIGHT, draft.spec["privacy"]["delta"]
-
-    def mu(delta: float) -> float:
-        tail = math.sqrt(2 * math.log(1 / delta))
-        return math.sqrt(tail**2 + 2 * epsilon) - tail
-
-    # More units are given a smaller delta, which needs more of them.
-    smaller = delta if draft.aim.delta else delta / ratio / 10
-    return units * ratio * mu(delta) / mu(smaller)

@@ -107,6 +107,8 @@ def test_one_row_more_changes_a_proposal_only_at_a_power_of_two(unit: Any, aim: 
     assert len({*found, of_rows(46_340)}) == 1
     assert of_rows(80_000) != found[0]
     assert "nearest power of two" in found[0]
+    hides = "a power of two, is above the rows, and hides how many" in found[0]
+    assert hides is (unit == "record" and "epsilon" in aim)
 
 
 def test_more_than_a_thousand_clients_are_drawn_once_in_a_block_for_less_noise() -> None:

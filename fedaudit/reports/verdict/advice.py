@@ -171,16 +171,16 @@ def _too_far(run: AdvisedRun) -> Advice | None:
     )
 
 
-def _above_start(run: AdvisedRun, share: float = 0.0) -> bool:
+def _above_start(run: AdvisedRun) -> bool:
     start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
-    return start is not None and best is not None and best > start * (1 + share)
+    return start is not None and best is not None and best > start * (1 + STILL)
 
 
 def _too_long(run: AdvisedRun) -> Advice | None:
     diverged = known_ending(run.utility["stopped_by"]) == "diverged"
     why = "training diverged" if diverged else "no round was better than the start"
     gain = run.utility.get("loss_under_baseline")
-    if not (diverged or _above_start(run, STILL)):
+    if not (diverged or _above_start(run)):
         if run.clip is not None or gain is None or gain > 0 or not run.noise_may_matter:
             return None
         why = "noise grows with them"
