@@ -181,7 +181,7 @@ class SpecProposalRequest(Body):
     """What a proposed experiment may cost; at most one of `epsilon`, `leakage` and `privacy`."""
 
     epsilon: Epsilon | None = None
-    """Left out with `leakage`: what the budgets leave, at most 3."""
+    """Left out with `leakage`: what the budgets leave, at most 2.94."""
     delta: Delta | None = None
     """Left out: by the number of clients, or of rows."""
     leakage: Annotated[float, Field(gt=0, le=1e15)] | None = None
