@@ -192,7 +192,7 @@ def _against_constant(rows: AuditedRows, places: RowPlaces) -> ConstantCompariso
     return replace(
         found,
         constant_loss=found.loss + found.decision_gain / found.rows,
-        shown_by_rows={**found.shown_by_rows, "loss": found.shown_by_rows["accuracy"]},
+        by_rows={**found.by_rows, "loss": found.by_rows["accuracy"]},
     )
 
 
