@@ -391,7 +391,7 @@ class BudgetSetting(Body):
                 message = (
                     f"{self.figure} is metric privacy and has none; leave it out"
                     if given
-                    else "an epsilon means something only with it; give it"
+                    else "an epsilon means something only with delta, adjacency and observer"
                 )
                 raise refuse_at(f"/{field}", message)
         for field in ("radius", "clip"):
