@@ -254,7 +254,7 @@ def test_what_to_do_follows_from_the_figures(good, material):
     assert "set gates for what the model must meet, and train the model for release" in ungated
     assert "the next run" not in ungated
     released = verdict_parts({**good, "gates": [], "gate_outcome": None}).next
-    assert "by them, and a run with them in its spec costs what this one cost, again." in released
+    assert "the next run, which costs as much again, is judged by them; `fedaudit" in released
     free = assemble(material(NONE))
     diverged = parts_with(free, utility__stopped_by="diverged").next
     assert "training diverged: train with a step_size of 0.01 in place of 0.1" in diverged
