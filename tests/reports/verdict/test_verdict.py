@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedaudit.fairness.scored_groups import EARLIER
+from fedaudit.ledger.bundle import Evidence
 from fedaudit.privacy.guarantees.cost_sentences import (
     cost_level,
     cost_words,
@@ -17,6 +18,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     odds_words,
 )
 from fedaudit.reports.charts.answer_pictures import answer_pictures
+from fedaudit.reports.dossier.dossier import dossier
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble, gate_checks, gated
 from fedaudit.reports.verdict import release, verdict, worst_off
@@ -518,8 +520,13 @@ def test_a_gate_that_names_no_attribute_judges_the_gap_by_each_that_is_known(mat
         "insufficient_evidence",
         "age",
     )
-    judged = [worst_off.judging(hidden, one)[0]["figure"] == GAP for one in hidden["fairness"]]
-    assert judged == [True, True, True, False]
+    for report, said in (
+        (both, {"group": "0.9: passed.", "race": "0.9: passed."}),
+        (hidden, {"race": "lacks evidence by age.", "age": "lacks evidence.", "place": "No gate"}),
+    ):
+        rows = dossier(Evidence("0190-1", report["spec"], report, []))["figures"]
+        reading = {one["label"]: one["reading"] for one in rows}
+        assert all(words in reading[f"By {name}"] for name, words in said.items())
 
 
 def test_the_gap_that_is_wide_for_sure_leads_answer_headline_and_picture(material) -> None:
