@@ -241,7 +241,8 @@ def _published_counts(report: Mapping[str, Any]) -> int:
 
 _SIMULATED = (
     "The noise on the fairness counts was simulated: anyone with the seed can subtract it, so "
-    "fairness_privacy protects no one here."
+    "fairness_privacy protects no one here. So groups are suppressed as without noise, and all "
+    "rows of a client count, for which intervals may be too narrow."
 )
 
 

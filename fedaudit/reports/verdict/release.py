@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any, assert_never
 
 from fedaudit.number_text import at_most
-from fedaudit.privacy.guarantees.cost_sentences import GOAL
+from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import bounds_nothing
 from fedaudit.reports.gates.gate_evidence import planned_doubt, without_waiver
 from fedaudit.reports.gates.gate_results import COSTS
@@ -32,7 +32,7 @@ from fedaudit.reports.verdict.worst_off import (
     unjudged_gap,
     unsure_gap,
 )
-from fedaudit.spec.gates import GateOp
+from fedaudit.spec.gates import GateOp, can_fail
 
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "
@@ -120,7 +120,7 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     elif not judged_by_guarantee(report):
         words = (
             "no requirement was set for this model's privacy: the gates that were set passed "
-            f"({gate_counts(report['gates'])}), and none of them is on its guarantee"
+            f"({gate_counts(report['gates'])}), and none of them asks for a guarantee that protects"
         )
         yield reason("no-gate-on-guarantee", words)
     else:
@@ -243,6 +243,13 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
             "delta-gives-data-away",
             f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole",
         )
+    noised = report.get("fairness_privacy")
+    if noised is not None and noised["epsilon"] > MOST:
+        yield reason(
+            "fairness-bounds-nothing",
+            f"a fairness.noise.epsilon of {at_most(noised['epsilon'])} is too large to protect any "
+            "held-out person",
+        )
     if counts_give_data_away(report):
         yield reason(
             "fairness-delta-gives-data-away",
@@ -263,16 +270,22 @@ def is_known_useful(report: Mapping[str, Any]) -> bool:
     utility = report["utility"]
     shown = any(utility.get(f"{gain}_interval") is not None for gain in _GAINS)
     return shown or any(
-        one["outcome"] == "pass" and _ENOUGH.get(one["figure"]) == one["op"]
+        one["outcome"] == "pass"
+        and _ENOUGH.get(one["figure"]) == one["op"]
+        and can_fail(one["figure"], one["op"], one["bound"])
         for one in report["gates"]
     )
 
 
 def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     """Whether a gate that passed bounds from above a figure that rests on the guarantee: where that
-    is not proven, the gate allows it. A lower bound on a cost is no requirement."""
+    is not proven, the gate allows it. A lower bound on a cost is no requirement, nor one from above
+    that is too large to protect anyone."""
     return any(
-        one["outcome"] == "pass" and one["op"] == "le" and one["figure"] in COSTS
+        one["outcome"] == "pass"
+        and one["op"] == "le"
+        and one["figure"] in COSTS
+        and one["bound"] <= MOST
         for one in report["gates"]
     )
 

@@ -12,6 +12,7 @@ from fedaudit.reports.sections.outcome_words import group_words
 from fedaudit.reports.sections.part import AnswerReason, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.spec.gates import can_fail
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
 
 _SHOWN = 3
@@ -118,7 +119,11 @@ def _of_widest(found: Sequence[tuple[float, str]]) -> list[str]:
 
 def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """The attribute, the headline metric and the gap of each section that no gate bounds."""
-    judged = [one for one in report["gates"] if one["op"] == "le"]
+    judged = [
+        one
+        for one in report["gates"]
+        if one["op"] == "le" and can_fail(one["figure"], "le", one["bound"])
+    ]
     for section in report["fairness"]:
         metric, attribute = headline_metric(section), section["attribute"]
         if not any(
