@@ -22,6 +22,7 @@ from fedaudit.reports.report import assemble, gate_checks, gated
 from fedaudit.reports.verdict import release, verdict, worst_off
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, judged
+from fedaudit.reports.verdict.worst_off import counted_by
 from fedaudit.spec.gates import Gate, can_fail
 from tests.reports.conftest import SPEC, verdict_parts
 from tests.reports.reading_documents import contradicted, gaussian
@@ -479,6 +480,8 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     vacuous = [*BOUND, {**PASSED[0], "value": 1}]
     unjudged = with_gap(material, low=0.2, high=0.33, value=0.27, gates=vacuous)
     assert answer_of(unjudged).reasons[0].code == "gap-not-judged"
+    before = {name: one for name, one in counted_by(wide).items() if name != "can_fail"}
+    assert answer_of({**unjudged, "answer": before}).outcome == "release"
     unasked = without_interval(wide, asked=False)
     assert answer_of(unasked).reasons[0].code == "gap-not-judged"
     assert "without an interval" in answer_of(unasked).reasons[0].text
