@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedaudit.federations.federation import Federation
@@ -76,6 +76,7 @@ def of_rows(rows: list[tuple[int, int, int]]) -> Federation:
     seed=st.integers(0, 2**53 - 1),
     distribution=st.sampled_from(["three-levels", "bounded-pareto", "bounded-mix-gauss"]),
 )
+@example(rows=[(0, 1, 1)] * 20, new=(0, 1, 1), place=0, seed=1, distribution="bounded-pareto")
 def test_any_record_that_comes_or_goes_changes_nothing_but_itself(
     rows: list[tuple[int, int, int]],
     new: tuple[int, int, int],
