@@ -110,9 +110,9 @@ class AuditedRows:
     client_count: int | None
     """None without a client key."""
     left_out: int
-    contents: tuple[RowContents, ...] = ()
-    """Contents by which the rows are recognised in other files; none where that was not asked for,
-    or the rows are too much alike."""
+    contents: tuple[RowContents, ...] | None = None
+    """Contents by which the rows are recognised in other files: none where the rows are too much
+    alike, and None where that was not asked for."""
 
     @cached_property
     def spec(self) -> ExperimentSpec:

@@ -107,6 +107,10 @@ def _show_budgets(budgets: Sequence[Json]) -> None:
     }
     print_columns({head: [*map(escape, cells)] for head, cells in columns.items() if any(cells)})
     standard_output().print(f"They count {escape(budgets[0]['scope'])}.")
+    left_out = (left for one in budgets for left in one["uncounted"])
+    reasons = (f"{one['mechanism']} is not counted: {one['why']}." for one in left_out)
+    for reason in dict.fromkeys(reasons):
+        standard_output().print(escape(reason))
 
 
 @federations.command("add")

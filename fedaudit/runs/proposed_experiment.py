@@ -24,6 +24,7 @@ from typing import Any, Literal
 from fedaudit.federations.split import validation_clients
 from fedaudit.networks.shape import network_shape
 from fedaudit.number_text import at_most
+from fedaudit.privacy.guarantees.cost_sentences import OFTEN_RIGHT
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import (
     DROWNED,
@@ -40,7 +41,6 @@ from fedaudit.spec.registration import EVERY_NUMBER, parse_registration, with_re
 from fedaudit.utility import MIN_CLIENTS
 
 ProposedUnit = Literal["client", "record"]
-_EPSILON = 3.0
 _LEAST_CLIENTS = 10
 _COHORT, _COHORT_WITHOUT_NOISE = 1000, 100
 """Clients of a round that are enough where there are more."""
@@ -201,11 +201,12 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
         most_rows=nearest_power_of_two(facts.most_rows or facts.mean_rows),
     )
     if aim.private and aim.epsilon is None and aim.leakage is None:
-        left = _EPSILON if facts.epsilon_left is None else facts.epsilon_left
+        # The limit of the shipped policy for a release.
+        left = OFTEN_RIGHT if facts.epsilon_left is None else facts.epsilon_left
         if facts.leakage_left is not None:
-            aim = replace(aim, leakage=min(_EPSILON, facts.leakage_left))
+            aim = replace(aim, leakage=min(OFTEN_RIGHT, facts.leakage_left))
         else:
-            aim = replace(aim, epsilon=min(_EPSILON, left))
+            aim = replace(aim, epsilon=min(OFTEN_RIGHT, left))
     units: tuple[ProposedUnit, ...] = ("client",)
     if aim.private and aim.leakage is None:
         units = (aim.unit,) if aim.unit else ("client", "record")
@@ -567,7 +568,7 @@ def _undeclared(draft: _Draft) -> str | None:
 def _more_units(draft: _Draft, ratio: float, units: float) -> tuple[float, float]:
     """How many units, or which epsilon, would bring the ratio to 1, by the Gaussian approximation:
     noise is as 1 / mu, and epsilon is about mu^2 / 2 + mu sqrt(2 log(1 / delta))."""
-    epsilon, delta = draft.aim.epsilon or _EPSILON, draft.spec["privacy"]["delta"]
+    epsilon, delta = draft.aim.epsilon or OFTEN_RIGHT, draft.spec["privacy"]["delta"]
 
     def mu(delta: float) -> float:
         tail = math.sqrt(2 * math.log(1 / delta))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from fedaudit.runs.proposed_experiment import ProposalAim, propose_experiment
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import with_registration
+from tests.house import ROOT
 from tests.spec.documents import changed
 from tests.training.specs import ran
 
@@ -84,6 +86,12 @@ def test_every_shape_gets_a_spec_that_parses_at_no_more_than_was_asked_for(
     assert found.expected_useful == (found.needs is None)
     assert {one.pointer.split("/")[1] for one in found.reasons} <= set(found.spec)
     assert any("occurs is not known" in one.reason for one in found.reasons) == bool(classes)
+
+
+def test_a_proposal_by_default_meets_the_shipped_policy_for_a_release() -> None:
+    policy = yaml.safe_load((ROOT / "examples/policies/release.yaml").read_text())
+    [most] = [one["value"] for one in policy["gates"] if one["figure"] == "epsilon_max"]
+    assert 0.9 * most < figure(proposed(facts(scale=RANGE))) <= most
 
 
 @pytest.mark.parametrize("aim", [{"epsilon": 3.0}, {"private": False}, {"leakage": 20.0}])

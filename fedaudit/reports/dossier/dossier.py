@@ -40,7 +40,7 @@ from fedaudit.reports.verdict.cost import (
     report_level,
 )
 from fedaudit.reports.verdict.release import answer_of, gate_counts
-from fedaudit.reports.verdict.worst_off import headline_metric, worst_off
+from fedaudit.reports.verdict.worst_off import headline_metric, judging, worst_off
 from fedaudit.spec.canonical import canonical_json, read_canonical
 from fedaudit.spec.metrics import METRICS
 
@@ -254,6 +254,7 @@ def _given(report: Mapping[str, Any]) -> dict[str, Any]:
         "COSTS": COSTS,
         "METRICS": METRICS,
         "gap_size": gap_size,
+        "judging": judging,
         "worst_off": worst_off,
         "counts": gate_counts(report["gates"]),
         "headline_metric": headline_metric,

@@ -155,9 +155,9 @@ class NoisedGain:
     @property
     def judgement(self) -> Judgement:
         """Whether the model is degenerate by these."""
-        low, _ = self.gain_interval(_JUDGED_AT)
+        found = Interval(*self.gain_interval(_JUDGED_AT))
         return judge_model(
-            {"accuracy": Gained(self.accuracy_over_baseline, low > 0)},
+            {"accuracy": Gained(self.accuracy_over_baseline, found, "by counts with noise")},
             prediction_share=self.prediction_share,
             outcome_share=self.outcome_share,
         )

@@ -452,7 +452,11 @@ def _judgement(
         return Judgement(None, WITHHELD) if gain is None else gain.judgement
     if isinstance(compared, str):
         return Judgement(None, compared)
-    judged = judge_comparison(compared, clients_trained=material.spec.federation.holds_out_rows)
+    judged = judge_comparison(
+        compared,
+        clients_trained=material.spec.federation.holds_out_rows,
+        rounded=isinstance(material.published, Rounder),
+    )
     warm = isinstance(material.spec.model.start, ArtifactStart)
     if judged.degenerate is False and improved is False and not warm:
         return Judgement(None, _NOT_LEARNT)

@@ -21,17 +21,15 @@ from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_word
 from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
 from fedaudit.reports.verdict.cost import (
     bounding_exponent,
+    bounds_every_dataset,
     excludes_nothing,
     is_proven,
+    level_in_words,
     no_sum,
+    report_level,
     sends_nothing,
 )
-from fedaudit.reports.verdict.worst_off import (
-    counted_gap_size,
-    counts_doubts,
-    unjudged_gap,
-    unsure_gap,
-)
+from fedaudit.reports.verdict.worst_off import counted_by, unjudged_gap, unsure_gap
 from fedaudit.spec.gates import GateOp
 
 SIMULATED = (
@@ -76,7 +74,8 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     something, its guarantee is in force and bounds something, and all gates passed, one of them on
     the guarantee, and one on how good the model is where no interval shows it. Where gates lack
     evidence, or ask too little, as of a wide gap, nothing is decided."""
-    doubts, allowed = counts_doubts(report), judged_by_guarantee(report)
+    counted, allowed = counted_by(report), judged_by_guarantee(report)
+    doubts = counted["counts_doubts"]
     first_of_each = (one for kind in faults(report) for one in islice(kind, 1))
     # A gate on the guarantee allows that it is not proven.
     against = [one for one in first_of_each if not (allowed and one.code == "guarantee-not-proven")]
@@ -93,11 +92,11 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
         reasons = [*gap, *missing, *unsure]
     else:
         outcome, counts = "release", gate_counts(report["gates"])
+        if report_level(report) == "nearly-all" and bounds_every_dataset(report):
+            counts += f", although the bound is weak: {level_in_words(report)}"
         passed = reason("gates-passed", f"by the gates that its submitter set: {counts}")
         reasons = [passed, *_allowed(report), *(unsure_gap(report) if doubts else [])]
-    return Answer(
-        outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report), counts_doubts=doubts
-    )
+    return Answer(outcome=outcome, reasons=reasons, **counted)
 
 
 def _doubts(report: Mapping[str, Any]) -> Iterator[AnswerReason]:

@@ -153,9 +153,9 @@ BANDS = ("up to 75 %", "up to 95 %", "nearly all", "all")
 @pytest.mark.parametrize(
     ("epsilon", "band", "stated"),
     [
-        (1.0, "up to 75 %", "right up to 75% of the time"),
-        (2.0, "up to 95 %", "right up to 95% of the time"),
-        (3.5, "nearly all", "nearly every guess may be right"),
+        (1.0, "up to 75 %", "right at most 74% of the time"),
+        (2.0, "up to 95 %", "right at most 89% of the time"),
+        (3.5, "nearly all", "right at most 98% of the time"),
         (5e6, "all", "too large to protect anyone"),
     ],
 )

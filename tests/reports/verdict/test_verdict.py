@@ -13,6 +13,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     cost_level,
     cost_words,
     guess_words,
+    level_words,
     odds_words,
 )
 from fedaudit.reports.charts.answer_pictures import answer_pictures
@@ -148,9 +149,9 @@ def test_a_gate_on_what_training_reveals_is_not_met_by_more_of_it(good, figure, 
         (0.5, "up-to-75", "right at most 63% of the time"),
         (1.0, "up-to-75", "24 percentage points for a guess at x, both being equally likely: ri"),
         (2.7, "up-to-95", "right at most 94% of the time"),
-        (7.86, "nearly-all", "to be right in all but 1 of 2,600 cases, in place of 1 of 2."),
-        (10.0, "nearly-all", "That is hardly any protection: the bound allows a guess at x"),
-        (14.0, "nearly-all", "all but 1 of 1,300,000 cases"),
+        (7.86, "nearly-all", "at x, both being equally likely, is right at most 99.97% of the"),
+        (10.0, "nearly-all", "That is hardly any protection: a guess at x, both being equally"),
+        (14.0, "nearly-all", "is right at most 99.99992% of the time in place of 50%."),
         (182.0, "nothing", "by a factor of e^182."),
         (720.0, "nothing", "by a factor of e^720"),
         (None, "unbounded", "Nothing bounds"),
@@ -162,6 +163,9 @@ def test_every_cost_has_its_measure(exponent, level, words):
     assert words in cost_words(exponent, guessed="x")
     # No praise beside a rate: what is enough depends on who would guess.
     said = cost_words(exponent, guessed="x")
+    if level not in ("nothing", "unbounded"):
+        listed = level_words(exponent, delta=0.0, kind="formal", in_force=True)
+        assert listed.removeprefix("a guess is ") in said
     assert not re.search("strong|reasonable|moderate|good", said)
 
 
@@ -486,6 +490,46 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     # One signed that this may be chance, and answered by it.
     wide["fairness"][0]["metrics"][GAP]["null"] = {"p_value": 0.3}
     assert answer_of(wide).outcome == "release"
+
+
+def with_others(report: dict[str, Any], gates: Any, **found: dict[str, Any]) -> dict[str, Any]:
+    """The report with more attributes, that have these gaps, and its gates judged again."""
+    sections = [copy.deepcopy(report["fairness"][0]) | {"attribute": name} for name in found]
+    for section, gap in zip(sections, found.values(), strict=True):
+        section["metrics"][GAP] |= gap
+    changed = {**report, "fairness": [*report["fairness"], *sections]}
+    return changed | gated([Gate.model_validate(one) for one in gates], changed)
+
+
+WIDER = {"value": 0.5, "interval": {"low": 0.0, "high": 0.6, "level": 0.95}}
+HIDDEN = {"value": None, "interval": None, "reason": "suppressed"}
+
+
+def test_a_gate_that_names_no_attribute_judges_the_gap_by_each_that_is_known(material) -> None:
+    report = with_gap(material, low=0.2, high=0.33, value=0.27, gates=PASSED)
+    both = with_others(report, PASSED, race=WIDER)
+    assert both["gates"][0]["attribute"] == "race"
+    assert [one.code for one in answer_of(both).reasons] == ["gates-passed"]
+    # Earlier versions took it for a gate on the worst alone, and signed that.
+    signed = {"gap_size": 0.1, "counts_doubts": True}
+    assert answer_of({**both, "answer": signed}).reasons[0].code == "gap-not-judged"
+    hidden = with_others(report, PASSED, race=WIDER, age=HIDDEN, place=HIDDEN)
+    assert (hidden["gate_outcome"], hidden["gates"][0]["attribute"]) == (
+        "insufficient_evidence",
+        "age",
+    )
+    judged = [worst_off.judging(hidden, one)[0]["figure"] == GAP for one in hidden["fairness"]]
+    assert judged == [True, True, True, False]
+
+
+def test_the_gap_that_is_wide_for_sure_leads_answer_headline_and_picture(material) -> None:
+    report = with_gap(material, low=0.2, high=0.33, value=0.27, gates=BOUND)
+    both = with_others(report, BOUND, race=WIDER)
+    assert answer_of(both).reasons[0].text.startswith("by group ")
+    said = verdict_parts(both).fairness
+    assert f"{GAP} by group is 0.27 (95% interval 0.2 to 0.33)" in said
+    assert f"Then come gaps of 0.5 by race ({GAP}, 95% interval 0 to 0.6)." in said
+    assert "Who is treated worse: by group" in {one.title for one in answer_pictures(both)}
 
 
 def test_a_model_that_may_be_no_better_than_a_constant_is_not_decided(material) -> None:
