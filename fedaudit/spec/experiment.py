@@ -31,7 +31,7 @@ from fedaudit.spec.privacy import (
     one_client_rate,
     one_delta,
 )
-from fedaudit.spec.sources import TargetKind, moves_others
+from fedaudit.spec.sources import RowSplit, TargetKind, moves_others
 from fedaudit.spec.training import RotationCohort, Training
 
 BASE_RATE: Final = "base-rate"
@@ -214,7 +214,15 @@ class ExperimentSpec(SpecPart):
             yield from attack.retired(pointer("attacks", position))
 
     def retired_training(self) -> Refusals:
-        """Those faults that would make a run another one (`Cell`)."""
+        """Those faults that would make a run another one, or its claim wrong (`Cell`)."""
+        noise, source = self.fairness.noise, self.federation
+        splits = isinstance(source.scoring, RowSplit) and not source.holds_out_rows
+        if splits and noise is not None and noise.unit == "record":
+            yield refuse_at(
+                "/federation/scoring",
+                "one record more or less changes which of its client's other rows are scored; use "
+                "{method: leave-one-out}, or the unit `client` of `fairness.noise`",
+            )
         if isinstance(self.training.cohort, RotationCohort):
             yield refuse_at(
                 "/training/cohort/sampling",
