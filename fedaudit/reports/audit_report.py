@@ -249,6 +249,7 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
         audit = None
     yield from section_checks(AUDIT, AuditEvidence(evidence=evidence, report=report, audit=audit))
     if audit is not None:
-        yield from gate_checks(measuring_spec(audit).gates, as_report_of_run(report, audit))
+        judged = as_report_of_run(report, audit)
+        yield from gate_checks(measuring_spec(audit).gates, judged)
         if report.get("answer") is not None:
-            yield answer_check(report, _answer)
+            yield answer_check(judged, _answer)

@@ -32,7 +32,7 @@ from fedaudit.fairness.scored_groups import (
 )
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import outcome_rules
-from fedaudit.federations.record_keys import record_keys
+from fedaudit.federations.record_keys import record_keys, turns
 from fedaudit.spec.labels import number_in
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
@@ -116,12 +116,7 @@ def _mixed(one: Keys, other: Keys) -> Keys:
 
 def _counted_through(keys: Keys, targets: Floats) -> Keys:
     """Rows of one key apart, by how many come before them in the order of targets."""
-    order = np.lexsort((targets, keys))
-    ordered, place = keys[order], np.arange(len(keys))
-    fresh = np.append(True, ordered[1:] != ordered[:-1])
-    turn = np.empty(len(keys), dtype=np.uint64)
-    turn[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
-    return _mixed(keys, turn)
+    return _mixed(keys, turns(keys, np.lexsort((targets, keys))))
 
 
 _CLIENT = ""

@@ -15,7 +15,6 @@ from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.fairness import (
-    JUDGED_AT,
     OFTEN_RIGHT,
     Fairness,
     check_count_noise,
@@ -33,7 +32,7 @@ from fedaudit.spec.privacy import (
     one_client_rate,
     one_delta,
 )
-from fedaudit.spec.sources import TargetKind, moves_others
+from fedaudit.spec.sources import RowSplit, TargetKind, moves_others
 from fedaudit.spec.training import RotationCohort, Training
 
 BASE_RATE: Final = "base-rate"
@@ -212,18 +211,25 @@ class ExperimentSpec(SpecPart):
                 "keys with the scope ledger:read; leave it out",
             )
         intervals = self.fairness.intervals
-        if intervals is not None and intervals.level > JUDGED_AT:
+        if intervals is not None and intervals.level > 0.95:
             yield refuse_at(
                 "/fairness/intervals/level",
-                f"gaps are judged by their intervals, and one above {JUDGED_AT:g} is wide enough "
-                f"to hide any gap; take at most {JUDGED_AT:g}",
+                "gaps are judged by their intervals, and a wider one hides any gap; take 0.95",
             )
         yield from self.retired_training()
         for position, attack in enumerate(self.attacks):
             yield from attack.retired(pointer("attacks", position))
 
     def retired_training(self) -> Refusals:
-        """Those faults that would make a run another one (`Cell`)."""
+        """Those faults that would make a run another one, or its claim wrong (`Cell`)."""
+        noise, source = self.fairness.noise, self.federation
+        splits = isinstance(source.scoring, RowSplit) and not source.holds_out_rows
+        if splits and noise is not None and noise.unit == "record":
+            yield refuse_at(
+                "/federation/scoring",
+                "one record more or less changes which of its client's other rows are scored; use "
+                "{method: leave-one-out}, or the unit `client` of `fairness.noise`",
+            )
         if isinstance(self.training.cohort, RotationCohort):
             yield refuse_at(
                 "/training/cohort/sampling",

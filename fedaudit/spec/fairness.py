@@ -121,17 +121,13 @@ def without_label(favourable: Favourable | None) -> Favourable | None:
     return None if favourable is None else favourable.model_copy(update={"label": None})
 
 
-JUDGED_AT = 0.95
-"""The level of the intervals by which gaps are judged, and the most that a run may ask for."""
-
-
 class Intervals(SpecPart):
     """Uncertainty of the gaps (`fedaudit.fairness.intervals`). `method` and `samples` belong to
     earlier reports, which redrew clients: they are read and hashed, and change nothing."""
 
     method: Literal["bootstrap-clients"] = "bootstrap-clients"
-    level: Annotated[float, Field(gt=0, lt=1)] = JUDGED_AT
-    """More than 0.95 belongs to audits and stored runs: so wide an interval may hide any gap."""
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """More belongs to audits and stored runs: so wide an interval may hide any gap."""
     samples: Annotated[int, Field(ge=100, le=100_000)] = 1000
 
 

@@ -7,8 +7,10 @@ import pytest
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec, refuse_retired_training
+from fedaudit.training.base.cell import Cell
 from tests.refusals import refused_by
 from tests.spec.documents import TABLE, changed, fault
+from tests.training.federations import random_federation
 from tests.training.specs import groups_spec
 
 RECORD = {"mechanism": "discrete-laplace", "epsilon": 1, "unit": "record"}
@@ -92,6 +94,18 @@ def test_one_record_must_not_move_the_features_of_others() -> None:
     assert pointer == "/fairness/noise/unit"
     assert "constants under `scale`" in message
     parse_spec(groups_spec(**noised, fairness__noise=CLIENT))
+
+
+def test_one_record_must_not_move_which_others_are_scored() -> None:
+    split = {"source": "synthetic-groups", "scoring": {"method": "split"}}
+    document = groups_spec(federation=split, fairness__noise=RECORD, training__hypotheses=1)
+    pointer, message = fault(document)
+    assert pointer == "/federation/scoring"
+    assert "other rows are scored" in message
+    parse_spec(changed(document, {"fairness.noise": CLIENT}))
+    stored = parse_admitted(document)
+    with pytest.raises(InvalidInputError, match="other rows are scored"):
+        Cell(stored, random_federation())
 
 
 def document(fairness: dict[str, Any], **changes: Any) -> dict[str, Any]:

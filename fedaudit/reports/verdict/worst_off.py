@@ -78,8 +78,7 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     size = counted["gap_size"]
     if size is None or why_not_useful(report) is not None:
         return []
-    # The spec of an audit has no such part.
-    asked = report["spec"].get("fairness", {"intervals": "always"}).get("intervals")
+    asked = report["spec"]["fairness"].get("intervals")
     for attribute, metric, gap in _without_gate(report):
         interval, low = gap["interval"], gap["value"]
         if interval is not None:

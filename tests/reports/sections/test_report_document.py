@@ -144,6 +144,23 @@ def test_the_limits_are_those_of_the_run(material):
         assert (said in " ".join(stated)) == (how is not None)
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_exact_facts_of_rows_are_a_limit_where_people_are_protected(material, name):
+    """A value that one training row alone has is in the report: a pair that differs by this row is
+    told apart for certain, whatever the epsilon."""
+    least = material(VARIANTS[name]).spec.fairness.minimum_group_size
+    counts = [f"rows without a client, left out: {rows}" for rows in (least - 1, least)]
+    other = "some empty cells of 'age' were taken as the declared value"
+    facts = replace(material().federation, notes=(*counts, other))
+    report = assemble(material(VARIANTS[name], federation=facts))
+    protects = name != "none"
+    limits = [one for one in report["limits"] if "which values the sensitive attributes" in one]
+    assert len(limits) == protects
+    few = f"rows without a client, left out: fewer than {least}"
+    assert report["data"]["notes"] == [few if protects else counts[0], counts[1], other]
+    assert not protects or "notes on the data" in limits[0]
+
+
 def test_the_hash_is_of_the_canonical_form(material):
     report = assemble(material())
     again = json.loads(json.dumps(report, sort_keys=True))

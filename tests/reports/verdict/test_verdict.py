@@ -254,6 +254,8 @@ def test_what_to_do_follows_from_the_figures(good, material):
     ungated = verdict_parts({**simulated, "gates": [], "gate_outcome": None}).next
     assert "set gates for what the model must meet, and train the model for release" in ungated
     assert "the next run" not in ungated
+    released = verdict_parts({**good, "gates": [], "gate_outcome": None}).next
+    assert "by them, and a run with them in its spec costs what this one cost, again." in released
     free = assemble(material(NONE))
     diverged = parts_with(free, utility__stopped_by="diverged").next
     assert "training diverged: train with a step_size of 0.01 in place of 0.1" in diverged
@@ -275,7 +277,10 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     for group in hidden["fairness"][0]["groups"]:
         group["suppressed"] = True
     shown = verdict_parts(hidden).next
-    assert shown.startswith("No groups can be compared: ")
+    assert shown.startswith("No groups can be compared: hold out more clients, or join")
+    by_rows = copy.deepcopy(hidden)
+    by_rows["spec"]["federation"]["validation_unit"] = "record"
+    assert ": hold out more rows, or join" in verdict_parts(by_rows).next
     assert "If these figures will do" not in shown
     metric["reason"] = f"suppressed: the groups differ from those of {EARLIER}"
     # Other clients or joined values are no way out of it, and may lead further in.
