@@ -315,7 +315,7 @@ def test_with_losses_withheld_nothing_is_said_of_them(tables: Path) -> None:
     fairness = {
         "sensitive": ["x0"],
         "edges": {"x0": [0]},
-        "noise": {"mechanism": "discrete-laplace", "epsilon": 20.0, "unit": "record"},
+        "noise": {"mechanism": "discrete-laplace", "epsilon": 2.94, "unit": "record"},
     }
     document = {**spec("tiny", NONE, 0.01), "fairness": fairness}
     first = run(document, tables)
