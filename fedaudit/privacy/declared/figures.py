@@ -76,6 +76,7 @@ def drawn_clients(names: Sequence[str] | None, counts: Iterable[int] | None) -> 
 FALSE_ALARMS = 1e-9
 """Chance of a false alarm for a ledger, over all its counts and all its rounds."""
 _EXPONENTS = np.geomspace(1e-5, 50.0, 100)
+_MORE_CLIENTS = "{} clients were named, and the declared population is {}"
 _FEWER_RECORDS = (
     "{} clients were named, each of which has a record at least, and the declared population is "
     "{}: state how many records all clients have together"
@@ -94,8 +95,9 @@ def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> li
     """How the names contradict the declared population or sampling; empty if they show no
     contradiction.
 
-    Each client that was named has a record at least, so a population of records is no smaller: a
-    delta below one in it would bound nothing otherwise.
+    A population of clients is as large as the number that were named. Each of them has a record at
+    least, so a population of records is no smaller: a delta below one in it would bound nothing
+    otherwise.
 
     If samples are larger than declared, every epsilon is too small. The names then show too many
     participations in all, or of one client. All amplified rounds are tested together, whatever rate
@@ -115,7 +117,9 @@ def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> li
         clients = int(histories.of(np.arange(1, len(histories.names))).any(axis=1).sum())
         return [_FEWER_RECORDS.format(clients, terms.population)] * (clients > terms.population)
     tallies = [one for one in histories.tallies.values() if one.charge.everyone]
-    return list(_contradictions(terms, tallies, drawn)) if tallies else []
+    clients = len({*histories.names[1:], *(drawn or ())})
+    found = [_MORE_CLIENTS.format(clients, terms.population)] * (clients > terms.population)
+    return [*found, *(_contradictions(terms, tallies, drawn) if tallies else ())]
 
 
 def conditions(terms: LedgerTerms, histories: Histories) -> dict[str, str]:
@@ -215,13 +219,12 @@ MAX_EVENTS = 256
 store, and a column in every history that is compared."""
 
 
-def read_rounds(
-    value: Any, terms: LedgerTerms, histories: Histories, drawn: Drawn
-) -> list[DeclaredRound]:
-    """The rounds in a body, in ascending order. Raises InvalidInputError with every fault."""
+def read_rounds(value: Any, terms: LedgerTerms, histories: Histories) -> list[DeclaredRound]:
+    """The rounds in a body, in ascending order. Raises InvalidInputError with every fault, none of
+    which depends on who was drawn in secret."""
     found: list[DeclaredRound] = []
     faults: list[FieldError] = []
-    wrong = _Faults(terms, {*histories.places, *(drawn or ())}, histories.charges)
+    wrong = _Faults(terms, histories.places.keys(), histories.charges)
     for place, item in enumerate(validated(_Posted, value).rounds):
         at = pointer("rounds", place)
         try:
@@ -242,12 +245,12 @@ def read_rounds(
 
 
 def read_reservation(
-    value: Any, terms: LedgerTerms, histories: Histories, drawn: Drawn, *, held: Histories
+    value: Any, terms: LedgerTerms, histories: Histories, *, held: Histories
 ) -> ReservationRequest:
     """What a body asks to reserve of a ledger with these `histories`, beside what is `held`
-    already. Raises InvalidInputError with every fault."""
+    already. Raises InvalidInputError with every fault, as above."""
     one = validated(ReservationRequest, value)
-    wrong = _Faults(terms, {*histories.places, *(drawn or ())}, held.charges)
+    wrong = _Faults(terms, histories.places.keys(), held.charges)
     faults = list(wrong.of_round(one.event, {"participants": one.participants}, ""))
     raise_errors(faults)
     return one
