@@ -77,6 +77,10 @@ FALSE_ALARMS = 1e-9
 """Chance of a false alarm for a ledger, over all its counts and all its rounds."""
 _EXPONENTS = np.geomspace(1e-5, 50.0, 100)
 _MORE_CLIENTS = "{} clients were named, and the declared population is {}"
+_LARGE_DELTA = (
+    "delta is not below one in the {}s of the federation that the ledger names, whatever "
+    "population it declares"
+)
 _FEWER_RECORDS = (
     "{} clients were named, each of which has a record at least, and the declared population is "
     "{}: state how many records all clients have together"
@@ -91,9 +95,12 @@ _UNNAMED = (
 )
 
 
-def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> list[str]:
-    """How the names contradict the declared population or sampling; empty if they show no
-    contradiction.
+def contradictions(
+    terms: LedgerTerms, histories: Histories, drawn: Drawn, units: int = 0
+) -> list[str]:
+    """How the names contradict the declared population or sampling, and whether delta is too large
+    for the `units` of the federation that the ledger names, 0 where they are not known; empty if
+    there is no contradiction.
 
     A population of clients is as large as the number that were named. Each of them has a record at
     least, so a population of records is no smaller: a delta below one in it would bound nothing
@@ -113,13 +120,15 @@ def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> li
     and however rates are chosen from round to round. Alpha is 1e-9 over the number of tests: one
     for each client of the population, and two of the total.
     """
+    large = [_LARGE_DELTA.format(terms.unit)] * ((terms.delta or 0.0) * units >= 1)
     if terms.unit == "record":
         clients = int(histories.of(np.arange(1, len(histories.names))).any(axis=1).sum())
-        return [_FEWER_RECORDS.format(clients, terms.population)] * (clients > terms.population)
+        fewer = [_FEWER_RECORDS.format(clients, terms.population)] * (clients > terms.population)
+        return fewer + large
     tallies = [one for one in histories.tallies.values() if one.charge.everyone]
     clients = len({*histories.names[1:], *(drawn or ())})
-    found = [_MORE_CLIENTS.format(clients, terms.population)] * (clients > terms.population)
-    return [*found, *(_contradictions(terms, tallies, drawn) if tallies else ())]
+    more = [_MORE_CLIENTS.format(clients, terms.population)] * (clients > terms.population)
+    return [*more, *large, *(_contradictions(terms, tallies, drawn) if tallies else ())]
 
 
 def conditions(terms: LedgerTerms, histories: Histories) -> dict[str, str]:

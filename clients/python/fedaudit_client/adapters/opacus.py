@@ -67,25 +67,20 @@ _SEVERAL = (
     "let Opacus' BatchMemoryManager split what does not fit into memory"
 )
 _REPEATS = (
-    "a batch of this loader may hold a record twice, which enters with two clips, where the noise "
-    "hides one: give the loader that `make_private` returned, by `poisson_sampling` or of a loader "
-    "without a sampler of its own (`shuffle` is allowed; for some of the rows take a `Subset`)"
+    "a batch of this loader may hold a record twice, with two clips, where the noise hides one: "
+    "give the loader that `make_private` returned, by `poisson_sampling` or of a loader without a "
+    "sampler of its own (`shuffle` is allowed; for some of the rows take a `Subset`)"
 )
 
 
 def _may_repeat(data_loader: Any) -> bool:
     """Whether a batch may hold a record twice; not where Opacus or torch itself draws without
     replacement."""
-    if isinstance(data_loader, DPDataLoader):
-        return False
     batches = getattr(data_loader, "batch_sampler", None)
-    one_by_one = getattr(batches, "sampler", None)
-    if type(batches) is not BatchSampler:
-        return True
-    if type(one_by_one) is RandomSampler:
-        most = len(one_by_one.data_source)
-        return one_by_one.replacement or one_by_one.num_samples > most
-    return type(one_by_one) is not SequentialSampler
+    rows: Any = getattr(batches, "sampler", None)
+    if type(batches) is BatchSampler and type(rows) in (RandomSampler, SequentialSampler):
+        return bool(getattr(rows, "replacement", False) or len(rows) > len(rows.data_source))
+    return not isinstance(data_loader, DPDataLoader)
 
 
 @dataclass(eq=False)
@@ -159,11 +154,10 @@ class WatchedSteps:
     def _event_of(self, optimizer: DPOptimizer) -> dict[str, Any]:
         if optimizer.accumulated_iterations > 1:
             raise ValueError(_SEVERAL)
+        # Under ghost clipping the loss adapts the clip, and not the optimizer.
         changed = self._first != (optimizer.noise_multiplier, optimizer.max_grad_norm)
-        # Their loss adapts the clip, and not the optimizer.
-        if isinstance(optimizer, DPOptimizerFastGradientClipping) and (
-            changed or hasattr(optimizer, "_adjusted_noise_multiplier")
-        ):
+        adapted = changed or hasattr(optimizer, "_adjusted_noise_multiplier")
+        if adapted and isinstance(optimizer, DPOptimizerFastGradientClipping):
             raise ValueError(_ADAPTIVE)
         multiplier = float(optimizer.noise_multiplier)
         if multiplier == 0:
