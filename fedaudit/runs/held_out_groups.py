@@ -197,9 +197,9 @@ def decide_clients(
 def is_remembered(cell: Cell) -> bool:
     """Whether what a run discloses is compared with earlier reports, and remembered.
 
-    Generated data are no one's, and what counts with noise disclose is within their epsilon.
+    Generated data are no one's; what counts with secret noise disclose is within their epsilon.
     """
-    if cell.spec.fairness.noise is not None:
+    if cell.spec.hides_counts:
         return False
     return bool(cell.federation.attributes) and isinstance(cell.spec.federation, FileSource)
 

@@ -24,7 +24,6 @@ from typing import Any, Literal
 from fedaudit.federations.split import validation_clients
 from fedaudit.networks.shape import network_shape
 from fedaudit.number_text import at_most
-from fedaudit.privacy.guarantees.cost_sentences import OFTEN_RIGHT
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import (
     DROWNED,
@@ -37,6 +36,7 @@ from fedaudit.privacy.planning.cost_projection import (
 from fedaudit.runs.declared_facts import DeclaredFacts, nearest_power_of_two
 from fedaudit.spec.disclosure import spec_faults
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import OFTEN_RIGHT
 from fedaudit.spec.models import Linear, Logistic
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import EVERY_NUMBER, parse_registration, with_registration

@@ -6,7 +6,7 @@ import pytest
 
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
-from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.spec.parse import parse_admitted, parse_spec, refuse_retired_training
 from fedaudit.training.base.cell import Cell
 from tests.refusals import refused_by
 from tests.spec.documents import TABLE, changed, fault
@@ -33,6 +33,8 @@ CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
         ({"fairness__noise": {**CLIENT, "mechanism": "gaussian"}}, "/fairness/noise/delta"),
         ({"fairness__noise": {**CLIENT, "delta": 1e-5}}, "/fairness/noise/delta"),
         ({"fairness__noise": {**CLIENT, "epsilon": 0}}, "/fairness/noise/epsilon"),
+        ({"fairness__noise": {**CLIENT, "epsilon": 2.95}}, "/fairness/noise/epsilon"),
+        ({"fairness__intervals": {"level": 0.96}}, "/fairness/intervals/level"),
         ({"fairness__noise": {**CLIENT, "mechanism": "laplace"}}, "/fairness/noise/mechanism"),
         ({"fairness__noise": CLIENT, "fairness__rounding": {"base": 5}}, "/fairness/rounding"),
         ({"fairness__noise": {**CLIENT, "rounds": True}}, "/fairness/noise/rounds"),
@@ -43,6 +45,14 @@ CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
 )
 def test_a_combination_that_would_promise_too_much_is_refused_at_its_field(changes, pointer):
     assert pointer in {one.pointer for one in refused_by(parse_spec, groups_spec(**changes))}
+
+
+def test_a_stored_epsilon_that_hides_no_count_is_read_and_not_trained_with() -> None:
+    asked = groups_spec(fairness__noise=CLIENT, fairness__intervals={"level": 0.99})
+    stored = parse_admitted(changed(asked, {"fairness.noise.epsilon": 100.0}))
+    assert stored.fairness.noise is not None
+    with pytest.raises(InvalidInputError, match="/fairness/noise/epsilon: 100 is too large"):
+        refuse_retired_training(stored)
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,6 @@ LEVELS: dict[CostLevel, str] = {
 GOAL, MOST = 10.0, 20.0
 """What is suggested where a cost is too large to protect anyone, the upper end of the tiers of
 Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2); and from where on one does."""
-OFTEN_RIGHT = 2.94
-"""The largest exponent, of two decimals, of the level `up-to-95`, at a small delta."""
 _RATES = (0.75, 0.95)
 _EXACT_ODDS = 12.0
 

@@ -17,13 +17,7 @@ from fedaudit.fairness.gaps import gap_size
 from fedaudit.ledger.bundle import Evidence, key_fields
 from fedaudit.ledger.statements import Envelope, SignOff
 from fedaudit.number_text import bound_text, figure_text, room_text
-from fedaudit.privacy.guarantees.cost_sentences import (
-    GOAL,
-    OFTEN_RIGHT,
-    doubts,
-    guess_words,
-    guessed_words,
-)
+from fedaudit.privacy.guarantees.cost_sentences import GOAL, doubts, guess_words, guessed_words
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.later import LaterStatement, judged_later
@@ -42,6 +36,7 @@ from fedaudit.reports.verdict.cost import (
 from fedaudit.reports.verdict.release import answer_of, gate_counts
 from fedaudit.reports.verdict.worst_off import headline_metric, judging, worst_off
 from fedaudit.spec.canonical import canonical_json, read_canonical
+from fedaudit.spec.fairness import OFTEN_RIGHT
 from fedaudit.spec.metrics import METRICS
 
 if TYPE_CHECKING:

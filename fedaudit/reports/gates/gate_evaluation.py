@@ -91,6 +91,7 @@ def _judge(
     if figure is not None and figure.has_delta:
         guarantee = report["guarantee"]
         sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
+        sentence += f", for a {guarantee['unit']}"
         early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
         if early and report["privacy"].get("epsilon_planned") is None:
             sentence += _EARLY_END

@@ -123,6 +123,9 @@ class Answer(Part):
     every_attribute: Annotated[bool | None, WHERE_GIVEN] = None
     """Whether a gate without an attribute judges the gap by each; None in reports of versions in
     which it judged the worst one alone."""
+    can_fail: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether gates that nothing fails require nothing; None in reports of versions in which they
+    counted."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:

@@ -288,7 +288,10 @@ def utility_section(material: ScoredMaterial) -> Utility:
     gain, notes = None, dict[str, str]()
     match published:
         case NoisedCounts():
-            gain = noised_gain(published, hypotheses=_constants(material))
+            first = material.disclosures[material.spec.fairness.attributes[0]]
+            # A total less the groups shown would give the others away, but for secret noise.
+            if material.spec.hides_counts or not first.suppresses:
+                gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
             if gain is not None:
                 how = NOISED_OUTCOMES if gain.one_hypothesis else _ONE_CONSTANT

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any, assert_never
 
 from fedaudit.number_text import at_most
-from fedaudit.privacy.guarantees.cost_sentences import GOAL
+from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import bounds_nothing
 from fedaudit.reports.gates.gate_evidence import planned_doubt, without_waiver
 from fedaudit.reports.gates.gate_results import COSTS
@@ -29,7 +29,7 @@ from fedaudit.reports.verdict.cost import (
     report_level,
     sends_nothing,
 )
-from fedaudit.reports.verdict.worst_off import counted_by, unjudged_gap, unsure_gap
+from fedaudit.reports.verdict.worst_off import counted_by, requires, unjudged_gap, unsure_gap
 from fedaudit.spec.gates import GateOp
 
 SIMULATED = (
@@ -119,7 +119,7 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     elif not judged_by_guarantee(report):
         words = (
             "no requirement was set for this model's privacy: the gates that were set passed "
-            f"({gate_counts(report['gates'])}), and none of them is on its guarantee"
+            f"({gate_counts(report['gates'])}), and none of them asks for a guarantee that protects"
         )
         yield reason("no-gate-on-guarantee", words)
     else:
@@ -242,6 +242,13 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
             "delta-gives-data-away",
             f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole",
         )
+    noised = report.get("fairness_privacy")
+    if noised is not None and noised["epsilon"] > MOST:
+        yield reason(
+            "fairness-bounds-nothing",
+            f"a fairness.noise.epsilon of {at_most(noised['epsilon'])} is too large to protect any "
+            "held-out person",
+        )
     if counts_give_data_away(report):
         yield reason(
             "fairness-delta-gives-data-away",
@@ -262,7 +269,9 @@ def is_known_useful(report: Mapping[str, Any]) -> bool:
     utility = report["utility"]
     shown = any(utility.get(f"{gain}_interval") is not None for gain in _GAINS)
     return shown or any(
-        one["outcome"] == "pass" and _ENOUGH.get(one["figure"]) == one["op"]
+        one["outcome"] == "pass"
+        and _ENOUGH.get(one["figure"]) == one["op"]
+        and requires(report, one)
         for one in report["gates"]
     )
 
@@ -271,7 +280,10 @@ def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     """Whether a gate that passed bounds from above a figure that rests on the guarantee: where that
     is not proven, the gate allows it. A lower bound on a cost is no requirement."""
     return any(
-        one["outcome"] == "pass" and one["op"] == "le" and one["figure"] in COSTS
+        one["outcome"] == "pass"
+        and one["op"] == "le"
+        and one["figure"] in COSTS
+        and requires(report, one)
         for one in report["gates"]
     )
 

@@ -94,10 +94,11 @@ _REASON_WORDS = CONCERN_WORDS | {
     "threshold-misplaced": "at its threshold it gives nearly everyone the same answer",
     "no-common-model": "each client's model stays with it",
     "delta-gives-data-away": "its delta allows one person's data to be handed over",
+    "fairness-bounds-nothing": "its fairness.noise.epsilon bounds too little to protect anyone",
     "fairness-delta-gives-data-away": "its fairness.noise.delta allows the same of held-out people",
     "no-gates": "it has no gates",
     "gap-not-judged": "a gap between groups is wide, and no gate judges it",
-    "no-gate-on-guarantee": "none of its gates is on its guarantee",
+    "no-gate-on-guarantee": "none of its gates asks for a guarantee that protects",
     "bound-is-loose": "its bound lets a guess be right nearly always",
     "usefulness-not-known": "it is not known whether its model is better than a constant",
     "gap-may-be-wide": "a gap between groups may be wide, and no gate judges it",
@@ -241,18 +242,18 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
+    in_force = report["guarantee"]["in_force"]
+    following = f"so that the next run{', which costs as much again,' * in_force} is judged by"
     if report["gate_outcome"] is None:
-        if report["guarantee"]["in_force"]:
-            yield (
-                "Set gates for what the model must meet: `fedaudit gate` with a policy judges this "
-                "run by them, and a run with them in its spec costs what this one cost, again."
-            )
+        if in_force:
+            policy = "`fedaudit gate` with a policy judges this one"
+            yield f"Set gates for what the model must meet, {following} them; {policy}."
     elif not judged_by_guarantee(report):
-        yield "Set a gate on its privacy too, so that the next run is judged by it."
+        yield f"Set a gate on its privacy too, {following} it."
     elif not is_known_useful(report):
         yield (
-            "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, so "
-            "that the next run is judged by it."
+            "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, "
+            f"{following} it."
         )
     sections = report["fairness"]
     hidden = any(group["suppressed"] for one in sections for group in one["groups"])

@@ -8,10 +8,13 @@ from operator import itemgetter
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, WIDE, gap_size, gap_words
+from fedaudit.privacy.guarantees.cost_sentences import MOST
+from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.sections.outcome_words import group_words
 from fedaudit.reports.sections.part import AnswerReason, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.spec.gates import can_fail
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, METRICS
 
 _SHOWN = 3
@@ -49,7 +52,7 @@ def by_unevenness(sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
 
 
-_COUNTED = {"gap_size": WIDE, "counts_doubts": True, "every_attribute": True}
+_COUNTED = {"gap_size": WIDE, "counts_doubts": True, "every_attribute": True, "can_fail": True}
 
 
 def counted_by(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,6 +60,14 @@ def counted_by(report: Mapping[str, Any]) -> dict[str, Any]:
     so that a signed answer stays the same."""
     answer: Mapping[str, Any] = report.get("answer") or _COUNTED
     return {name: answer.get(name) for name in _COUNTED}
+
+
+def requires(report: Mapping[str, Any], gate: Mapping[str, Any]) -> bool:
+    """Whether some value of the figure fails a gate, and its bound on a cost protects anyone."""
+    if not counted_by(report)["can_fail"]:
+        return True
+    figure, op, bound = gate["figure"], gate["op"], gate["bound"]
+    return can_fail(figure, op, bound) and not (figure in COSTS and op == "le" and bound > MOST)
 
 
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -125,8 +136,11 @@ def judging(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[Mappi
     return [
         gate
         for gate, asked in zip(report["gates"], report["spec"]["gates"], strict=False)
-        if gate["attribute"] in (None, section["attribute"])
-        or (every and asked.get("attribute") is None)
+        if requires(report, gate)
+        and (
+            gate["attribute"] in (None, section["attribute"])
+            or (every and asked.get("attribute") is None)
+        )
     ]
 
 

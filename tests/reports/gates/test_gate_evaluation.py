@@ -198,7 +198,8 @@ def test_an_epsilon_of_a_run_that_ended_early_says_which_rounds_it_is_of(materia
     for ending, stated in (("patience", True), ("rounds", False)):
         report["utility"]["stopped_by"] = ending
         found = judged(report, figure="epsilon_max", value=1.0)
-        assert found["reason"].startswith("0.5 is at most 1, at delta = 1e-05 under replace-one")
+        start = "0.5 is at most 1, at delta = 1e-05 under replace-one, for a client"
+        assert found["reason"].startswith(start)
         assert ("larger epsilon of all planned rounds" in found["reason"]) == stated
         # The bound is met by the rounds that were played, and not by what is proven.
         report["privacy"]["epsilon_planned"] = 1.25
