@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 __all__ = ["Client", "__version__"]
 
 
+def how_to_install(extra: str) -> str:
+    """The command. fedaudit is on no index, where anyone may take its name."""
+    where = "WHEEL is the file of fedaudit's wheel, or the path of its checkout"
+    return f"pip install 'WHEEL[{extra}]', where {where}"
+
+
 def __getattr__(name: str) -> Any:
     # When it is asked for: other parts of the library need no HTTP and no lists of packages.
     if name == "Client":

@@ -200,10 +200,11 @@ Gain = Literal["accuracy", "loss", "outcome"]
 """A gain in right classifications, in the loss before any root, or in right outcomes."""
 
 
-def _shown(gains: Floats) -> bool:
-    """Whether gains of rows [rows], taken one by one, show the model to be better (at 95 %,
-    two-sided)."""
-    return bool(gains.sum() > NORMAL_95 * math.sqrt((gains**2).sum()))
+def _by_rows(gains: Floats, weights: Floats) -> Interval:
+    """The interval at 95 % of the mean of gains [rows], by rows that are taken one by one."""
+    half = NORMAL_95 * math.sqrt((gains**2).sum())
+    low, high = ((gains.sum() + end) / weights.sum() for end in (-half, half))
+    return Interval(float(low), float(high))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -226,8 +227,8 @@ class ConstantComparison:
     """[outcomes]: the same rows by their true outcome."""
     rows_by_group: Mapping[str, Ints]
     """Attribute -> how many rows each group has, [groups]."""
-    shown_by_rows: Mapping[Gain, bool]
-    """Whether rows, taken one by one, show the model to be better."""
+    by_rows: Mapping[Gain, Interval]
+    """Intervals of the gains by rows that are taken one by one, as of `_by_rows`."""
     decided: Floats
     """Its rows, weighted by `MeasuredRows.weights`."""
     decision_gain: Floats | None
@@ -276,7 +277,10 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         weights=shape.client_weights(rows),
         outcomes=outcomes,
         true_outcomes=true_outcomes,
-        shown_by_rows={name: _shown(gain) for name, gain in gains.items()},
+        by_rows={
+            name: _by_rows(gain, np.ones(len(gain)) if name == "loss" else rows.weights)
+            for name, gain in gains.items()
+        },
         decided=_sums(rows, rows.weights),
         decision_gain=_sums(rows, gains["accuracy"]) if "accuracy" in gains else None,
         outcome_gain=_sums(rows, gains["outcome"]) if "outcome" in gains else None,
@@ -416,10 +420,15 @@ class Gained:
     """How much better a model is than the constant in one respect."""
 
     gain: float
-    shown: bool
-    """Whether that it is above 0 is shown, at 95 %."""
-    too_uneven: bool = False
-    """Whether clients are of so uneven sizes that nothing can show it."""
+    interval: Interval | None
+    """At 95 %; None where clients are of so uneven sizes that nothing can show a gain."""
+    how: str = ""
+    """How the interval was found, in words; empty where its ends may not be stated."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether that it is above 0 is shown."""
+        return self.interval is not None and self.interval.low > 0
 
 
 def judge_model(
@@ -463,9 +472,10 @@ def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
 
 
 def _not_shown(name: str, one: Gained) -> str:
-    why = f"the 95% interval of its gain in {name} reaches 0"
-    if one.too_uneven:
-        why = f"clients of so uneven sizes allow no interval of its gain in {name}"
+    why = f"clients of so uneven sizes allow no interval of its gain in {name}"
+    if one.interval is not None:
+        ends = f" ({one.interval.low:.3g} to {one.interval.high:.3g}, {one.how})"
+        why = f"the 95% interval of its gain in {name} reaches 0{ends if one.how else ''}"
     return f"the model may be no better than always giving the same answer: {why}"
 
 
@@ -479,8 +489,11 @@ def _is_nearly_constant(prediction_share: float | None, outcome_share: float | N
     )
 
 
-def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Judgement:
-    """Whether the model is degenerate, at 95 % whatever level a spec asks for.
+def judge_comparison(
+    found: ConstantComparison, *, clients_trained: bool, rounded: bool = False
+) -> Judgement:
+    """Whether the model is degenerate, at 95 % whatever level a spec asks for. Beside `rounded`
+    counts the ends of its interval, which would disclose them, are not stated.
 
     Rows decide one by one, and for these clients alone, where too few were scored for an interval.
     Enough clients without one are of very uneven sizes: rows of the largest say nothing of other
@@ -496,9 +509,11 @@ def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Jud
     for kind, (gain, of) in gains.items():
         if gain is not None:
             own = gain_interval(gain, of, level=_JUDGED_AT, are_shares=kind != "loss")
-            low = None if isinstance(own, str) else own.low
-            shown = by_rows and found.shown_by_rows[kind] if low is None else low > 0
-            gained[kind] = Gained(float(gain.sum()), shown, too_uneven=low is None and not by_rows)
+            interval, how = (None if isinstance(own, str) else own), "by differences of clients"
+            if interval is None and by_rows:
+                interval, how = found.by_rows[kind], "by rows taken one by one"
+                how += ", before any root" if kind == "loss" else ""
+            gained[kind] = Gained(float(gain.sum()), interval, "" if rounded else how)
     return judge_model(
         gained,
         prediction_share=_share(found.outcomes),

@@ -128,7 +128,7 @@ def check_storage_url(url: str) -> None:
     if find_spec(package) is None:
         raise SettingsError(
             f"FEDAUDIT_STORAGE_URL is {parts.scheme}://, which needs the package {package}; "
-            f"install fedaudit[{extra}]"
+            f"install fedaudit's own wheel with its extra {extra}"
         )
 
 

@@ -35,10 +35,10 @@ def key_file_of(settings: Settings) -> Path:
     )
 
 
-def read_key_file(path: Path) -> bytes:
+def read_key_file(path: Path, how: str = "") -> bytes:
     """The file's PEM, an unencrypted Ed25519 private key. Raises KeyFileError if it holds none,
     is unreadable, or others can read it."""
-    how = f"make one with `fedaudit keys signing --out {path}`"
+    how = how or f"make one with `fedaudit keys signing --out {path}`"
     content = read_private(path, what="signing key", risk="anyone could sign with", how=how)
     try:
         SigningKey.from_pem(content)
@@ -66,7 +66,8 @@ def create_key_file(path: Path) -> None:
 def rotate_key_file(path: Path) -> Path:
     """Exchange the key, atomically; returns where the old one is kept. `FILE.pub` lists all public
     keys, the newest first. The secret for rounding counts stays. Raises KeyFileError."""
-    content = read_key_file(path)
+    how = "name its service's folder with --data-dir or FEDAUDIT_DATA_DIR, or the file with --file"
+    content = read_key_file(path, how)
     old, new = SigningKey.from_pem(content), SigningKey.generate()
     retired = path.with_name(f"{path.name}.retired-{old.key_id[:12]}")
     aside = path.with_name(f".{path.name}.{os.getpid()}")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from migrations.revisions import current, upgrade
-from models.database import HEAD
+from models.database import HEAD, Database
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,10 +17,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.database_url:
         parser.error("--database-url is missing; pass it or set FEDAUDIT_DATABASE_URL")
+    revision, which = current(options.database_url), ""
     if options.command == "upgrade":
+        came = f"was at {revision}" if revision else "made now"
         upgrade(options.database_url)
-    revision = current(options.database_url)
-    sys.stdout.write(f"{revision}\n")
+        revision = current(options.database_url)
+        database = Database(options.database_url)
+        # Without the options of a URL, which may have a password too.
+        place = database.file or database.url.set(query={}).render_as_string()
+        which = f"  {place}, {came}"
+    sys.stdout.write(f"{revision}{which}\n")
     return 0 if revision == HEAD else 1
 
 

@@ -83,6 +83,8 @@ def locked(url: str) -> Iterator[Connection]:
     that rows refer to: references are checked once, at the end.
     """
     database = Database(url, transaction_seconds=None, foreign_keys=False)
+    if database.file is not None:
+        database.file.touch()
     # SQLite's transaction begins with the write lock, and Postgres' waits for a named one.
     with closing(database), database.write() as session:
         if database.dialect == "postgresql":

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
+from pathlib import Path
 from select import POLLIN, poll
 from time import monotonic, sleep
 from typing import Any, Literal, cast
@@ -31,9 +32,9 @@ _ENDED_AT_A_LIMIT = ("25P03", "25P04")
 
 
 class Database:
-    """One database: `sqlite:///PATH` (the folder must exist) or `postgresql://...`. Keep sessions
-    short: an open reader makes SQLite's log grow, an open writer holds all others. Rows outlive
-    their session as plain values; changing them changes nothing."""
+    """One database: `sqlite:///PATH` (only a migration makes the file) or `postgresql://...`. Keep
+    sessions short: an open reader makes SQLite's log grow, an open writer holds all others. Rows
+    outlive their session as plain values; changing them changes nothing."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Database:
         self.url = parsed
         self.engine = _create_engine(parsed, transaction_seconds, foreign_keys=foreign_keys)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+        self.file = Path(parsed.database or "").absolute() if self.dialect == "sqlite" else None
 
     def read(self) -> AbstractContextManager[Session]:
         """A read-only session on one consistent state (SQLite) or one per statement (Postgres)."""
@@ -115,6 +117,9 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
         "hide_parameters": True,
     }
     if url.get_backend_name() == "sqlite":
+        # So no file is made, as in a folder that was named wrongly.
+        uri = Path(url.database or "").absolute().as_uri()
+        url = url.set(database=uri, query={**url.query, "mode": "rw", "uri": "true"})
         engine = create_engine(url, **arguments)
         event.listen(engine, "connect", partial(_configure_sqlite, foreign_keys=foreign_keys))
         event.listen(engine, "begin", _begin_sqlite)
@@ -219,6 +224,8 @@ HEAD = "0054"
 def current_revision(database: Database) -> str | None:
     """The revision that a database is at; None where it was never migrated. Raises
     sqlalchemy.exc.SQLAlchemyError where the database is away."""
+    if database.file is not None and not database.file.exists():
+        return None
     with database.read() as session:
         if not inspect(session.connection()).has_table("alembic_version"):
             return None
@@ -232,6 +239,11 @@ def schema_fault(database: Database) -> str | None:
     current = current_revision(database)
     if current == HEAD:
         return None
+    if database.file is not None and current is None:
+        return (
+            f"no service keeps its data in {database.file.parent}; name its folder with --data-dir "
+            "or FEDAUDIT_DATA_DIR, or begin one there with `fedaudit up` or `fedaudit migrate`"
+        )
     return (
         f"the database's schema is at {current or 'nothing'} and this version needs {HEAD}; run "
         "`fedaudit migrate`"

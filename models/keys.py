@@ -107,7 +107,7 @@ def main() -> int:
     except (LookupError, RuntimeError, ValueError, SQLAlchemyError) as error:
         # A database's own text has the statement and a link, for its author.
         sys.stderr.write(f"nothing was changed: {getattr(error, 'orig', None) or error}\n")
-        return 1
+        return 2 if isinstance(error, RuntimeError) else 1
     sys.stdout.write(json.dumps(done) + "\n")
     return 0
 

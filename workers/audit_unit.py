@@ -200,7 +200,7 @@ def memories_of(project_id: str, fingerprint: str, rows: "AuditedRows") -> list[
     all of them, and all but truth and prediction. The latter only if rows are recognisable by their
     contents."""
     found = [Memory(fingerprint, ROWS_OF_FILE, rows.rows_of_file)]
-    for contents in rows.contents:
+    for contents in rows.contents or ():
         key = hashlib.sha256(f"{project_id} {contents.columns}".encode()).hexdigest()
         found.append(Memory(key, _BY_CONTENTS, rows.by_contents(contents)))
     return found

@@ -35,8 +35,6 @@ def start() -> tuple[Settings, Database]:
     except SettingsError as error:
         raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)
-    if settings.embedded:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
     # A worker that froze in a transaction must not hold its unit longer than its lease.
     database = Database(settings.database_url, transaction_seconds=settings.lease_seconds)
     try:

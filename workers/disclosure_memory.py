@@ -46,7 +46,7 @@ _EVERY_ANCHORED = hashlib.sha256(_ROWS_BY_CELLS.encode()).hexdigest()
 """Locked for all memories with anchors, since it is not known which of them another run adds to."""
 
 _COUNTED_BEFORE = (
-    "an earlier report on these data counted nearly the same rows, so its accuracy and loss less "
+    "an earlier report counted nearly the same rows, so its accuracy and loss less "
     "those of this one would be the figures of the rows left out; leave out what that report left "
     "out, or, where people are held out, hold out others by another `seed`"
 )

@@ -90,7 +90,8 @@ def unwell(settings: Settings) -> str | None:
     # Also of a time ahead: the last sign was given before the clock was set back.
     ages = {one: abs(time() - one.stat().st_mtime) for one in files if _is_held(one)}
     if not ages:
-        return "no worker of this machine has given a sign of life"
+        folder = settings.data_dir
+        return f"no worker of this machine has given a sign of life in {folder} (FEDAUDIT_DATA_DIR)"
     path, age = max(ages.items(), key=lambda one: one[1])
     if age <= longest:
         return None

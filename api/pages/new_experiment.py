@@ -21,7 +21,7 @@ from api.services.lookups import find_experiment, find_judged
 from api.services.pending_uploads import proposal_for
 from api.services.submission import plan_seeds, submit, try_admission
 from fedaudit.reports.sections.part import Advice
-from fedaudit.reports.verdict.advice import with_changes
+from fedaudit.reports.verdict.advised_run import with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text

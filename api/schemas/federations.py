@@ -181,7 +181,7 @@ class SpecProposalRequest(Body):
     """What a proposed experiment may cost; at most one of `epsilon`, `leakage` and `privacy`."""
 
     epsilon: Epsilon | None = None
-    """Left out with `leakage`: what the budgets leave, at most 3."""
+    """Left out with `leakage`: what the budgets leave, at most 2.94."""
     delta: Delta | None = None
     """Left out: by the number of clients, or of rows."""
     leakage: Annotated[float, Field(gt=0, le=1e15)] | None = None
@@ -391,7 +391,7 @@ class BudgetSetting(Body):
                 message = (
                     f"{self.figure} is metric privacy and has none; leave it out"
                     if given
-                    else "an epsilon means something only with it; give it"
+                    else "an epsilon means something only with delta, adjacency and observer"
                 )
                 raise refuse_at(f"/{field}", message)
         for field in ("radius", "clip"):

@@ -34,6 +34,7 @@ from fedaudit.reports.sections.predictions import (
 )
 from fedaudit.reports.sections.published_fairness import exact_sections, fairness_sections
 from fedaudit.spec.metrics import METRICS, is_ratio
+from fedaudit.spec.registration import COMMON_THRESHOLDS
 from fedaudit.training.base.scored_rows import (
     GroupCounter,
     RowPlaces,
@@ -46,7 +47,6 @@ from fedaudit.utility import ConstantComparison, LossShape, compare_with_constan
 
 _OF_GROUPS = {"loss": NO_LOSS, "rows": "how many rows a group has is confidential"}
 _LOSSES = ("loss_difference", "loss_ratio")
-_TENTHS = tuple(tenth / 10 for tenth in range(1, 10))
 _ROUNDED = "counts are rounded, and so many figures of the same groups would narrow them down"
 
 
@@ -96,6 +96,7 @@ def audit_report(
             key_id=key_id,
             client_count=rows.client_count,
             left_out=rows.left_out,
+            rows_alike=rows.contents == (),
             all_right=rows.all_right,
             threshold=threshold,
             fairness=[_of_predictions(one) for one in found],
@@ -191,7 +192,7 @@ def _against_constant(rows: AuditedRows, places: RowPlaces) -> ConstantCompariso
     return replace(
         found,
         constant_loss=found.loss + found.decision_gain / found.rows,
-        shown_by_rows={**found.shown_by_rows, "loss": found.shown_by_rows["accuracy"]},
+        by_rows={**found.by_rows, "loss": found.by_rows["accuracy"]},
     )
 
 
@@ -231,10 +232,10 @@ def threshold_section(
     threshold = rows.audit.threshold
     if rows.scores is None or threshold is None:
         return None
-    exact, grid = isinstance(published, ExactCounts), list(_TENTHS)
+    exact, grid = isinstance(published, ExactCounts), list(COMMON_THRESHOLDS)
     if not (rows.scores.min() >= 0 and rows.scores.max() <= 1):
         # No probabilities. An exact decile would be someone's score: two digits of each are tried.
-        deciles = np.quantile(rows.scores, _TENTHS).tolist()
+        deciles = np.quantile(rows.scores, COMMON_THRESHOLDS).tolist()
         grid = sorted({nearest(one, digit_step(one)) if one else 0.0 for one in deciles})
     return ThresholdSection(
         value=threshold,

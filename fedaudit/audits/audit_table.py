@@ -85,7 +85,7 @@ def row_contents(
 def _numbered(names: list[str], hashes: list[NDArray[np.uint64]]) -> RowContents | None:
     every = np.concatenate(hashes)
     # The second of two rows that are alike is another row.
-    occurrence = turns(every[:, None]).astype(np.uint64)
+    occurrence = turns(every, np.argsort(every, kind="stable"))
     if not len(every) or np.count_nonzero(occurrence == 0) < MIN_DISTINCT * len(every):
         return None
     mixed = every + occurrence * np.uint64(0x9E3779B97F4A7C15)
@@ -110,9 +110,9 @@ class AuditedRows:
     client_count: int | None
     """None without a client key."""
     left_out: int
-    contents: tuple[RowContents, ...] = ()
-    """Contents by which the rows are recognised in other files; none where that was not asked for,
-    or the rows are too much alike."""
+    contents: tuple[RowContents, ...] | None = None
+    """Contents by which the rows are recognised in other files: none where the rows are too much
+    alike, and None where that was not asked for."""
 
     @cached_property
     def spec(self) -> ExperimentSpec:

@@ -107,6 +107,10 @@ def _show_budgets(budgets: Sequence[Json]) -> None:
     }
     print_columns({head: [*map(escape, cells)] for head, cells in columns.items() if any(cells)})
     standard_output().print(f"They count {escape(budgets[0]['scope'])}.")
+    left_out = (left for one in budgets for left in one["uncounted"])
+    reasons = (f"{one['mechanism']} is not counted: {one['why']}." for one in left_out)
+    for reason in dict.fromkeys(reasons):
+        standard_output().print(escape(reason))
 
 
 @federations.command("add")
@@ -228,7 +232,8 @@ def propose(
         reasons = {one["pointer"]: one["reason"] for one in found["reasons"]}
         write_line("\n".join(commented(found["spec"], reasons)))
     if not found["expected_useful"]:
-        say(f"fedaudit: no useful model is expected: {found['needs']}")
+        why = "" if "refuses" in found["needs"] else "no useful model is expected: "
+        say(f"fedaudit: {why}{found['needs']}")
         raise typer.Exit(ExitCode.NO_EVIDENCE)
 
 

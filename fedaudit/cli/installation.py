@@ -109,11 +109,6 @@ class Installation:
         person: Mapping[str, str | None] | None = None,
     ) -> dict[str, Any]:
         """A new API key: project, id, key, scopes and person. Raises CommandError."""
-        if self.embedded and not (self.data_dir / "fedaudit.db").exists():
-            raise usage_error(
-                f"no service keeps its data in {self.data_dir}; name its folder with --data-dir, "
-                "or start one there with `fedaudit up`"
-            )
         asked = {"project": project, "scopes": list(scopes), "name": name, "person": person}
         return self._keys("create", asked, what="keys create failed")
 
@@ -205,12 +200,19 @@ def make_private_folder(path: Path) -> None:
         ) from None
 
 
-def last_lines(text: str) -> str:
+def end_of(log: Path | None, lines: int = _LAST_LINES) -> str:
+    """What is to be said of a log after a fault."""
+    if log is None or not log.exists():
+        return ""
+    return f"; the end of {log}:\n{last_lines(log.read_text('utf-8', 'replace'), lines)}"
+
+
+def last_lines(text: str, most: int = _LAST_LINES) -> str:
     """The end of a process's output, where it says what went wrong; of a traceback the error."""
     lines = text.strip().splitlines()
     errors = [position for position, line in enumerate(lines) if _ERROR.match(line)]
-    start = errors[-1] if errors and _TRACEBACK in text else -_LAST_LINES
-    return "\n".join(f"  {line}" for line in lines[start:][:_LAST_LINES])
+    start = errors[-1] if errors and _TRACEBACK in text else -most
+    return "\n".join(f"  {line}" for line in lines[start:][:most])
 
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -288,10 +290,9 @@ class Service:
         doubled = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _MAX_PAUSE_SECONDS)
         self._pause = 0.0 if steady else doubled
         self._due = monotonic() + self._pause
-        where = "" if self.log is None else f"; see {self.log}"
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         again = f"it is started again in {self._pause:.0f} s"
-        return f"the {self.name} process ended {how}; {again}{where}"
+        return f"the {self.name} process ended {how}; {again}{end_of(self.log, lines=1)}"
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from fedaudit import how_to_install
 from fedaudit.cli.options import AsJson
 from fedaudit.cli.output import CommandError, ExitCode, say, write_json, write_line
 
@@ -32,7 +33,7 @@ def _places() -> dict[str, Place]:
     return {name: Place(module, said) for name, module, said in rows}
 
 
-_EXTRAS = {"mlflow": "mlflow", **dict.fromkeys(("fairlearn", "sklearn", "torch"), "worker")}
+EXTRAS = {"mlflow": "mlflow", **dict.fromkeys(("fairlearn", "sklearn", "torch"), "worker")}
 """The extra that brings a module; all others are those of `service`."""
 PLACES = _places()
 """Keyed by the name of the command or group."""
@@ -97,8 +98,8 @@ def main(run: Callable[[], object] = app) -> NoReturn:
         missing = (error.name or "").partition(".")[0]
         if not missing or find_spec(missing) is not None:
             raise
-        extra = _EXTRAS.get(missing, "service")
-        say(f"fedaudit: this needs {missing}: pip install 'fedaudit[{extra}]'")
+        extra = EXTRAS.get(missing, "service")
+        say(f"fedaudit: this needs {missing}: {how_to_install(extra)}")
         sys.exit(ExitCode.USAGE)
     except Exception as error:
         errors = sys.modules.get("fedaudit.spec.errors")  # imported where it can be raised

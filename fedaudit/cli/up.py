@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, NoReturn
@@ -20,12 +21,13 @@ from fedaudit.cli.installation import (
     STOPPED_EARLY,
     Installation,
     Service,
-    last_lines,
+    end_of,
     make_private_folder,
     python_module,
     running,
     stop_signals,
 )
+from fedaudit.cli.main import EXTRAS
 from fedaudit.cli.options import AsJson, DataDir, SourcesDir, check_device
 from fedaudit.cli.output import CommandError, say, usage_error, write_json, write_line
 
@@ -179,10 +181,10 @@ def _wait_until_ready(url: str, api: Service, stopping: threading.Event) -> None
         if stopping.wait(_TEND_SECONDS):
             raise CommandError(STOPPED_EARLY)
         if api.exit_code is not None:
-            raise CommandError(f"the API ended with exit code {api.exit_code}{_end_of(api.log)}")
+            raise CommandError(f"the API ended with exit code {api.exit_code}{end_of(api.log)}")
         if monotonic() > deadline:
             raise CommandError(
-                f"the API was not ready within {_START_SECONDS:.0f} s{_end_of(api.log)}"
+                f"the API was not ready within {_START_SECONDS:.0f} s{end_of(api.log)}"
             )
 
 
@@ -201,12 +203,6 @@ def _status(url: str, **headers: str) -> int | None:
         return httpx.get(url, headers=headers, timeout=5.0, trust_env=False).status_code
     except httpx.HTTPError:
         return None
-
-
-def _end_of(log: Path | None) -> str:
-    if log is None or not log.exists():
-        return ""
-    return f"; the end of {log}:\n{last_lines(log.read_text('utf-8', 'replace'))}"
 
 
 app = typer.Typer()
@@ -251,6 +247,9 @@ def up(
     if len(_devices(device)) > 1:
         raise usage_error("--device: the embedded service has one worker; name one device")
     check_device(device)
+    for library in EXTRAS:
+        if EXTRAS[library] == "worker" and find_spec(library) is None:
+            raise ModuleNotFoundError(name=library)
     installation = Installation.choose(data_dir, sources_dir=sources_dir)
     if port is None:
         # A bookmark needs the same address every time; a program reads the one printed.

@@ -522,7 +522,7 @@ class ScoredGroups:
         return {name: attribute_rule(self.spec, name, self.groups) for name in self.groups}
 
 
-EARLIER = "an earlier report on these data"
+EARLIER = "an earlier report on many of the same rows"
 _NEAR = (
     "suppressed: the groups, the rows held out or whose outcomes are favourable differ from those "
     f"of {EARLIER} by fewer than {{size}} rows or by rows of fewer than "

@@ -185,9 +185,12 @@ OTHER_SITES = "other sites"
 def with_pooled_sites(spec: ExperimentSpec, federation: Federation) -> Federation:
     """The federation, clients with too few scored rows in one group, where the client key is an
     attribute whose groups may be of one client. The smallest of the others joins them where they
-    are too few together; a reference group, and clients that have rules, stay by themselves."""
+    are too few together; a reference group, and clients that have rules, stay by themselves. So do
+    all under `fairness.noise`, which covers no choice by their exact sizes."""
     name, fairness = spec.federation.traits.client_key, spec.fairness
     if name is None or name not in fairness.sensitive or fairness.minimum_group_clients > 1:
+        return federation
+    if fairness.noise is not None:
         return federation
     sites = federation.attribute(name)
     if (

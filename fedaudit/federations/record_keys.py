@@ -1,13 +1,12 @@
 """Numbers made from the content of records: their keys, and hashes by which near-copies are found.
 
-What is drawn for a record goes by its key. A key is a hash (BLAKE2b) of the client's name, of what
-training sees of the record, and of how many records of that client before it are the same. So one
-record more or less changes no other record's key, but for records that are the same as itself: of
-these, one key more or less is in use, and which of them has which makes no difference. Keys do not
-depend on the experiment's seed.
+What is drawn for a record goes by its key: a hash (BLAKE2b) of the client's name and of what
+training sees of the record. So one record more or less, or another order, changes no other record's
+key. Keys do not depend on the experiment's seed.
 
-Two different records may share a key of 64 bits; they then share what is drawn, and neither
-depends on whether the other is there.
+Records of a client that training sees alike share a key, and so what is drawn: a number among them
+would make it depend on which others are there, and they may differ in what fairness figures see.
+Two different records may share a key of 64 bits, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,23 +54,15 @@ def keys_of_contents(
         blake2b(content, digest_size=_DIGEST, salt=salts[code]).digest()
         for content, code in zip(contents, codes.tolist(), strict=True)
     )
-    words = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
-    keys = words[:, 0].astype(np.uint64)
-    turn = turns(words)
-    for place in np.flatnonzero(turn):
-        again = blake2b(int(turn[place]).to_bytes(8, "little"), key=words[place].tobytes())
-        keys[place] = np.frombuffer(again.digest()[:8], dtype="<u8")[0]
+    keys: RecordKeys = np.frombuffer(digests, dtype="<u8")[::2].astype(np.uint64)
     return keys
 
 
-def turns(words: NDArray[np.uint64]) -> Ints:
-    """How many records before each have the same words [records, words]."""
-    order = np.lexsort(words.T[::-1])  # stable, so equal ones stay in their order
-    ordered = words[order]
-    fresh = np.ones(len(words), dtype=np.bool_)
-    fresh[1:] = (ordered[1:] != ordered[:-1]).any(1)
-    place = np.arange(len(words))
-    turn = np.empty(len(words), dtype=np.int64)
+def turns(keys: RecordKeys, order: Ints) -> RecordKeys:
+    """How many rows with the same key come before each, in an order that has these together."""
+    ordered, place = keys[order], np.arange(len(keys))
+    fresh = np.append(True, ordered[1:] != ordered[:-1])
+    turn = np.empty(len(keys), dtype=np.uint64)
     turn[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
     return turn
 

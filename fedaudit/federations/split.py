@@ -93,9 +93,9 @@ def held_out(spec: ExperimentSpec, federation: Federation) -> Bools:
 def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> Bools:
     """Which records validate and do not train, by a coin for each: bool, of the shape of `keys`.
 
-    Each is held out with chance `fraction`, whatever other records there are. The seed is public,
-    so knowing it and a record is knowing the record's coin. A client may be left with no row that
-    trains, or with none that validates.
+    Each is held out with chance `fraction`, whatever other records there are, and together with
+    those of the same key. The seed is public, so knowing it and a record is knowing the record's
+    coin. A client may be left with no row that trains, or with none that validates.
     """
     coins = keyed_words(seed, purpose=Purpose.HELD_OUT_RECORDS, keys=keys, count=1)[..., 0]
     held_out: Bools = wide_uniforms(coins) < fraction

@@ -63,8 +63,8 @@ def publish_to_mlflow(
     server refuses or does not answer."""
     import mlflow  # the extra's, and slow to import
 
-    client = mlflow.MlflowClient(tracking_uri=tracking_uri)
     try:
+        client = mlflow.MlflowClient(tracking_uri=tracking_uri)
         home = _experiment_id(client, experiment)
         run, created = _run(client, home, publication)
         run_id = run.info.run_id

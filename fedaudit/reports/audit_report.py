@@ -42,7 +42,7 @@ from fedaudit.reports.sections.predictions import (
 from fedaudit.reports.sections.provenance import Provenance, signature_check
 from fedaudit.reports.sections.ranking import another_threshold, misplaced_threshold
 from fedaudit.reports.verdict.verdict import verdict
-from fedaudit.reports.verdict.worst_off import counted_gap_size, fairness_part, unjudged_gap
+from fedaudit.reports.verdict.worst_off import counted_by, fairness_part, unjudged_gap
 from fedaudit.spec.audits import AuditSpec, measuring_spec, parse_audit
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.errors import InvalidInputError
@@ -140,7 +140,7 @@ def _answer(report: Mapping[str, Any]) -> Answer:
     return Answer(
         outcome="not-decided",
         reasons=[*unjudged_gap(report), reason("training-not-audited", _FAIRNESS_ALONE)],
-        gap_size=counted_gap_size(report),
+        **counted_by(report),
     )
 
 
@@ -249,6 +249,7 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
         audit = None
     yield from section_checks(AUDIT, AuditEvidence(evidence=evidence, report=report, audit=audit))
     if audit is not None:
-        yield from gate_checks(measuring_spec(audit).gates, as_report_of_run(report, audit))
+        judged = as_report_of_run(report, audit)
+        yield from gate_checks(measuring_spec(audit).gates, judged)
         if report.get("answer") is not None:
-            yield answer_check(report, _answer)
+            yield answer_check(judged, _answer)

@@ -1,7 +1,7 @@
 """What a block of rounds leaves, and where it goes: ledger entries, figures, published counts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.count_release import CountRelease, IntegerDraws, drawn_integers
 from fedaudit.privacy.leakage import ClusterLeakage
-from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
+from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
@@ -48,10 +48,11 @@ def publish_counts(run: Run, result: FinalResult) -> PublishedCounts:
         return run.rounder or ExactCounts()
     if not run.ledger.report_charged:
         raise RuntimeError("the held-out people must be charged before noise is drawn for them")
-    source = (
-        EntropySource() if mechanism_of(run.spec).noise_is_secret else CounterSource(run.spec.seed)
-    )
-    return noised_counts(held_out.release, result.fairness, source, round_=_REPORT)
+    if run.spec.hides_counts:
+        return noised_counts(held_out.release, result.fairness, EntropySource(), round_=_REPORT)
+    # All rows count: some that were drawn would be a set that no memory of disclosures knows.
+    release, source = replace(held_out.release, unit="record"), CounterSource(run.spec.seed)
+    return noised_counts(release, result.fairness, source, round_=_REPORT)
 
 
 def noised_counts(

@@ -32,7 +32,7 @@ from fedaudit.fairness.scored_groups import (
 )
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import outcome_rules
-from fedaudit.federations.record_keys import record_keys
+from fedaudit.federations.record_keys import record_keys, turns
 from fedaudit.spec.labels import number_in
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
@@ -116,12 +116,7 @@ def _mixed(one: Keys, other: Keys) -> Keys:
 
 def _counted_through(keys: Keys, targets: Floats) -> Keys:
     """Rows of one key apart, by how many come before them in the order of targets."""
-    order = np.lexsort((targets, keys))
-    ordered, place = keys[order], np.arange(len(keys))
-    fresh = np.append(True, ordered[1:] != ordered[:-1])
-    turn = np.empty(len(keys), dtype=np.uint64)
-    turn[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
-    return _mixed(keys, turn)
+    return _mixed(keys, turns(keys, np.lexsort((targets, keys))))
 
 
 _CLIENT = ""
@@ -202,9 +197,9 @@ def decide_clients(
 def is_remembered(cell: Cell) -> bool:
     """Whether what a run discloses is compared with earlier reports, and remembered.
 
-    Generated data are no one's, and what counts with noise disclose is within their epsilon.
+    Generated data are no one's; what counts with secret noise disclose is within their epsilon.
     """
-    if cell.spec.fairness.noise is not None:
+    if cell.spec.hides_counts:
         return False
     return bool(cell.federation.attributes) and isinstance(cell.spec.federation, FileSource)
 

@@ -28,19 +28,21 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import (
     DROWNED,
     Projection,
+    TargetedFigure,
     bearable_noise,
+    enough,
     noise_ratio,
 )
 from fedaudit.runs.declared_facts import DeclaredFacts, nearest_power_of_two
 from fedaudit.spec.disclosure import spec_faults
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import OFTEN_RIGHT
 from fedaudit.spec.models import Linear, Logistic
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import EVERY_NUMBER, parse_registration, with_registration
 from fedaudit.utility import MIN_CLIENTS
 
 ProposedUnit = Literal["client", "record"]
-_EPSILON = 3.0
 _LEAST_CLIENTS = 10
 _COHORT, _COHORT_WITHOUT_NOISE = 1000, 100
 """Clients of a round that are enough where there are more."""
@@ -103,8 +105,15 @@ class ProposedExperiment:
     projection: Projection
     ratio: float
     """Expected length of the noise over that of the updates, over all rounds."""
-    needs: str | None
-    """What would make something useful of it; None where that is expected as it is."""
+    lacks: str | None
+    """What has to be declared or set first, whatever could be learnt."""
+    learns_if: str | None
+    """What else would make something useful of it; None where that is expected as it is."""
+
+    @property
+    def needs(self) -> str | None:
+        """What would make something useful of it, first what it lacks."""
+        return self.lacks or self.learns_if
 
     @property
     def expected_useful(self) -> bool:
@@ -190,6 +199,20 @@ class _Draft:
             noise_multiplier=projection.noise_multiplier,
         )
 
+    def figure(self) -> TargetedFigure:
+        """The epsilon of clients by the noise multiplier."""
+        found = mechanism_of(self.parsed()).targeted_figure(
+            n=self.parameters, training_clients=self.training_clients
+        )
+        assert found is not None, "noise on clients' sums has an epsilon"
+        return found
+
+    def ratio_at(self, epsilon: float) -> float:
+        """The ratio of the same spec for records at another epsilon."""
+        fields = {"epsilon_min": epsilon, "epsilon_max": epsilon}
+        other = replace(self, spec={**self.spec, "privacy": {**self.spec["privacy"], **fields}})
+        return other.ratio(other.projection())
+
 
 def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperiment:
     """The experiment that suits these facts. Raises InvalidInputError where what is asked for
@@ -201,20 +224,22 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
         most_rows=nearest_power_of_two(facts.most_rows or facts.mean_rows),
     )
     if aim.private and aim.epsilon is None and aim.leakage is None:
-        left = _EPSILON if facts.epsilon_left is None else facts.epsilon_left
+        # The limit of the shipped policy for a release.
+        left = OFTEN_RIGHT if facts.epsilon_left is None else facts.epsilon_left
         if facts.leakage_left is not None:
-            aim = replace(aim, leakage=min(_EPSILON, facts.leakage_left))
+            aim = replace(aim, leakage=min(OFTEN_RIGHT, facts.leakage_left))
         else:
-            aim = replace(aim, epsilon=min(_EPSILON, left))
+            aim = replace(aim, epsilon=min(OFTEN_RIGHT, left))
     units: tuple[ProposedUnit, ...] = ("client",)
     if aim.private and aim.leakage is None:
         units = (aim.unit,) if aim.unit else ("client", "record")
     found = [_proposed(facts, aim, unit) for unit in units]
     useful = [one for one in found if one.expected_useful]
-    chosen = (useful or sorted(found, key=lambda one: one.ratio))[0]
+    learn = [one for one in found if one.learns_if is None]
+    chosen = (useful or learn or sorted(found, key=lambda one: one.ratio))[0]
     if chosen is found[0]:
         return chosen
-    why = f"records are protected, and no whole clients: {found[0].needs}"
+    why = f"records are protected, and no whole clients: {found[0].learns_if or found[0].lacks}"
     return replace(chosen, reasons=(Reason("/privacy/mechanism", why), *chosen.reasons))
 
 
@@ -264,7 +289,8 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
         reasons=tuple(draft.reasons),
         projection=projection,
         ratio=ratio,
-        needs=_needs(draft, ratio),
+        lacks=_refused(draft) or _undeclared(draft),
+        learns_if=_learns_if(draft, ratio, projection.noise_multiplier or 0.0),
     )
 
 
@@ -403,14 +429,10 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     why = f"of {clients} clients that train whole ones can be protected, if the server is trusted"
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
-    _put_delta(draft, clients, "clients train")
+    _put_delta(draft, clients, f"{clients} clients train")
     draft.put("/privacy/accountant", "pld")
     draft.put("/privacy/noise_multiplier", 1.0)
-    figure = mechanism_of(draft.parsed()).targeted_figure(
-        n=draft.parameters, training_clients=clients
-    )
-    assert figure is not None, "the mechanism is given a noise multiplier"
-    noise = figure.least_noise(epsilon)
+    noise = draft.figure().least_noise(epsilon)
     draft.put("/privacy/noise_multiplier", noise)
     _put_clip(draft, noise * math.sqrt(draft.parameters / _ROUNDS) / drawn)
 
@@ -461,7 +483,8 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/budgets", {"distribution": "three-levels"})
     draft.put("/privacy/epsilon_min", epsilon, "as large as epsilon_max: all records spend alike")
     draft.put("/privacy/epsilon_max", epsilon)
-    _put_delta(draft, 2 * facts.rows, "rows may train")
+    above = 2 * facts.rows
+    _put_delta(draft, above, f"{above}, a power of two, is above the rows, and hides how many")
     draft.put("/privacy/clip", 1.0)
     spent = draft.ratio(draft.projection())
     largest = 0.3 if draft.is_wide else min(2.0, (12 if facts.classes else 0.5) / draft.active)
@@ -476,18 +499,16 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
 def _put_delta(draft: _Draft, units: int, named: str) -> None:
     """The largest power of ten with less than a tenth of one of the units, at most 0.001."""
     usual = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
-    why = "as asked for" if draft.aim.delta else f"below a tenth of 1 / {units}: {units} {named}"
+    why = "as asked for" if draft.aim.delta else f"below a tenth of 1 / {units}: {named}"
     draft.put("/privacy/delta", draft.aim.delta or usual, why)
 
 
 # -- judgement ------------------------------------------------------------------------------------
 
 
-def _needs(draft: _Draft, ratio: float) -> str | None:
-    """What would make the proposal useful; None where that is expected."""
+def _learns_if(draft: _Draft, ratio: float, noise_multiplier: float) -> str | None:
+    """See `ProposedExperiment.learns_if`."""
     facts, clients = draft.facts, draft.training_clients
-    if lacking := _refused(draft) or _undeclared(draft):
-        return lacking
     least = _ROWS_A_FEATURE * facts.features
     if facts.rows < least:
         return (
@@ -497,7 +518,7 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
     if draft.aim.private and by_client and clients < _LEAST_CLIENTS:
         return (
             f"noise that hides a whole client needs {_LEAST_CLIENTS} clients that train at least, "
-            f"and {clients} do"
+            f"and {clients} of {facts.clients} would"
         )
     rarer = facts.rarer_share
     if draft.aim.private and rarer is not None and rarer <= _TOO_RARE:
@@ -513,12 +534,17 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
     stated = f"the noise of all rounds would be {times} times what updates can bear; needed"
     of_what = "clients that train" if by_client else "rows of each client"
     if draft.aim.leakage is not None:
-        more, cost, figure = clients * ratio**2, draft.aim.leakage * ratio, "a leakage"
+        more, cost = clients * ratio**2, draft.aim.leakage * ratio
+        at_least = f", or a leakage of about {at_most(cost, digits=2)}"
     else:
-        more, cost = _more_units(draft, ratio, clients if by_client else facts.mean_rows)
-        figure = "an epsilon"
-    at_least = f"{figure} of about {at_most(cost, digits=2)}"
-    return f"{stated} are about {math.ceil(more)} {of_what}, or {at_least}"
+        # More units are given a smaller delta, which needs more of them.
+        more, at_least = 1.3 * ratio * (clients if by_client else facts.mean_rows), ""
+        needed = enough(draft.ratio_at) if not by_client else None
+        if by_client:
+            needed = draft.figure().projected(noise_multiplier * 0.999 / ratio)
+        if needed is not None:
+            at_least = f", or an epsilon of about {at_most(needed, digits=2)}"
+    return f"{stated} are about {math.ceil(more)} {of_what}{at_least}"
 
 
 def _refused(draft: _Draft) -> str | None:
@@ -562,18 +588,3 @@ def _undeclared(draft: _Draft) -> str | None:
             "it values usually are, by what is publicly known"
         )
     return None
-
-
-def _more_units(draft: _Draft, ratio: float, units: float) -> tuple[float, float]:
-    """How many units, or which epsilon, would bring the ratio to 1, by the Gaussian approximation:
-    noise is as 1 / mu, and epsilon is about mu^2 / 2 + mu sqrt(2 log(1 / delta))."""
-    epsilon, delta = draft.aim.epsilon or _EPSILON, draft.spec["privacy"]["delta"]
-
-    def mu(delta: float) -> float:
-        tail = math.sqrt(2 * math.log(1 / delta))
-        return math.sqrt(tail**2 + 2 * epsilon) - tail
-
-    # More units are given a smaller delta, which needs more of them.
-    smaller = delta if draft.aim.delta else delta / ratio / 10
-    less, tail = ratio * mu(delta), math.sqrt(2 * math.log(1 / delta))
-    return units * ratio * mu(delta) / mu(smaller), less**2 / 2 + less * tail

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedaudit import how_to_install
 from fedaudit.arrays import Ints32
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.noised_counts import Rounder
@@ -54,7 +55,7 @@ def import_worker_extra() -> None:
         except (ImportError, OSError) as error:
             raise MissingLibraryError(
                 f"training needs {name}, which cannot be imported ({error}): "
-                "pip install 'fedaudit[worker]'"
+                f"{how_to_install('worker')}"
             ) from error
 
 

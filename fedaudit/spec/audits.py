@@ -41,7 +41,12 @@ from fedaudit.spec.fairness import (
 )
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import CodeLabels, refuse_other_columns
-from fedaudit.spec.registration import Registration, group_departures
+from fedaudit.spec.registration import (
+    FREE_THRESHOLD,
+    Registration,
+    group_departures,
+    is_free_threshold,
+)
 from fedaudit.spec.sources import FederationId, FilePath, check_one_place
 from fedaudit.spec.table import Table
 
@@ -255,6 +260,8 @@ def policy_faults(
     # said once, at the key.
     found = [fault for fault in found if fault.pointer != "/minimum_group_clients"]
     found += clients_faults(policy.minimum_group_clients or 1, audit, who=POLICY)
+    if policy.edges is not None and is_free_threshold(audit.threshold):
+        found.append(departure("/threshold", f"{FREE_THRESHOLD}; {POLICY} fixes edges"))
     if policy.split is not None:
         found.append(
             departure(
@@ -328,6 +335,8 @@ def _group_departures(audit: AuditSpec, registration: Registration) -> Iterator[
         asked = asked.model_copy(update={"minimum_group_clients": audit.minimum_group_clients})
     for where, what in group_departures(asked, registration):
         yield _pointer(where), what
+    if is_free_threshold(audit.threshold):
+        yield "/threshold", FREE_THRESHOLD
     if audit.reference_group is not None:
         yield "/reference_group", "names a group, which may be a value of the data"
     if any(

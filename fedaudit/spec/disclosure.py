@@ -29,7 +29,13 @@ from fedaudit.spec.fairness import (
     without_label,
 )
 from fedaudit.spec.models import ArtifactStart
-from fedaudit.spec.registration import CHOSEN_PARAMETERS, Registration, source_departures
+from fedaudit.spec.registration import (
+    CHOSEN_PARAMETERS,
+    FREE_THRESHOLD,
+    Registration,
+    is_free_threshold,
+    source_departures,
+)
 from fedaudit.spec.sources import LeaveOneOut, Scoring, ValidationFraction, ValidationUnit
 
 _LATER = Field(exclude_if=lambda value: value is None)
@@ -55,7 +61,7 @@ class DisclosurePolicy(SpecPart):
     minimum_group_clients: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     """A spec's has to be at least this."""
     edges: Edges | None = None
-    """Each sensitive attribute named here is cut so, and no other one is cut."""
+    """Each sensitive attribute named here is cut so, and no other one is cut; scores at tenths."""
     groups: Annotated[JoinedGroups | None, _LATER] = None
     """What is joined of each sensitive attribute named here, and of no other one."""
     exclude: Annotated[LeftOutGroups | None, _LATER] = None
@@ -188,6 +194,8 @@ def spec_faults(
             "`uniform` or `normal`"
         )
         faults.append(departure("/model/start", message))
+    if policy.edges is not None and is_free_threshold(spec.decision.threshold):
+        faults.append(departure("/decision/threshold", f"{FREE_THRESHOLD}; {POLICY} fixes edges"))
     return faults
 
 

@@ -15,6 +15,7 @@ from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.fairness import (
+    OFTEN_RIGHT,
     Fairness,
     check_count_noise,
     publishes_noised_rounds,
@@ -31,7 +32,7 @@ from fedaudit.spec.privacy import (
     one_client_rate,
     one_delta,
 )
-from fedaudit.spec.sources import TargetKind, moves_others
+from fedaudit.spec.sources import RowSplit, TargetKind, moves_others
 from fedaudit.spec.training import RotationCohort, Training
 
 BASE_RATE: Final = "base-rate"
@@ -181,13 +182,13 @@ class ExperimentSpec(SpecPart):
             method.personalises
             and self.scores_training_clients
             and self.privacy.protects
-            and self.fairness.noise is None
+            and not self.hides_counts
         ):
             yield refuse_at(
                 "/federation/validation_unit",
                 f"{method.kind} tunes a client's model on the rows that train, and its figures, "
-                "which have no noise, would disclose them; hold out clients (`client`), or ask for "
-                "`fairness.noise` with the unit `client`",
+                "which have no secret noise, would disclose them; hold out clients (`client`), or "
+                "ask for `fairness.noise` with the unit `client`, under `noise: release`",
             )
         by_record, statistics = self.privacy.draws_by_record, self.federation.traits.statistics
         if not moves_others(statistics, by_record=by_record) or self.privacy.mechanism == "none":
@@ -209,17 +210,39 @@ class ExperimentSpec(SpecPart):
                 "is retired: what each client paid is in GET /experiments/{id}/clients, for "
                 "keys with the scope ledger:read; leave it out",
             )
+        intervals = self.fairness.intervals
+        if intervals is not None and intervals.level > 0.95:
+            yield refuse_at(
+                "/fairness/intervals/level",
+                "gaps are judged by their intervals, and a wider one hides any gap; take 0.95",
+            )
         yield from self.retired_training()
         for position, attack in enumerate(self.attacks):
             yield from attack.retired(pointer("attacks", position))
 
     def retired_training(self) -> Refusals:
-        """Those faults that would make a run another one (`Cell`)."""
+        """Those faults that would make a run another one, or its claim wrong (`Cell`)."""
+        noise, source = self.fairness.noise, self.federation
+        splits = isinstance(source.scoring, RowSplit) and not source.holds_out_rows
+        if splits and noise is not None and noise.unit == "record":
+            yield refuse_at(
+                "/federation/scoring",
+                "one record more or less changes which of its client's other rows are scored; use "
+                "{method: leave-one-out}, or the unit `client` of `fairness.noise`",
+            )
         if isinstance(self.training.cohort, RotationCohort):
             yield refuse_at(
                 "/training/cohort/sampling",
                 "rotation is retired, as it had no measurable gain; use {sampling: allocation, "
                 f"every: {self.training.cohort.every}}}",
+            )
+        noise = self.fairness.noise
+        if noise is not None and noise.epsilon > OFTEN_RIGHT:
+            yield refuse_at(
+                "/fairness/noise/epsilon",
+                f"{noise.epsilon:g} is too large for noise to stand in for suppression: a guess at "
+                f"a held-out person could be right in more than 95 % of cases; take at most "
+                f"{OFTEN_RIGHT:g}, or leave `noise` out",
             )
         if publishes_noised_rounds(self.fairness):
             yield refuse_at(
@@ -316,6 +339,12 @@ class ExperimentSpec(SpecPart):
                     f"/gates/{position}/figure",
                     f"no attribute has {gate.figure}; name a sensitive one in `sensitive`",
                 )
+
+    @property
+    def hides_counts(self) -> bool:
+        """Whether noise that no one can draw again is on the counts of held-out people. Suppression
+        and the memory of earlier reports stand back for it alone: simulated noise hides no one."""
+        return self.fairness.noise is not None and self.privacy.noise == "release"
 
     @property
     def chooses_by_losses(self) -> bool:

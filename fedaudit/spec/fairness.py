@@ -14,13 +14,18 @@ from fedaudit.spec.training import Training
 
 HeldOutUnit = Literal["client", "record"]
 _ROWS = "/fairness/noise/max_rows_per_client"
+OFTEN_RIGHT = 2.94
+"""The largest exponent, of two decimals, at which a guess between two datasets that are equally
+likely is right in at most 95 % of cases, at a small delta: the most at which noise on counts stands
+in for suppression. At 10, nearly every count is exact."""
 
 
 class _CountNoise(SpecPart):
     """What both mechanisms have in common."""
 
     epsilon: Annotated[float, Field(ge=1e-3, le=100)]
-    """What all fairness figures of the report may reveal of one held-out client or record."""
+    """What all fairness figures of the report may reveal of one held-out client or record; more
+    than 2.94 belongs to stored runs, and is refused."""
     unit: HeldOutUnit
     """Whom it protects: a validation client with all its rows, or a single held-out record."""
     max_rows_per_client: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -122,6 +127,7 @@ class Intervals(SpecPart):
 
     method: Literal["bootstrap-clients"] = "bootstrap-clients"
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """More belongs to audits and stored runs: so wide an interval may hide any gap."""
     samples: Annotated[int, Field(ge=100, le=100_000)] = 1000
 
 

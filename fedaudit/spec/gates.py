@@ -1,5 +1,6 @@
 """Conditions that a finished experiment must meet, the figures they name, and policies of them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -148,6 +149,13 @@ class Gate(SpecPart):
 _GAINS = {"accuracy_over_baseline", "weighted_accuracy_over_baseline"}
 _SHARES = SHARES | _GAINS | {"membership_tpr_at_1pct", "recovered_share"}
 """Figures that are never above 1: a constant has at least half of all weights right."""
+
+
+def can_fail(figure: str, op: str, bound: float) -> bool:
+    """Whether any value of the figure misses the bound: otherwise the gate requires nothing."""
+    least = -math.inf if figure == "loss_under_baseline" else -1.0 if figure in _GAINS else 0.0
+    most = 1.0 if figure in _SHARES else math.inf
+    return bound < most if op == "le" else bound > least
 
 
 def refuse_percentages(gates: Sequence[Gate], *, at: str = "/gates") -> None:

@@ -17,8 +17,6 @@ Kind = Literal["difference", "ratio"]
 COUNTS: tuple[Count, ...] = get_args(Count)
 """In the order of arrays of counts."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
-IDEALS: Mapping[Kind, int] = MappingProxyType({"difference": 0, "ratio": 1})
-"""The gap of each kind between groups that fare alike."""
 
 _TP, _FP, _TN, _FN = COUNTS
 

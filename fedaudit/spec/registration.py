@@ -174,6 +174,12 @@ CHOSEN_PARAMETERS = (
     "starts from parameters that were chosen, which can be made to distinguish single rows by the "
     "model's losses"
 )
+COMMON_THRESHOLDS = tuple(tenth / 10 for tenth in range(1, 10))
+"""Those that reports of audits show beside the one asked for."""
+FREE_THRESHOLD = (
+    "is no tenth from 0.1 to 0.9: two reports at thresholds close to each other would disclose the "
+    "few people between them"
+)
 _REMEDY = (
     "this API key lacks the scope federations:read, so it may use the data as they were "
     "registered only: take what the registration has, or ask someone whose key has that scope"
@@ -262,3 +268,10 @@ def _of_the_rest(spec: ExperimentSpec, known_groups: Collection[str]) -> Iterato
         yield "/privacy/budgets/column", "reads a column, and registrations have no such column"
     if isinstance(spec.model.start, ArtifactStart):
         yield "/model/start", CHOSEN_PARAMETERS
+    if is_free_threshold(spec.decision.threshold):
+        yield "/decision/threshold", FREE_THRESHOLD
+
+
+def is_free_threshold(threshold: float | str | None) -> bool:
+    """Whether a threshold of scores is a number other than those that everybody may ask for."""
+    return isinstance(threshold, float) and threshold not in COMMON_THRESHOLDS

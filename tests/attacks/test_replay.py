@@ -42,6 +42,13 @@ from tests.attacks.zoo.cells import (
 )
 from tests.training.gaussian import MOVES
 
+
+def doubled(cell: Cell) -> Cell:
+    """Every record has one that is alike."""
+    twice = np.repeat(np.arange(cell.federation.rows), 2)
+    return replace(cell, federation=cell.federation.of_rows(twice))
+
+
 CLEAN: dict[str, tuple[Callable[[], Cell], tuple[str, ...]]] = {
     "none": (lambda: updates({"mechanism": "none"}), ("uploads of the others",)),
     "laplace-adaptive": (adaptive, ("radius", "noise added", "norms of layer 1")),
@@ -78,6 +85,7 @@ CLEAN: dict[str, tuple[Callable[[], Cell], tuple[str, ...]]] = {
         ("hypotheses of the next round", "divisor of sums"),
     ),
     "records": (records, ("sums of the other clients", "noise added", "chance of a record")),
+    "records-alike": (lambda: doubled(records()), ("rates of the other records",)),
     "records-release": (lambda: records(noise="release"), ("secret noise",)),
     "records-curve-fit": (lambda: records(inversion="curve-fit"), ("epsilon of the ledger",)),
     "records-free": (of_baseline("privacy-free"), ("the neighbour's records",)),

@@ -60,5 +60,6 @@ def audited(folder: Path, **asked: Any) -> dict[str, Any]:
 
 
 def asking(**asked: Any) -> dict[str, Any]:
-    """An audit, without the fields that are None."""
-    return {name: value for name, value in {**ASKED, **asked}.items() if value is not None}
+    """An audit, without the fields that are None; null intervals are none at all."""
+    fields = {**ASKED, **asked}.items()
+    return {name: value for name, value in fields if value is not None or name == "intervals"}

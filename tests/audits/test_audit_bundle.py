@@ -194,8 +194,9 @@ def test_a_ledger_that_came_with_an_audit_is_refused(evidence: Evidence, tmp_pat
         {"intersections": [["sex", "race"]], "minimum_group_size": 100},
         {"sensitive": ["race"], "reference_group": "A"},
         {"prediction": None, "score": "score", "threshold": 0.99, "sensitive": ["sex"]},
+        {"intervals": None},
     ],
-    ids=["rounded", "suppressed", "reference", "no share"],
+    ids=["rounded", "suppressed", "reference", "no share", "a gap without interval"],
 )
 def test_every_kind_of_audit_agrees_with_itself(api, sources, tmp_path, asked):
     write(sources, people(seed=5), "kinds.csv")

@@ -87,6 +87,18 @@ def test_a_file_less_a_few_rows_does_not_give_them_away(api: Api, sources: Path)
     assert is_shown(others) == [True, True]
 
 
+def test_rows_that_are_too_much_alike_are_known_in_no_other_file(api: Api, sources: Path) -> None:
+    table = people(seed=13)
+    write(sources, table, "named.csv")
+    write(sources, {name: table[name] for name in ("sex", "hired", "predicted")}, "alike.csv")
+    limits = [
+        [one for one in report_of(api, made(api, path=name, sensitive=["sex"]))["limits"]
+         if "fewer than nine in ten" in one]
+        for name in ("named.csv", "alike.csv")
+    ]  # fmt: skip
+    assert [len(one) for one in limits] == [0, 1]
+
+
 def test_naming_another_prediction_does_not_avoid_the_comparison(api: Api, sources: Path) -> None:
     table = people(seed=21)
     # All that tells rows apart may be predicted by, too.
@@ -139,7 +151,7 @@ def test_faults_are_shown_to_those_who_may_read_data_alone(api: Api, sources: Pa
 
 def registered(api: Api, path: str, **more: Any) -> str:
     """The id of a federation of these people, by town."""
-    answers = [{"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}]
+    answers = [{"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}, "score"]
     table = {"source": "table", "path": path, "client_key": "town", "target": "hired"}
     registration = {"name": path, "federation": {**table, "features": answers}, **more}
     found: str = body_of(api.post("/v1/federations", json=registration), 202)["id"]
@@ -158,10 +170,16 @@ def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources:
     limited = api.key_with("experiments:write")
     refused = api.post("/v1/audits", json=asking(**asked), key=limited)
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/sensitive/1"]
+    scored = {**asked, "sensitive": ["sex"], "prediction": None, "score": "score"}
+    cut = api.post("/v1/audits", json=asking(**scored, threshold=0.51), key=limited)
+    assert [one["pointer"] for one in cut.json()["errors"]] == ["/threshold"]
+    assert api.post("/v1/audits", json=asking(**scored, threshold=0.6), key=limited).is_success
     taken = api.post("/v1/audits", json=asking(**asked, sensitive=["sex"]), key=limited)
     assert taken.status_code == 202
     kept = {"minimum_group_size": 50, "minimum_group_clients": 5, "sensitive": ["sex"]}
-    api.request("PUT", f"/v1/federations/{federation}/disclosure", json=kept)
+    api.request("PUT", f"/v1/federations/{federation}/disclosure", json={**kept, "edges": {}})
+    cut = api.post("/v1/audits", json=asking(**{**scored, **kept}, threshold=0.51))
+    assert [one["pointer"] for one in cut.json()["errors"]] == ["/threshold"]
     faults = api.post("/v1/audits", json=asking(path="registered.csv")).json()["errors"]
     lacking = {"/minimum_group_size", "/client_key", "/sensitive/1"}
     assert {one["pointer"] for one in faults} == lacking

@@ -117,6 +117,7 @@ def test_budgets_are_for_release_unless_asked_otherwise(said, told, protected):
     shown = said(*budget)
     for total in ("3 of 3", "7 of 7"):
         assert total in shown, "each budget has a title that no other one has"
+    assert shown.count("laplace-l2 is not counted: its noise was simulated from its seed") == 1
     for setting in (("leakage=none",), ("epsilon=none", *epsilon), ("epsilon=none", *other)):
         said(*budget, "--set", *setting)
     assert totals("leakage=4000", "--noise", "simulation")["simulation"] == 4000

@@ -2,8 +2,10 @@
 
 import json
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
+import typer
 import yaml
 
 from fedaudit.cli import federations
@@ -86,6 +88,16 @@ def test_the_file_is_closed_once_it_is_sent(data, tmp_path, monkeypatch, capsys)
     registration.write_text(_text(REGISTRATION))
     federations.federations_add(data, registration=str(registration), wait=True, as_json=True)
     assert json.loads(capsys.readouterr().out)["status"] == "ready"
+
+
+def test_what_submission_refuses_is_not_said_to_be_useless(monkeypatch, capsys):
+    for needs, said in (("submission refuses it", "fedaudit: subm"), ("more", "is expected: more")):
+        found = {"spec": {}, "reasons": [], "expected_useful": False, "needs": needs}
+        service = SimpleNamespace(propose=lambda _, found=found: found)
+        monkeypatch.setattr(federations, "connected", lambda one=service: nullcontext(one))
+        with pytest.raises(typer.Exit):
+            federations.propose("x")
+        assert said in capsys.readouterr().err
 
 
 def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_path, said):

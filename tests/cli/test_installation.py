@@ -5,6 +5,7 @@ import pytest
 from fedaudit.cli.installation import Installation
 from fedaudit.cli.output import CommandError
 from infrastructure.settings import Settings
+from models.database import HEAD
 from tests.cli.conftest import assert_refused
 
 
@@ -37,10 +38,11 @@ def test_one_url_without_the_other_is_refused(monkeypatch, given, missing):
 def test_migrating_and_making_a_key(command, tmp_path):
     data = ("--data-dir", tmp_path / "data")
     first = command("migrate", *data)
-    assert (first.returncode, first.stderr) == (0, "")
+    place = tmp_path / "data" / "fedaudit.db"
+    assert (first.returncode, first.stdout) == (0, f"{HEAD}  {place}, made now\n")
     assert (tmp_path / "data" / "fedaudit.db").exists()
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
-    assert command("migrate", *data).stdout == first.stdout
+    assert command("migrate", *data).stdout == f"{HEAD}  {place}, was at {HEAD}\n"
     scopes = ("--scopes", "experiments:read, admin")
     created = command("keys", "create", "--project", "p", *scopes, *data)
     assert (created.returncode, created.stdout[:3]) == (0, "fa_")

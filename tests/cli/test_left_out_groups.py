@@ -240,6 +240,17 @@ def test_a_site_is_left_out_beside_others_that_are_pooled(run):
     assert not groups & {"c00", "c01", "c39"}
 
 
+def test_no_site_is_pooled_by_its_exact_size_where_counts_have_noise(run):
+    """Which sites are groups would tell for certain whether one of them has a held-out row more."""
+    asked = {"sensitive": ["who"], "minimum_group_clients": 1, "minimum_group_size": 61}
+    noise = {"mechanism": "discrete-laplace", "epsilon": 0.01, "unit": "client"}
+    pooled = run(asked, people())
+    report = run({**asked, "noise": {**noise, "max_rows_per_client": 5}}, people())
+    sites = {line.partition(",")[0] for line in people().splitlines()[1:]}
+    assert {one["value"] for one in report["fairness"][0]["groups"]} == sites
+    assert "other sites" in {one["value"] for one in pooled["fairness"][0]["groups"]}
+
+
 TWICE = {"groups": {"sex": {"x": ["m"]}}, "exclude": {"sex": ["m"]}}
 
 

@@ -1,15 +1,20 @@
 """`fedaudit verify` and the keys, at the front door."""
 
 import json
+import sys
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.api.ledgers.trainings import LOCAL
 from tests.cli.conftest import assert_refused
+from tests.cli.service import clean_environment
+from tests.house import ROOT
+from tests.processes import completed
 from tests.waiting import wait_until
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
@@ -24,6 +29,19 @@ def bundle(call, told, small_spec, tmp_path):
     fetched = call("verify", identifier, "--out", path)
     assert_refused(fetched, "a key that comes with the evidence proves nothing", code=3)
     return identifier, path
+
+
+def test_the_first_commands_of_its_page_work(bundle, service, tmp_path):
+    """With the data in the folder of `fedaudit up` without options."""
+    folder = tmp_path / "home/.local/share"
+    folder.mkdir(parents=True)
+    (folder / "fedaudit").symlink_to(service.data_dir)
+    page = (ROOT / "docs/verification.md").read_text()
+    block = page.split("```sh\n")[1].split("```")[0]
+    environment = clean_environment(**service.environment, HOME=str(tmp_path / "home"))
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    done = completed(["bash", "-uc", block.replace("ID", bundle[0])], env=environment, cwd=tmp_path)
+    assert (done.returncode, "valid: experiment" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.fixture

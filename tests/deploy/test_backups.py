@@ -7,6 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from benchmarks.servers import postgres_programs
 from tests.api.service import KEY, finish, running_api, settings_for, spec
 from tests.house import ROOT
@@ -43,6 +45,10 @@ def test_sqlite(sqlite_url: str, tmp_path: Path) -> None:
             id_ = api.submit(spec(seed=seed))["id"]
             finish(api, id_)
             bundles[id_] = api.get(f"/v1/experiments/{id_}/bundle").content
+        for nowhere in ("", str(tmp_path / "nowhere")):
+            with pytest.raises(subprocess.CalledProcessError):
+                run(tmp_path, backup, FEDAUDIT_DATA_DIR=nowhere)
+        assert not (tmp_path / "fedaudit.backup.db").exists()
         run(tmp_path, backup, FEDAUDIT_DATA_DIR=str(tmp_path))
         # Not in the copy: it was taken before.
         api.submit(spec(seed=9))

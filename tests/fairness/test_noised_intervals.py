@@ -84,12 +84,12 @@ def counted(counts: Any, deviation: float, tail: Any, max_rows: int = 1) -> Nois
     ("unit", "mechanism", "epsilon", "shares"),
     [
         ("client", "discrete-laplace", 0.1, UNEQUAL),
-        ("client", "discrete-laplace", 10.0, UNEQUAL),
+        ("client", "discrete-laplace", 2.94, UNEQUAL),
         ("client", "gaussian", 1.0, UNEQUAL),
         ("client", "gaussian", 1.0, EQUAL),
         ("record", "discrete-laplace", 1.0, EQUAL),
         ("record", "gaussian", 0.1, UNEQUAL),
-        ("record", "gaussian", 10.0, UNEQUAL),
+        ("record", "gaussian", 2.94, UNEQUAL),
     ],
 )
 def test_intervals_cover_the_gap_in_the_population(unit, mechanism, epsilon, shares):
@@ -116,8 +116,8 @@ def test_intervals_cover_the_gap_in_the_population(unit, mechanism, epsilon, sha
     ("unit", "mechanism", "epsilon"),
     [
         ("client", "discrete-laplace", 0.1),
-        ("client", "gaussian", 10.0),
-        ("record", "discrete-laplace", 10.0),
+        ("client", "gaussian", 2.94),
+        ("record", "discrete-laplace", 2.94),
         ("record", "gaussian", 0.1),
     ],
 )
@@ -136,7 +136,7 @@ def test_intervals_cover_the_gain_and_the_share_in_the_population(unit, mechanis
 
 
 def test_several_hypotheses_leave_one_end_open() -> None:
-    found = release(10.0, "discrete-laplace", "record")
+    found = release(2.94, "discrete-laplace", "record")
     counts = noised(people(UNEQUAL, "record", np.random.default_rng(2)), found, 3)
     one, two = (noised_gain(counts, hypotheses=k) for k in (1, 2))
     assert two.gain_interval(0.95) == (-1.0, one.gain_interval(0.95)[1])

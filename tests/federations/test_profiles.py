@@ -299,6 +299,21 @@ def test_the_first_cut_is_shown_and_remembered_beside_others():
     assert both == cuts | sex
 
 
+def test_rates_are_shown_beside_a_profile_that_had_no_rule_for_them():
+    none, shown = cut_profile(), cut_profile()
+    none["attributes"]["age"] |= {"base_rates": {}, "reasons": {"base_rates": "no rule"}}
+    first = beside_earlier(none, cuts_of(none, cut_at(83)), {})[1]
+    found, cuts = beside_earlier(shown, cuts_of(shown, cut_at(83, value=4)), first)
+    assert found == shown
+    # The first rule that was shown stays the only one, and a profile without rates is none.
+    assert beside_earlier(none, cuts_of(none, cut_at(83)), cuts) == (none, cuts)
+    other, after = beside_earlier(shown, cuts_of(shown, cut_at(83, value=5)), cuts)
+    assert (other["attributes"]["age"]["missing"], after) == (None, cuts)
+    for asked in (cut_at(84, value=4), cut_at(value=4)):
+        other, after = beside_earlier(shown, cuts_of(shown, asked), first)
+        assert (other["attributes"]["age"]["missing"], after) == (None, first)
+
+
 def test_other_edges_rules_and_rows_are_not():
     first = cuts_of(cut_profile(), cut_at(83))
     for asked, found in (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedaudit.federations.proposals.column_survey import named, survey_table
+from fedaudit.federations.proposals.column_survey import Column, good_class, named, survey_table
 from fedaudit.federations.proposals.proposal import Proposal, proposal_yaml, propose
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
@@ -309,7 +309,31 @@ def test_the_first_rows_alone_are_read_where_there_are_more(tmp_path: Path) -> N
 def test_a_table_that_cannot_be_proposed_says_where(tmp_path, text, known, pointer):
     [fault] = refused_by(proposed, tmp_path, text, **known)
     assert fault.pointer == pointer
-    assert ("header: false" in fault.message) is text.startswith("1,1")
+    assert ("`header: false` (scaffold: --no-header)" in fault.message) is text.startswith("1,1")
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good"),
+    [
+        ("status", "not improved", "improved"),
+        ("status", "dead", "alive"),
+        ("status", "relapse", "no relapse"),
+        ("status", "worse", "better"),
+        ("complication", "yes", "no"),
+    ],
+)
+def test_the_good_class_is_not_the_bad_one_and_without_evidence_says_so(name, bad, good):
+    column = Column(name)
+    column.add([bad, good], [30, 30])
+    found, why = good_class(column)
+    assert found == good
+    assert ("chosen without evidence" in why) is (bad == "not improved")
+
+
+def test_what_was_stated_is_no_guess(tmp_path: Path) -> None:
+    found = proposed(tmp_path, TABLES["coded"], client_key="county", target="two_year_recid")
+    for field in ("client_key", "target"):
+        assert found.guesses[f"/federation/{field}"].startswith("as stated: ")
 
 
 def test_where_no_column_can_be_a_feature_each_has_its_reason(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_simultaneous_upgrades_all_succeed(empty_database_url: str) -> None:
 def test_a_failing_upgrade_changes_nothing(tmp_path: Path) -> None:
     """A table in the way stops it; what it made before is then not there either."""
     url = f"sqlite:///{tmp_path / 'other.db'}"
+    (tmp_path / "other.db").touch()
     database = Database(url)
     with database.write() as session:
         session.execute(text("CREATE TABLE rounds (id INTEGER)"))
@@ -95,10 +96,11 @@ def test_the_commands_migrate_and_make_a_key(tmp_path, monkeypatch, capsys):
 
     at_url = ["--database-url", url]
     assert said(migrate(["current", *at_url]), 1)[0] == "None\n"
-    assert "fedaudit migrate" in said(make_key("reports:read"), 1)[1]
+    assert f"no service keeps its data in {tmp_path}" in said(make_key("reports:read"), 2)[1]
+    assert list(tmp_path.iterdir()) == []
     # The command itself, as services start it.
     command = [sys.executable, "-P", "-m", "migrations", "upgrade", *at_url]
-    assert completed(command, cwd=tmp_path, check=True).stdout == f"{HEAD}\n"
+    assert completed(command, cwd=tmp_path, check=True).stdout == f"{HEAD}  {url[10:]}, made now\n"
     with pytest.raises(SystemExit):
         migrate(["upgrade"])
     assert "--database-url" in capsys.readouterr().err

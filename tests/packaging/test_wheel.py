@@ -234,7 +234,7 @@ def checkout(wheel, pipeline, service, tmp_path, small_spec):
 def test_a_command_names_the_extra_that_it_lacks(pipeline, service, tmp_path):
     for command, said in (
         (("list",), ""),
-        (("verify", "bundle.zip"), r"this needs \w+: pip install 'fedaudit\[service\]'"),
+        (("verify", "bundle.zip"), r"this needs \w+: pip install 'WHEEL\[service\]'"),
     ):
         done = completed(
             [pipeline / "fedaudit", *command],

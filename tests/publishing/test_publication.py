@@ -1,6 +1,7 @@
 """What is published of a report: nothing more than it shows, and no evidence that it is not."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from fedaudit.publishing.mlflow_runs import (
     _write_entities,
     allowed,
     allowed_name,
+    publish_to_mlflow,
     spec_parameters,
 )
 from fedaudit.publishing.publication import (
@@ -114,6 +116,18 @@ def test_a_report_file_is_published_as_it_is(material, tmp_path):
     ]
     assert found.facts()["report_hash"] == report_hash(document)
     assert found.model_reason == document["model_reason"]
+
+
+def test_a_store_that_mlflow_refuses_is_named(material, published, monkeypatch):
+    """MLflow does so as its client is made, as for `file:///FOLDER` and for `nonsense`."""
+
+    def refuse(tracking_uri: str) -> None:
+        raise TypeError(f"{tracking_uri} has no store")
+
+    mlflow = SimpleNamespace(MlflowClient=refuse, MlflowException=TypeError)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    with pytest.raises(PublishingError, match="nonsense has no store"):
+        publish_to_mlflow(published(assemble(material())), tracking_uri="nonsense", experiment="x")
 
 
 def test_what_is_no_report_is_refused(tmp_path):

@@ -247,9 +247,51 @@ def test_a_clients_budget_follows_the_noise_and_bars_no_client(tables: Path) -> 
 
 
 def test_noise_of_records_is_a_cause_too(tables: Path) -> None:
-    little = {**RECORDS, "epsilon_max": 0.05, "epsilon_min": 0.01}
-    found = run(spec("few", little, 0.5), tables)["advice"]
-    assert found["text"].startswith("Noise is about")
+    little = {**RECORDS, "epsilon_max": 0.05, "epsilon_min": 0.05}
+    document = spec("few", little, 0.5)
+    before, advice, after = next(steps(document, tables))
+    assert advice["text"].startswith("Noise is about")
+    assert "an epsilon of 0.67 in place of 0.05" in advice["text"]
+    assert before["utility"]["degenerate"] is not False is after["utility"]["degenerate"]
+
+
+def test_noise_is_ruled_out_by_its_size_alone_and_steps_do_not_go_to_and_fro(tables: Path) -> None:
+    of_all = {"steps": 1, "batch_size": 20, "step_size": 5.0}
+    report = run(spec("plain", {**RECORDS, "epsilon_max": 1.0}, 5.0, local=of_all), tables)
+    utility, local = report["utility"], report["spec"]["training"]["local"]
+    utility |= {"degenerate": None, "accuracy_over_baseline_interval": None, "start_loss": 0.69}
+
+    def advised(
+        step: float, loss: float, saved: float, *, best: int = 8, gain: float = 0.06
+    ) -> tuple[str, list[Any]]:
+        local["step_size"] = step
+        utility.update(selection_loss=loss, loss_under_baseline=saved, best_round=best)
+        found = better_model({**report, "utility": utility | {"accuracy_over_baseline": gain}})
+        return found.text, [one.value for one in found.changes]
+
+    # At such steps noise may add 0.3 to the loss.
+    said, changes = advised(5.0, 0.7, -2.0)
+    assert said.startswith("Noise is not the cause, the steps are too long, no round")
+    assert changes == [0.5]
+    said, changes = advised(5.0, 0.7, -0.01)
+    assert said.startswith("Noise may add about 0.27 to the loss and be a cause too; the steps are")
+    assert changes == [0.5]
+    # Nor does a model seem better whose loss is above the constant's.
+    said, changes = advised(5.0, 0.68, -0.01)
+    assert "the steps are too long, noise grows with them" in said
+    assert changes == [0.5]
+    assert "seems better" not in advised(0.5, 0.68, -1e-4)[0]
+    # The loss of a tenth that still falls: longer steps would add more than was gained, or are
+    # between the two.
+    said, changes = advised(0.5, 0.67, 0.01, best=29)
+    assert "seems better than a constant, and the rows are too few to tell" in said
+    assert changes == []
+    said, changes = advised(0.5, 0.4, 0.3, best=29, gain=0.0)
+    assert said.startswith("Noise is not the cause, the steps are too short")
+    assert changes == [1.0]
+    # Training needs the rows that would be held out; of a larger gain it does not.
+    assert advised(0.5, 0.6, 0.04)[1] == []
+    assert advised(0.5, 0.3, 0.4)[1] == [0.5]
 
 
 def test_a_target_that_training_cannot_reach_needs_a_mean(tables: Path) -> None:
@@ -273,7 +315,7 @@ def test_with_losses_withheld_nothing_is_said_of_them(tables: Path) -> None:
     fairness = {
         "sensitive": ["x0"],
         "edges": {"x0": [0]},
-        "noise": {"mechanism": "discrete-laplace", "epsilon": 20.0, "unit": "record"},
+        "noise": {"mechanism": "discrete-laplace", "epsilon": 2.94, "unit": "record"},
     }
     document = {**spec("tiny", NONE, 0.01), "fairness": fairness}
     first = run(document, tables)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from fedaudit.runs.proposed_experiment import ProposalAim, propose_experiment
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import with_registration
+from tests.house import ROOT
 from tests.spec.documents import changed
 from tests.training.specs import ran
 
@@ -86,6 +88,12 @@ def test_every_shape_gets_a_spec_that_parses_at_no_more_than_was_asked_for(
     assert any("occurs is not known" in one.reason for one in found.reasons) == bool(classes)
 
 
+def test_a_proposal_by_default_meets_the_shipped_policy_for_a_release() -> None:
+    policy = yaml.safe_load((ROOT / "examples/policies/release.yaml").read_text())
+    [most] = [one["value"] for one in policy["gates"] if one["figure"] == "epsilon_max"]
+    assert 0.9 * most < figure(proposed(facts(scale=RANGE))) <= most
+
+
 @pytest.mark.parametrize("aim", [{"epsilon": 3.0}, {"private": False}, {"leakage": 20.0}])
 @pytest.mark.parametrize("unit", ["client", "record"])
 def test_one_row_more_changes_a_proposal_only_at_a_power_of_two(unit: Any, aim: Any) -> None:
@@ -99,6 +107,8 @@ def test_one_row_more_changes_a_proposal_only_at_a_power_of_two(unit: Any, aim: 
     assert len({*found, of_rows(46_340)}) == 1
     assert of_rows(80_000) != found[0]
     assert "nearest power of two" in found[0]
+    hides = "a power of two, is above the rows, and hides how many" in found[0]
+    assert hides is (unit == "record" and "epsilon" in aim)
 
 
 def test_more_than_a_thousand_clients_are_drawn_once_in_a_block_for_less_noise() -> None:
@@ -119,7 +129,7 @@ def test_hospitals_get_records_and_many_clients_are_protected_whole() -> None:
     six = proposed(facts(clients=6, rows=1000, scale=RANGE), epsilon=3)
     assert six.spec["privacy"]["mechanism"] == "record-personalised"
     assert six.expected_useful
-    assert "whole client needs 10 clients" in six.reasons[0].reason
+    assert "whole client needs 10 clients that train at least, and 4 of 6" in six.reasons[0].reason
     many = proposed(facts(scale=RANGE), epsilon=3)
     assert many.spec["privacy"]["mechanism"] == "gaussian-central"
     assert many.expected_useful
@@ -139,9 +149,14 @@ def test_what_is_too_little_says_what_is_needed_and_that_is_enough() -> None:
     enough = facts(clients=round(1.25 * needed / 0.69), features=60, scale=RANGE)
     assert proposed(enough, epsilon=0.1, unit="client").expected_useful
     assert "size of x0" in str(proposed(facts(rows=5), unit="client").needs)
-    # Where hardly anything lacks, what is needed is still more than was asked for.
-    needs = proposed(facts(clients=30, scale=RANGE), epsilon=0.311, unit="client").needs
-    assert float((needs or "").split()[-1]) > 0.311
+    # One figure, whatever was asked for, and it is enough.
+    for shape, unit in ((facts(clients=30, scale=RANGE), "client"), (facts(clients=5), "record")):
+        shape.registration["federation"]["scale"] = dict.fromkeys(
+            ["x0", "x1", "x2", "x3", "x4"], RANGE
+        )
+        asked = [proposed(shape, epsilon=one, unit=unit).needs for one in (0.1, 0.15, 0.22)]
+        (least,) = {float((one or "").split()[-1]) for one in asked}
+        assert proposed(shape, epsilon=least, unit=unit).expected_useful
 
 
 def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:
@@ -158,7 +173,7 @@ def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:
 
 
 def test_classes_without_a_favourable_one_need_a_rule_where_groups_are_compared() -> None:
-    shape = facts(classes=3, scale=RANGE)
+    shape = facts(classes=3, clients=80, scale=RANGE)
     rule = {"op": "in", "value": ["a"]}
     for fairness, needs in (
         ({}, None),
@@ -168,6 +183,7 @@ def test_classes_without_a_favourable_one_need_a_rule_where_groups_are_compared(
         known = replace(shape, registration={**shape.registration, "fairness": fairness})
         found = proposed(known, private=False).needs
         assert found is needs if needs is None else needs in found
+        assert proposed(known).spec["privacy"]["mechanism"] == "gaussian-central"
 
 
 def test_policies_floors_and_budgets_bind() -> None:

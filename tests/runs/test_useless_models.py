@@ -104,7 +104,7 @@ def test_a_model_that_learnt_is_not_called_useless(tmp_path):
 def test_a_model_that_predicts_too_well_is_signed_off_only_after_an_answer(tmp_path):
     """`x + 0.3 z > 0` is the outcome in other words, for a model that is trained long enough."""
     training = training_of(rounds=60, cohort={"clients": 30}, local={"step_size": 50})
-    noise = {"mechanism": "discrete-laplace", "epsilon": 50.0, "unit": "record"}
+    noise = {"mechanism": "discrete-laplace", "epsilon": 2.94, "unit": "record"}
     for fairness in ({"sensitive": ["sex"]}, {"sensitive": ["sex"], "noise": noise}):
         asked = {"informative": True, "training": training, "fairness": fairness}
         report = report_of(tmp_path, **asked)
@@ -191,7 +191,7 @@ def test_counts_with_noise_decide_by_their_intervals_or_not_at_all(tmp_path):
     ]
     fairness: dict[str, Any] = {
         "sensitive": ["sex"],
-        "noise": {"mechanism": "discrete-laplace", "epsilon": 5.0, "unit": "record"},
+        "noise": {"mechanism": "discrete-laplace", "epsilon": 2.94, "unit": "record"},
     }
     open_ = "insufficient_evidence"
     useless = report_of(tmp_path, fairness=fairness, gates=GATES[:1])

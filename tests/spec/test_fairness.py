@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted, parse_spec, refuse_retired_training
+from fedaudit.training.base.cell import Cell
 from tests.refusals import refused_by
 from tests.spec.documents import TABLE, changed, fault
+from tests.training.federations import random_federation
 from tests.training.specs import groups_spec
 
 RECORD = {"mechanism": "discrete-laplace", "epsilon": 1, "unit": "record"}
@@ -30,6 +33,8 @@ CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
         ({"fairness__noise": {**CLIENT, "mechanism": "gaussian"}}, "/fairness/noise/delta"),
         ({"fairness__noise": {**CLIENT, "delta": 1e-5}}, "/fairness/noise/delta"),
         ({"fairness__noise": {**CLIENT, "epsilon": 0}}, "/fairness/noise/epsilon"),
+        ({"fairness__noise": {**CLIENT, "epsilon": 2.95}}, "/fairness/noise/epsilon"),
+        ({"fairness__intervals": {"level": 0.96}}, "/fairness/intervals/level"),
         ({"fairness__noise": {**CLIENT, "mechanism": "laplace"}}, "/fairness/noise/mechanism"),
         ({"fairness__noise": CLIENT, "fairness__rounding": {"base": 5}}, "/fairness/rounding"),
         ({"fairness__noise": {**CLIENT, "rounds": True}}, "/fairness/noise/rounds"),
@@ -40,6 +45,14 @@ CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
 )
 def test_a_combination_that_would_promise_too_much_is_refused_at_its_field(changes, pointer):
     assert pointer in {one.pointer for one in refused_by(parse_spec, groups_spec(**changes))}
+
+
+def test_a_stored_epsilon_that_hides_no_count_is_read_and_not_trained_with() -> None:
+    asked = groups_spec(fairness__noise=CLIENT, fairness__intervals={"level": 0.99})
+    stored = parse_admitted(changed(asked, {"fairness.noise.epsilon": 100.0}))
+    assert stored.fairness.noise is not None
+    with pytest.raises(InvalidInputError, match="/fairness/noise/epsilon: 100 is too large"):
+        refuse_retired_training(stored)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +94,18 @@ def test_one_record_must_not_move_the_features_of_others() -> None:
     assert pointer == "/fairness/noise/unit"
     assert "constants under `scale`" in message
     parse_spec(groups_spec(**noised, fairness__noise=CLIENT))
+
+
+def test_one_record_must_not_move_which_others_are_scored() -> None:
+    split = {"source": "synthetic-groups", "scoring": {"method": "split"}}
+    document = groups_spec(federation=split, fairness__noise=RECORD, training__hypotheses=1)
+    pointer, message = fault(document)
+    assert pointer == "/federation/scoring"
+    assert "other rows are scored" in message
+    parse_spec(changed(document, {"fairness.noise": CLIENT}))
+    stored = parse_admitted(document)
+    with pytest.raises(InvalidInputError, match="other rows are scored"):
+        Cell(stored, random_federation())
 
 
 def document(fairness: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -276,9 +276,11 @@ REGISTERED_LABELS = parse_uploaded(
         ({"federation.labels": {"SEX": {"1": "female", "2": "male"}}}, [f"{WHERE}/SEX"]),
         ({"fairness.favourable": {**FREE, "label": "re-arrested"}}, ["/fairness/favourable"]),
         ({"fairness.favourable": {"op": "in", "value": ["1"]}}, ["/fairness/favourable"]),
+        ({"decision": {"threshold": 0.3}}, []),
+        ({"decision": {"threshold": 0.31}}, ["/decision/threshold"]),
     ],
 )
-def test_a_key_that_may_not_read_the_data_relabels_nothing(changes, where):
+def test_a_key_that_may_not_read_the_data_relabels_and_cuts_nothing(changes, where):
     spec = parse_spec(changed(CODED, changes))
     found = departures(spec, REGISTERED_LABELS, known_groups=["1", "2"])
     assert [fault.pointer for fault in found] == where
@@ -290,3 +292,12 @@ def test_a_policy_fixes_the_rule_and_not_its_words():
     other = parse_spec(changed(CODED, {"fairness.favourable": {"op": "in", "value": ["1"]}}))
     [found] = spec_faults(policy, other, registration=None)
     assert found.pointer == "/fairness/favourable"
+
+
+@pytest.mark.parametrize(
+    ("edges", "threshold", "count"), [({}, 0.31, 1), ({}, 0.3, 0), (None, 0.31, 0)]
+)
+def test_a_policy_that_fixes_edges_fixes_cuts_of_scores(edges, threshold, count):
+    spec = parse_spec(changed(CODED, {"decision": {"threshold": threshold}}))
+    found = spec_faults(DisclosurePolicy(edges=edges), spec, registration=None)
+    assert [one.pointer for one in found] == ["/decision/threshold"] * count

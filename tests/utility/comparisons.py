@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedaudit.arrays import Ints
+from fedaudit.fairness.intervals import Interval
 from fedaudit.utility import ConstantComparison
 
 
@@ -22,7 +23,7 @@ def useful_model(
         weights=np.ones(clients),
         outcomes=np.array([[3, 2], [2, 3]]) * clients,
         true_outcomes=np.array([5, 5]) * clients,
-        shown_by_rows={"loss": True},
+        by_rows={"loss": Interval(0.4, 0.6)},
         decided=np.full(clients, 10.0),
         decision_gain=None,
         outcome_gain=None,

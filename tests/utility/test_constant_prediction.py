@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
 
+from fedaudit.fairness.intervals import Interval
 from fedaudit.utility import (
     Gained,
     LossShape,
@@ -181,6 +182,16 @@ def test_luck_on_few_clients_is_not_shown_and_a_gain_is(clients: int) -> None:
     assert sum(shown(0.58, seed) for seed in range(20)) > 15
 
 
+def test_the_interval_that_decides_is_stated() -> None:
+    """Of 200 rows the model alone is right on 20, the constant alone on 10."""
+    target = np.repeat([0.0, 1.0], 100)
+    predicted = np.repeat([1.0, 0.0, 1.0], [10, 170, 20])
+    values = np.where(predicted == target, 0.6, 0.8)
+    rows, shape = rows_of(np.arange(200) % 5, target, predicted, values), shape_of("log", 2)
+    stated = "in accuracy reaches 0 (-0.00368 to 0.104, by rows taken one by one)"
+    assert str(beside_constant(rows, shape).reason).endswith(stated)
+
+
 @pytest.mark.parametrize("clients_trained", [False, True])
 def test_rows_of_one_large_client_show_no_gain_for_others(clients_trained: bool) -> None:
     """One client has most rows, and the model fits it: a gain for the clients that trained."""
@@ -200,7 +211,8 @@ def test_rows_of_one_large_client_show_no_gain_for_others(clients_trained: bool)
 # -- which models decide nothing ------------------------------------------------------------------
 
 
-GOOD = Gained(0.1, shown=True)
+GOOD = Gained(0.1, Interval(0.05, 0.15))
+UNSHOWN = Interval(-0.0123, 0.1)
 UNKNOWN = {"share": None, "truth": None}
 
 
@@ -215,15 +227,19 @@ def judged(accuracy=GOOD, loss=GOOD, outcome=None, share=0.7, truth=0.6):
     [
         *((good, False, None) for good in ({}, UNKNOWN, {"accuracy": None}, {"outcome": GOOD})),
         # Better in neither.
-        ({"accuracy": Gained(0.0, False), "loss": Gained(-0.1, False)}, True, "is no better than"),
-        ({"accuracy": None, "loss": Gained(-0.1, False)}, True, "is no better than"),
+        (
+            {"accuracy": Gained(0.0, UNSHOWN), "loss": Gained(-0.1, UNSHOWN)},
+            True,
+            "is no better than",
+        ),
+        ({"accuracy": None, "loss": Gained(-0.1, UNSHOWN)}, True, "no better"),
         # The two disagree, as of rare classes.
-        ({"accuracy": Gained(-0.05, False)}, None, "by accuracy the model is no"),
-        ({"outcome": Gained(0.0, False)}, None, "predictions of the favourable outcome"),
+        ({"accuracy": Gained(-0.05, UNSHOWN)}, None, "by accuracy the model is no"),
+        ({"outcome": Gained(0.0, UNSHOWN)}, None, "predictions of the favourable outcome"),
         # Not shown.
-        ({"accuracy": Gained(0.01, False)}, None, "of its gain in accuracy reaches 0"),
-        ({"accuracy": None, "loss": Gained(0.1, False)}, None, "in loss reaches 0"),
-        ({"loss": Gained(0.1, False)}, False, None),
+        ({"accuracy": Gained(0.01, UNSHOWN)}, None, "of its gain in accuracy reaches 0"),
+        ({"accuracy": None, "loss": Gained(0.1, UNSHOWN)}, None, "in loss reaches 0"),
+        ({"loss": Gained(0.1, UNSHOWN)}, False, None),
         ({"accuracy": None, "loss": None}, None, "nothing says"),
         # One prediction for nearly everybody.
         ({"share": 1.0, "truth": 1.0}, True, "equal rates mean nothing"),

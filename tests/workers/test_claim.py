@@ -156,7 +156,7 @@ def test_a_project_that_runs_nothing_comes_first_and_a_lost_unit_last(api, serve
 # -- signs of life: files that running processes have locked ---------------------------------------
 
 
-_NOBODY = "no worker of this machine has given a sign of life"
+_NOBODY = "no worker of this machine has given a sign of life in {} (FEDAUDIT_DATA_DIR)"
 _BEAT_AND_DIE = """
 import os, sys
 from pathlib import Path
@@ -184,7 +184,7 @@ def files(settings: Settings) -> list[Path]:
 
 
 def test_a_beating_worker_is_well_until_it_ends(settings: Settings, heartbeat: Heartbeat) -> None:
-    assert unwell(settings) == _NOBODY
+    assert unwell(settings) == _NOBODY.format(settings.data_dir)
     heartbeat.beat()
     assert unwell(settings) is None
     # One that lost its file makes another.
@@ -193,7 +193,7 @@ def test_a_beating_worker_is_well_until_it_ends(settings: Settings, heartbeat: H
     heartbeat.beat()
     assert unwell(settings) is None
     heartbeat.end()
-    assert unwell(settings) == _NOBODY
+    assert unwell(settings) == _NOBODY.format(settings.data_dir)
 
 
 def test_a_silent_worker_is_unwell(settings: Settings, heartbeat: Heartbeat) -> None:
@@ -209,7 +209,7 @@ def test_a_silent_worker_is_unwell(settings: Settings, heartbeat: Heartbeat) -> 
 
 def test_a_dead_worker_is_none_and_its_file_the_next_ones(settings, heartbeat):
     subprocess.run([sys.executable, "-c", _BEAT_AND_DIE, settings.data_dir], check=False)
-    assert unwell(settings) == _NOBODY
+    assert unwell(settings) == _NOBODY.format(settings.data_dir)
     heartbeat.beat()
     other = Heartbeat(settings)
     other.beat()

@@ -269,6 +269,23 @@ def test_a_report_that_another_overtakes_is_decided_anew(sources, shown, monkeyp
     assert shown(of_file("rows.csv", spec(edges={"age": [84]}))) == [False, False]
 
 
+def test_simulated_noise_on_counts_replaces_neither_minima_nor_memory(database, section):
+    noise = {"mechanism": "discrete-laplace", "epsilon": 1.0, "unit": "record"}
+
+    def sizes(privacy: str, *edges: int) -> list[int | None]:
+        asked = spec(edges={"age": [*edges]}, noise=noise)
+        found = section({**asked, "privacy": {"mechanism": "none", "noise": privacy}})
+        utility = document_of(database, found["submitted"])["utility"]
+        whole = all(group["rows"] is not None for group in found["groups"])
+        assert (utility["prediction_share"] is not None) == whole
+        return [group["rows"] for group in found["groups"]]
+
+    assert None not in sizes("simulation", 83)
+    assert sizes("simulation", 84) == [None, None], "six people more than in the report before"
+    assert None in sizes("simulation", 83, 84)
+    assert None not in sizes("release", 83, 84), "which is within its epsilon"
+
+
 def test_generated_data_are_not_remembered(database: Database, context: WorkerContext) -> None:
     submitted = ran(database, context)
     assert experiment_of(database, submitted).withheld_attributes is None

@@ -98,7 +98,7 @@ def kept_text(api: Api) -> str:
 
 def files_naming(api: Api, name: bytes) -> list[Path]:
     """The database's own files that hold the name: SQLite's and its log; none of Postgres."""
-    folder = Path(api.database.engine.url.database or "").parent
+    folder = Path(api.database.url.database or "").parent
     return [one for one in folder.glob("*.db*") if name in one.read_bytes()]
 
 

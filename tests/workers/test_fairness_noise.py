@@ -90,6 +90,9 @@ def test_nothing_of_held_out_people_is_published_without_noise(database, finishe
         assert group["loss"] is None
         assert isinstance(group["rows"], int)
     assert report["data"]["notes"] == []
+    [covered] = [one for one in report["limits"] if one.startswith("fairness_privacy covers")]
+    for known in ("the dealing", "who has a usable row", "values of the attributes", "be read"):
+        assert known in covered
     experiment = experiment_of(database, finished)
     assert (experiment.validation_loss, experiment.accuracy) == (None, None)
     for one in rounds_of(database, finished):

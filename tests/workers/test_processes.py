@@ -158,7 +158,8 @@ def test_a_database_that_was_never_migrated_is_refused(tmp_path: Path) -> None:
     with service(tmp_path, data_dir=str(tmp_path / "new")) as processes:
         process = processes.start("workers.sweeper")
         assert process.popen.wait(30) == 1
-        assert "run `fedaudit migrate`" in process.output
+        assert f"no service keeps its data in {tmp_path / 'new'}" in process.output
+        assert not (tmp_path / "new").exists()
 
 
 # -- a broker that goes away while a worker is busy, and comes back when it is not ----------------
@@ -216,7 +217,7 @@ def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
         assert worker.popen.poll() is None
         assert len(signs_of_life(processes)) == 1
         assert worker.stop() == 0
-        assert unwell(settings) == "no worker of this machine has given a sign of life"
+        assert "no worker of this machine has given a sign" in str(unwell(settings))
     database.close()
 
 

@@ -320,7 +320,8 @@ def _classes(
 
 
 Cuts = dict[str, Any]
-"""{rows, edges, favourable} of each attribute, by which its groups were made, as JSON."""
+"""{rows, edges, favourable} of each attribute, by which its groups were made, as JSON. Without
+`favourable` no rule was known, so that nothing of outcomes was shown beside what any rule shows."""
 
 _OTHER_CUT = (
     "suppressed: an earlier profile of these data showed this attribute by other edges, by another "
@@ -338,9 +339,9 @@ def cuts_of(profile: Mapping[str, Any], fairness: Groups) -> Cuts:
             "rows": profile["rows"],
             "edges": fairness.edges.get(name),
             **({"groups": fairness.groups[name]} if name in fairness.groups else {}),
-            **rules,
+            **(rules if one["reasons"].get("base_rates") in (None, _HIDDEN) else {}),
         }
-        for name in profile["attributes"]
+        for name, one in profile["attributes"].items()
     }
 
 
@@ -348,7 +349,7 @@ def beside_earlier(
     profile: Mapping[str, Any], cuts: Cuts, earlier: Cuts
 ) -> tuple[dict[str, Any], Cuts]:
     """The profile without attributes that were cut otherwise before, and all cuts shown by now."""
-    other = {name for name, cut in cuts.items() if earlier.get(name, cut) != cut}
+    other = {name for name, cut in cuts.items() if not _agree(cut, earlier.get(name) or cut)}
     attributes = dict(profile["attributes"])
     for name in other & attributes.keys():
         found = attributes[name]
@@ -359,4 +360,11 @@ def beside_earlier(
             "base_rates": dict.fromkeys(found["base_rates"]),
             "reasons": dict.fromkeys(("groups", "missing", "base_rates"), _OTHER_CUT),
         }
-    return {**profile, "attributes": attributes}, {**cuts, **earlier}
+    shown = {name: {**earlier.get(name, {}), **cuts[name]} for name in cuts.keys() - other}
+    return {**profile, "attributes": attributes}, {**earlier, **shown}
+
+
+def _agree(cut: Mapping[str, Any], earlier: Mapping[str, Any]) -> bool:
+    rule = "favourable"
+    both = {*cut, *earlier} - ({rule} if rule not in cut or rule not in earlier else set())
+    return all(cut.get(name) == earlier.get(name) for name in both)

@@ -56,6 +56,7 @@ en target label class outcome y response recid! recidivism! default! readmitted!
 en approved approval hired admitted admission churn! fraud! diagnosis! diagnosed! disease! death!
 en died! mortality! income pincp earnings salary wage passed pass result decision grade credit risk!
 en score price cost charges payments denied! rejected! arrested! dropout! failed! claim! accident!
+en fail! complication! complications! relapse! dead! deceased! worse! worsened!
 de ziel- klasse ergebnis rückfall! zahlungsausfall! wiederaufnahme! bewilligt genehmigt eingestellt
 de abwanderung! kündigung! betrug! diagnose! krankheit! tod! gestorben! verstorben! mortalität!
 de sterblichkeit! einkommen gehalt lohn bestanden entscheidung note risiko! preis kosten abgelehnt!
@@ -400,13 +401,20 @@ def sensitive_word(column: Column) -> str | None:
 
 def good_class(column: Column) -> tuple[str, str]:
     """The one of a target's two classes that seems good for people, and why."""
-    first, last = column.distinct
-    yes = spelled("yes", (first, last)) or last
-    no = spelled("no", (first, last)) or (first if yes == last else last)
-    bad = named(column.name, "target", bad=True)
-    if bad is not None:
+    classes = first, last = column.distinct
+    pairs = ((first, last), (last, first))
+    # As `not improved` does.
+    denies = next((one for one, other in pairs if words_of(one)[1:] == words_of(other)), None)
+    no = spelled("no", classes) or denies
+    yes = spelled("yes", classes) or (first if no == last else last)
+    if (bad := named(column.name, "target", bad=True)) is not None:
+        no = first if yes == last else last
         return no, f"`{bad[1]}` in the name sounds bad for people, so the other class is good"
-    return yes, "nothing in the name sounds bad for people"
+    sound = [one for one in classes if one != denies and named(one, "target", bad=True)]
+    for one, other in pairs:
+        if sound == [one]:
+            return other, f"`{one}` sounds bad for people; check whether this one is good"
+    return yes, "chosen without evidence, as no name says which class is good: check it"
 
 
 def alike(classes: Sequence[str]) -> str:

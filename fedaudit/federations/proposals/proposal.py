@@ -252,8 +252,8 @@ def propose(
     if survey.note is not None:
         draft.guesses["/federation/source"] = survey.note
     may_be = clients or [one for one in possible_clients(others) if one is not targets[0]]
-    _put_clients(draft, clients, may_be[:5])
-    _put_target(draft, targets[0])
+    _put_clients(draft, clients, may_be[:5], stated=client_key is not None)
+    _put_target(draft, targets[0], stated=target is not None)
     used = {targets[0].name, *(column.name for column in clients[:1])}
     rest = [column for column in known.values() if column.name not in used]
     sensitive = _put_sensitive(draft, rest)
@@ -281,7 +281,9 @@ def _first(
     return [known[chosen], *(column for column in candidates if column.name != chosen)]
 
 
-def _put_clients(draft: Proposal, clients: list[Column], may_be: list[Column]) -> None:
+def _put_clients(
+    draft: Proposal, clients: list[Column], may_be: list[Column], *, stated: bool
+) -> None:
     if not clients:
         columns = f"; of those that may: {', '.join(one.name for one in may_be)}" * bool(may_be)
         most = max(2, min(_MADE_UP_CLIENTS, draft.rows // 10))
@@ -295,15 +297,15 @@ def _put_clients(draft: Proposal, clients: list[Column], may_be: list[Column]) -
     draft.federation["client_key"] = key.name
     also = f"; others might: {', '.join(one.name for one in others)}" if others else ""
     draft.guesses["/federation/client_key"] = (
-        f"a guess by its name: {'over ' * key.many}{len(key.distinct)} values in {key.rows} "
-        f"rows{also}"
+        f"{'as stated' if stated else 'a guess by its name'}: {'over ' * key.many}"
+        f"{len(key.distinct)} values in {key.rows} rows{also}"
     )
     _put_rule(draft, key, "missing_client")
 
 
-def _put_target(draft: Proposal, target: Column) -> None:
+def _put_target(draft: Proposal, target: Column, *, stated: bool) -> None:
     draft.federation["target"] = target.name
-    why = "a guess by its name, or as the last column"
+    why = "as stated" if stated else "a guess by its name, or as the last column"
     classes = target.distinct
     if _is_number(target):
         draft.guesses["/federation/target"] = f"{why}: a number"

@@ -30,6 +30,8 @@ _MAX_CELL_LENGTH = 4096
 _SHOWN_TYPE = 60  # characters of a nested type's name
 _PARQUET = b"PAR1"
 """How every Parquet file starts; any other file is read as CSV."""
+_ARCHIVES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""How files of Excel start, the first as other archives do."""
 _FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError, KeyError)
 
 
@@ -347,6 +349,11 @@ class TableFile:
             raise self.source.fault("has a header but no rows; add the data")
 
     def _reader(self, start: bytes, *, header: bool) -> CsvFile | ParquetFile:
+        if start in _ARCHIVES:
+            raise self.source.fault(
+                "is an Excel file or an archive; save a sheet as CSV or Parquet (images, as .npz, "
+                "are registered by hand: docs/data.md, Images and handwriting)"
+            )
         if start != _PARQUET:
             return CsvFile(self.source, header=header)
         if self.source.compressed:
@@ -381,7 +388,7 @@ class TableFile:
             no_header = ", and a file without such a line needs `header: false`" * values
             raise self.source.fault(
                 f"names a column twice in its first line: {listed(twice)}; the first line must "
-                f"give each column a different name{no_header}"
+                f"give each column a different name{no_header}{' (scaffold: --no-header)' * values}"
             )
 
     def _check_cells(self, rows: int, columns: int, *, more: bool = False) -> None:

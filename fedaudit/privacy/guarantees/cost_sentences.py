@@ -25,12 +25,10 @@ LEVELS: dict[CostLevel, str] = {
     "nothing": "too large to protect anyone",
     "unbounded": "nothing bounds it",
 }
-"""The table of the scale: each level in the words of lists, tiles and the docs."""
+"""The table of the scale, as in the docs. Of the first three, lists and tiles have the guess."""
 GOAL, MOST = 10.0, 20.0
 """What is suggested where a cost is too large to protect anyone, the upper end of the tiers of
 Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2); and from where on one does."""
-OFTEN_RIGHT = 2.94
-"""The largest exponent, of two decimals, of the level `up-to-95`, at a small delta."""
 _RATES = (0.75, 0.95)
 _EXACT_ODDS = 12.0
 
@@ -57,8 +55,13 @@ def level_words(
     exponent: float, *, delta: float, kind: GuaranteeKind, in_force: bool | None
 ) -> str:
     """The words of lists and tiles, with their doubts as in verdicts."""
-    doubt = doubts(kind, in_force=in_force is not False).lower()
-    return doubt + LEVELS[cost_level(exponent, delta=delta)]
+    doubt, level = (
+        doubts(kind, in_force=in_force is not False).lower(),
+        cost_level(exponent, delta=delta),
+    )
+    if level in ("nothing", "unbounded"):
+        return doubt + LEVELS[level]
+    return f"{doubt}a guess is right at most {guess_words(exponent, delta=delta)}% of the time"
 
 
 def doubts(kind: GuaranteeKind, *, in_force: bool) -> str:
@@ -108,23 +111,19 @@ def cost_words(exponent: float | None, *, guessed: str, delta: float = 0.0) -> s
             f"by a factor of {odds_words(exponent)}."
         )
     # Only now: beyond the levels left, the share of wrong guesses need not be a number.
+    right = f"right at most {guess_words(exponent, delta=delta)}% of the time in place of 50%."
     match level:
         case "up-to-75" | "up-to-95":
             return (
                 f"That is a gain of at most {_percent(exponent, delta, less=50)} percentage points "
-                f"for a guess at {guessed}, both being equally likely: right at most "
-                f"{guess_words(exponent, delta=delta)}% of the time in place of 50%."
+                f"for a guess at {guessed}, both being equally likely: {right}"
             )
         case "nearly-all":
             wrong = _wrong(exponent, delta)
             little = "very weak" if wrong > 0.001 else "hardly any protection"
-            # With two digits, rounded up: no claim is too strong.
-            step = 10.0 ** max(0, math.floor(math.log10(1 / wrong)) - 1)
-            cases = math.ceil(1 / wrong / step - 1e-9) * step
             return (
-                f"That is {'weak' if wrong > 0.01 else little}: the bound allows a guess at "
-                f"{guessed}, both being equally likely, to be right in all but 1 of {cases:,.0f} "
-                "cases, in place of 1 of 2."
+                f"That is {'weak' if wrong > 0.01 else little}: a guess at {guessed}, both being "
+                f"equally likely, is {right}"
             )
         case _:
             assert_never(level)

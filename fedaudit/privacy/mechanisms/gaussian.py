@@ -377,14 +377,16 @@ class GaussianLocalMechanism(_GaussianMechanism):
         privacy = self.privacy
         return [
             "Formal. All that a client sends satisfies (epsilon, delta)-differential privacy, "
-            f"delta = {privacy.delta:g}, between any two datasets that the client may hold "
-            "(adjacency replace-one), against the server and everyone after it.",
+            f"delta = {privacy.delta:g}, between any two datasets with a usable row "
+            "that the client may hold (adjacency replace-one), against the server and everyone "
+            "after it.",
             f"A client shortens its update to a clip of {number(privacy.clip)}, so that two "
             "updates lie within two clips, and adds Gaussian noise of "
             f"{number(privacy.noise_multiplier)} clips before anything leaves it. Its uploads are "
             "composed; being drawn at random gains it nothing, since the server sees who sends.",
-            "Which clients took part or were refused over their budget is visible to the server "
-            "and not covered. An update that is not finite counts as none, and its noise is sent.",
+            "Which clients have a usable row (who is held out follows from that), took part or "
+            "were refused over their budget is visible to the server and not covered. An update "
+            "that is not finite counts as none, and its noise is sent.",
         ]
 
     def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:

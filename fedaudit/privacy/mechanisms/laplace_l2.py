@@ -45,12 +45,14 @@ from fedaudit.spec.privacy import LAPLACE_DECADES, LaplaceL2
 
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"
 _NOT_COVERED = (
-    "Which clients took part, were refused over their budget, or had an update withheld for "
-    "not being finite is visible to the server and not covered."
+    "Which clients have a usable row (who is held out follows from that), took part, were "
+    "refused over their budget, or had an update withheld for not being finite is visible to the "
+    "server and not covered."
 )
 _NONE_WITHHELD = (
-    "Which clients took part or were refused over their budget is visible to the server and not "
-    "covered. An update that is not finite counts as none, and its noise is sent."
+    "Which clients have a usable row (who is held out follows from that), took part or were "
+    "refused over their budget is visible to the server and not covered. An update that is not "
+    "finite counts as none, and its noise is sent."
 )
 _HELD_OUT = (
     "Nor are the clients held out for validation, whose losses and fairness counts are used "

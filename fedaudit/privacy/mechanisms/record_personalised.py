@@ -376,7 +376,8 @@ def _fits(run: TwoStageRun, repeated: RepeatedEvent, *, noise: float | str, leav
     """Whether a repeated event has the spec's public numbers.
 
     `noise`: as the mechanism publishes it; noise that follows from the data is not among these
-    numbers. `leaves`: whether records may leave before the last round.
+    numbers. `leaves`: whether records may leave before as many rounds are charged as were
+    planned. Earlier ledgers do not say that the others leave then.
     """
     event = repeated.event
     if not isinstance(event, TwoStage):
@@ -384,7 +385,7 @@ def _fits(run: TwoStageRun, repeated: RepeatedEvent, *, noise: float | str, leav
     if (event.client_rate, event.steps) != (run.client_rate, run.steps):
         return False
     lasts = repeated.max_compositions
-    if lasts is not None and (not leaves or lasts >= run.rounds):
+    if lasts not in (None, run.rounds) and (not leaves or lasts > run.rounds):
         return False
     if isinstance(noise, str):
         return True

@@ -1,8 +1,9 @@
 """What can be run and protects no one: the warnings before a run."""
 
-from fedaudit.privacy.guarantees.cost_sentences import MOST, OFTEN_RIGHT, cost_level, odds_words
+from fedaudit.privacy.guarantees.cost_sentences import MOST, cost_level, odds_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import OFTEN_RIGHT
 
 _EXPONENTS = {
     "leakage_max",

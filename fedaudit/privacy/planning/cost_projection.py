@@ -279,6 +279,14 @@ LONGEST_UPDATE = 1.5
 _OF_RECORDS = 1 / 3
 
 
+def enough(ratio: Figure) -> float | None:
+    """The least cost, rounded up to two digits, with which noise does not drown what is learnt, by
+    the ratio of noise at each cost; None where none up to 1,000 is enough."""
+    three = 3 * _OF_A_DECADE
+    place = _smallest_place(ratio, DROWNED * (1 - 1e-9), lowest=-three, highest=three, start=0)
+    return None if place is None else float(at_most(_multiplier(place), digits=2))
+
+
 def expected_update(spec: ExperimentSpec, *, n: int, rows: float) -> float:
     """About how long an update of n parameters is before its clip, of a client with so many
     rows."""

@@ -371,9 +371,7 @@ class RecordSpending:
             inside = mine & (self.group_of == group)
             for lasts in np.unique(plan.rounds[inside]).tolist():
                 rate = float(plan.rates[inside & (plan.rounds == lasts)].max())
-                repeated_events.append(
-                    RepeatedEvent(run.event(rate), lasts if lasts < self.rounds else None)
-                )
+                repeated_events.append(RepeatedEvent(run.event(rate), lasts))
         return repeated_events
 
     def _runs(self) -> list[tuple[TwoStageRun, Bools]]:

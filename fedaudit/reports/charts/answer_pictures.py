@@ -399,6 +399,9 @@ def _quality(report: Report) -> Chart | None:
     key = [(line_sample("limit"), "always the same answer")]
     if weighted:
         stated += f" {weighted}"
+        if figure != "accuracy" and utility["accuracy"] is not None:
+            stated += f" With both counted alike it is {figure_text(utility['accuracy'])}, and "
+            stated += f"always the same answer has {figure_text(utility['baseline_accuracy'])}."
     elif interval is None:
         stated += " How sure the gain is, is not known."
     else:

@@ -17,13 +17,7 @@ from fedaudit.fairness.gaps import gap_size
 from fedaudit.ledger.bundle import Evidence, key_fields
 from fedaudit.ledger.statements import Envelope, SignOff
 from fedaudit.number_text import bound_text, figure_text, room_text
-from fedaudit.privacy.guarantees.cost_sentences import (
-    GOAL,
-    OFTEN_RIGHT,
-    doubts,
-    guess_words,
-    guessed_words,
-)
+from fedaudit.privacy.guarantees.cost_sentences import GOAL, doubts, guess_words, guessed_words
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.later import LaterStatement, judged_later
@@ -40,8 +34,9 @@ from fedaudit.reports.verdict.cost import (
     report_level,
 )
 from fedaudit.reports.verdict.release import answer_of, gate_counts
-from fedaudit.reports.verdict.worst_off import headline_metric, worst_off
+from fedaudit.reports.verdict.worst_off import headline_metric, judging, worst_off
 from fedaudit.spec.canonical import canonical_json, read_canonical
+from fedaudit.spec.fairness import OFTEN_RIGHT
 from fedaudit.spec.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -254,6 +249,7 @@ def _given(report: Mapping[str, Any]) -> dict[str, Any]:
         "COSTS": COSTS,
         "METRICS": METRICS,
         "gap_size": gap_size,
+        "judging": judging,
         "worst_off": worst_off,
         "counts": gate_counts(report["gates"]),
         "headline_metric": headline_metric,

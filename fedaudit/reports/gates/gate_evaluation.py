@@ -87,27 +87,34 @@ def _judge(
         return INSUFFICIENT, why_not
     figure, met = gate.plain_figure, is_met(value, gate)
     relation = "is" if met else "is not"
-    shown, bound = gate_value(gate.figure, value), f"{gate.value:.6g}"
-    if value == gate.value:
-        shown = bound
-    # Few digits would hide the difference, or a cost rounded up pass the bound that it meets.
-    elif bound in (shown, f"{value:.4g}") or is_met(float(shown), gate) is not met:
-        shown, bound = str(value), str(gate.value)
-    sentence = f"{shown} {relation} {SIGNS[gate.op]} {bound}"
+    sentence = f"{_beside_bound(gate, value)} {relation} {SIGNS[gate.op]} {gate.value:.15g}"
     if figure is not None and figure.has_delta:
         guarantee = report["guarantee"]
         sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
+        sentence += f", for a {guarantee['unit']}"
         early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
         if early and report["privacy"].get("epsilon_planned") is None:
             sentence += _EARLY_END
     method = report["utility"].get("method")
-    sentence += declared_words(report)
+    sentence += declared_words(gate, report)
     if method and method["personalised"] is not None and gate.measures_predictions:
         sentence += (
             f", of models that held-out clients made from their rows ({method['kind']}) and not "
             "of the common one"
         )
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
+
+
+def _beside_bound(gate: Gate, value: float) -> str:
+    """The figure in the fewest digits, from four on, that neither hide a difference from the bound
+    nor, a cost being rounded up, pass a bound that it meets."""
+    bound = f"{gate.value:.15g}"
+    for digits in range(4, 16) if value != gate.value else ():
+        shown = gate_value(gate.figure, value, digits=digits)
+        told_apart = bound not in (shown, f"{value:.{digits}g}")
+        if told_apart and is_met(float(shown), gate) is is_met(value, gate):
+            return shown
+    return f"{value:.17g}" if value != gate.value else bound
 
 
 def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:

@@ -36,9 +36,9 @@ Gates = Sequence[Mapping[str, Any]]
 _NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def gate_value(figure: str, value: float) -> str:
-    """A gate's figure in four digits, a cost rounded up, as everywhere."""
-    return at_most(value, digits=4) if figure in COSTS else f"{value:.4g}"
+def gate_value(figure: str, value: float, *, digits: int = 4) -> str:
+    """A gate's figure in so many digits, a cost rounded up, as everywhere."""
+    return at_most(value, digits=digits) if figure in COSTS else f"{value:.{digits}g}"
 
 
 def overall(evaluated: Gates) -> GateOutcome | None:

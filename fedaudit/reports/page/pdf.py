@@ -4,11 +4,12 @@ import re
 import resource
 import sys
 
+from fedaudit import how_to_install
 from fedaudit.reports.page.style_sheets import paper_chart_style, paper_style
 
 MISSING = (
-    "a PDF needs WeasyPrint, which is not installed here: pip install 'fedaudit[pdf]', and the "
-    "system's library Pango (Debian: libpango-1.0-0 and libpangoft2-1.0-0); the HTML page prints "
+    "a PDF needs the system's library Pango (Debian: libpango-1.0-0 and libpangoft2-1.0-0) and "
+    f"WeasyPrint, which is not installed here: {how_to_install('pdf')}; the HTML page prints "
     "from any browser"
 )
 

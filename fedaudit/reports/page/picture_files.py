@@ -4,13 +4,14 @@
 import re
 from typing import Literal, assert_never
 
+from fedaudit import how_to_install
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.style_sheets import paper_chart_style
 
 PictureForm = Literal["svg", "png"]
 MISSING = (
-    "a PNG needs resvg-py and fontpkg-open-sans, which are not installed here: pip install "
-    "'fedaudit[pdf]'; the SVG of the same picture needs neither"
+    "a PNG needs resvg-py and fontpkg-open-sans, which are not installed here: "
+    f"{how_to_install('pdf')}; the SVG of the same picture needs neither"
 )
 _ZOOM = 3.0
 """Pixels for each unit of a drawing: sharp on a slide and in print."""

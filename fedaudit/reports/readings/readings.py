@@ -188,8 +188,8 @@ def _missing_rows(document: Document, attribute: str) -> int | None:
     beginning = f"rows without a value of {attribute!r}, in no group: "
     for note in texts_at(document, "data", "notes"):
         count = note.removeprefix(beginning)
-        if count != note and count.isdecimal():
-            return int(count)
+        if count != note:
+            return int(count) if count.isdecimal() else None
     return 0
 
 

@@ -241,7 +241,8 @@ def _published_counts(report: Mapping[str, Any]) -> int:
 
 _SIMULATED = (
     "The noise on the fairness counts was simulated: anyone with the seed can subtract it, so "
-    "fairness_privacy protects no one here."
+    "fairness_privacy protects no one here. So groups are suppressed as without noise, and all "
+    "rows of a client count, for which intervals may be too narrow."
 )
 
 
@@ -270,10 +271,11 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
     found = [
         "Fairness figures are those of counts with noise, and everything else that was computed "
         f"from the data of held-out people is left out: losses, {left_out}and accuracy.",
-        "fairness_privacy covers these figures, given the model and the split. It does not cover "
-        "the numbers of clients and rows, the values of the attributes, nor the hash of the data, "
-        "which are taken to be known, and nothing that other reports on the same people say: the "
-        "federation's budget counts those.",
+        "fairness_privacy covers these figures, given the model, the split and, where the seed "
+        "deals rows to clients, the dealing, which one row more does anew. It does not cover who "
+        "has a usable row, the numbers of clients and rows, the values of the attributes, that the "
+        "data could be read, nor their hash, which are taken to be known, and nothing that other "
+        "reports on the same people say: the federation's budget counts those.",
         "No loss chose the best round or ended training: the hypotheses are those of the last "
         "round, and a model that diverged is reported as it is.",
         "Intervals are for the gaps in the population that the held-out people were drawn from, "

@@ -1,6 +1,7 @@
 """Fairness and utility from counts with noise, and nothing else of the held-out people."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,20 +45,27 @@ def noised_section(
     material: ScoredMaterial, attribute: str, noised: NoisedCounts
 ) -> FairnessSection:
     """Rates and gaps of one attribute, with intervals that take in the noise. Sizes are noised too,
-    so a group is left out only where it seems too small for a figure to mean something. Nothing is
-    left out to protect it, and no group with it: what the noised counts of all groups give away is
-    within their epsilon."""
+    so a group is left out where it seems too small for a figure to mean something. Where the noise
+    is secret, nothing is left out to protect it, and no group with it: what the noised counts of
+    all groups give away is within their epsilon."""
     values, drawn = material.federation.attributes[attribute], noised.counts[attribute]
-    rule, fairness = material.disclosures[attribute].rule, material.spec.fairness
+    disclosure, fairness = material.disclosures[attribute], material.spec.fairness
+    rule, open_ = disclosure.rule, disclosure.shown | material.spec.hides_counts
     combined, asked = fairness.combinations.get(attribute), fairness.intervals
     counts = np.maximum(drawn, 0)
     rows = scored_rows(counts)
-    shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
+    large = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
+    shown = large & open_
     [figures] = gaps_between(
         counts[np.newaxis], shown[np.newaxis], reference=rule.reference, rows=rows[np.newaxis]
     )
     figures += [Figure(name, None, WITHHELD) for name in SCORE_METRICS]
-    groups = _groups(values, counts, shown, too_few=rule.few("rows by the noised counts"))
+    why = f"left out: {rule.few('rows by the noised counts')}, so noise would outweigh people"
+    hidden = [
+        (None if large[place] else why) if open_[place] else disclosure.reason(place)
+        for place in range(len(values))
+    ]
+    groups = _groups(values, counts, hidden, open_)
     intervals = dict[str, Interval | str]()
     if asked is not None:
         ends = {rate: rate_bounds(drawn, rate, noised, share=1 - asked.level) for rate in RATES}
@@ -82,18 +90,18 @@ def noised_section(
 
 
 def _groups(
-    values: tuple[str, ...], counts: Ints, shown: Bools, *, too_few: str
+    values: tuple[str, ...], counts: Ints, hidden: Sequence[str | None], open_: Bools
 ) -> list[GroupSection]:
+    """`hidden`: why a group shows no rates; `open_`: whether it shows its noised size."""
     rates = rate_columns(counts, has_favourable_outcome=True)
     missing = dict.fromkeys(_NOT_NOISED, WITHHELD)
-    why = f"left out: {too_few}, so noise would outweigh people"
     return [
         group_section(
             value,
             rates,
             place,
-            hidden=None if shown[place] else why,
-            rows=int(counts[place].sum()),
+            hidden=hidden[place],
+            rows=int(counts[place].sum()) if open_[place] else hidden[place],
             **missing,
             rate_intervals=NO_GROUP_INTERVALS,
         )
@@ -155,9 +163,9 @@ class NoisedGain:
     @property
     def judgement(self) -> Judgement:
         """Whether the model is degenerate by these."""
-        low, _ = self.gain_interval(_JUDGED_AT)
+        found = Interval(*self.gain_interval(_JUDGED_AT))
         return judge_model(
-            {"accuracy": Gained(self.accuracy_over_baseline, low > 0)},
+            {"accuracy": Gained(self.accuracy_over_baseline, found, "by counts with noise")},
             prediction_share=self.prediction_share,
             outcome_share=self.outcome_share,
         )

@@ -120,6 +120,12 @@ class Answer(Part):
     counts_doubts: Annotated[bool | None, WHERE_GIVEN] = None
     """Whether the answer counts a model that may be no better than a constant, and names gaps that
     may be wide; None in reports of versions that did neither."""
+    every_attribute: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether a gate without an attribute judges the gap by each; None in reports of versions in
+    which it judged the worst one alone."""
+    can_fail: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether gates that nothing fails require nothing; None in reports of versions in which they
+    counted."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:

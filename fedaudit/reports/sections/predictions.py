@@ -217,6 +217,8 @@ class AuditMaterial(ScoredMaterial):
     client_count: int | None
     """None without a client key."""
     left_out: int
+    rows_alike: bool
+    """Whether a service does not recognise the rows in other files."""
     all_right: bool
     threshold: ThresholdSection | None
     """None where the table has predictions and no score."""
@@ -312,6 +314,12 @@ def _fairness_limits(material: AuditMaterial) -> list[str]:
         found.append(
             "Rows without a value of an attribute are in no group, and count for the accuracy of "
             "everybody alone."
+        )
+    if material.rows_alike:
+        found.append(
+            "Of these rows, fewer than nine in ten differ from all others, so that no service "
+            "knows them in another file: an audit of nearly the same file may disclose the rows in "
+            "which the two differ. A column that names each row prevents it."
         )
     drawn = "Intervals count clients, whose rows belong together, and take the model as it is."
     if material.client_count is None:

@@ -94,7 +94,7 @@ class Privacy(Part):
     """The largest epsilon of all planned rounds, where validation losses ended the run early: this
     one is proven then. None where they did not."""
     records: RecordsSection | None
-    noise_multiplier: Annotated[float | None, Shown("Noise multiplier", "exact")] = None
+    noise_multiplier: Annotated[float | None, Shown("Noise multiplier")] = None
     """The mechanism's noise multiplier, as set in the spec or calibrated from public numbers."""
     target: Annotated[
         float | None, Shown("Budget asked for", "exact", where_given=True), WHERE_GIVEN

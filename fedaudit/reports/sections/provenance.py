@@ -337,8 +337,17 @@ def _data(material: ReportMaterial) -> Data:
         parameters=material.inputs.n,
         positive_class=facts.positive_class,
         # A note may count rows, those of held-out people among them, whom noise protects.
-        notes=[] if material.spec.fairness.noise is not None else list(facts.notes),
+        notes=[] if material.spec.fairness.noise is not None else [*_notes(material)],
     )
+
+
+def _notes(material: ReportMaterial) -> Iterator[str]:
+    """Those on the data; where a mechanism protects people, without numbers of few rows."""
+    least = material.spec.fairness.minimum_group_size
+    for note in material.federation.notes:
+        what, _, rows = note.rpartition(": ")
+        few = material.spec.privacy.protects and rows.isdecimal() and int(rows) < least
+        yield f"{what}: fewer than {least}" if few else note
 
 
 def _data_limits(material: ReportMaterial) -> Iterator[str]:
@@ -347,6 +356,14 @@ def _data_limits(material: ReportMaterial) -> Iterator[str]:
         "The numbers of clients and rows and a hash of the data are disclosed without noise: "
         "anyone who guesses the whole data set can confirm the guess."
     )
+    if material.spec.privacy.protects:
+        yield (
+            "Taken as known as well, of training and held-out rows alike: which values the "
+            "sensitive attributes have, the notes on the data (rows left out or in no group, empty "
+            "cells that were filled, values brought into a range), and that the data could be read "
+            "as the spec asks. No figure covers them: where one row alone decides such a fact, it "
+            "shows for certain whether that row is there."
+        )
     yield from traits.data_limits
     if material.spec.classifies and traits.finds_classes:
         yield (

@@ -93,9 +93,12 @@ def weighted_words(utility: Mapping[str, Any]) -> str:
     if gain is None:
         return ""
     times = (1 - utility["threshold"]) / utility["threshold"]
+    errors = ["a missed outcome", "a false alarm"]
+    more, less = errors if times >= 1 else errors[::-1]
+    side = "above" if gain >= 0 else "below"
     return (
-        f"By its threshold a missed outcome counts {times:.3g} times a false alarm: so counted, "
-        f"its decisions differ from the best constant by {gain:+.3g}."
+        f"By its threshold {more} counts {max(times, 1 / times):.3g} times {less}: so counted, its "
+        f"accuracy is {abs(gain):.3g} {side} that of the best constant."
     )
 
 

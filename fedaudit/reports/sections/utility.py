@@ -288,7 +288,10 @@ def utility_section(material: ScoredMaterial) -> Utility:
     gain, notes = None, dict[str, str]()
     match published:
         case NoisedCounts():
-            gain = noised_gain(published, hypotheses=_constants(material))
+            first = material.disclosures[material.spec.fairness.attributes[0]]
+            # A total less the groups shown would give the others away, but for secret noise.
+            if material.spec.hides_counts or not first.suppresses:
+                gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
             if gain is not None:
                 how = NOISED_OUTCOMES if gain.one_hypothesis else _ONE_CONSTANT
@@ -452,7 +455,11 @@ def _judgement(
         return Judgement(None, WITHHELD) if gain is None else gain.judgement
     if isinstance(compared, str):
         return Judgement(None, compared)
-    judged = judge_comparison(compared, clients_trained=material.spec.federation.holds_out_rows)
+    judged = judge_comparison(
+        compared,
+        clients_trained=material.spec.federation.holds_out_rows,
+        rounded=isinstance(material.published, Rounder),
+    )
     warm = isinstance(material.spec.model.start, ArtifactStart)
     if judged.degenerate is False and improved is False and not warm:
         return Judgement(None, _NOT_LEARNT)

@@ -3,15 +3,14 @@ changes of the spec, which a person or a program may adopt.
 
 Figures of the report alone distinguish causes. A model has a constant term, so one whose loss is
 above the best constant's was not trained well: a loss above that of the start means steps that are
-too long, otherwise they are too short. Noise is the cause only where its sum over all rounds is
-longer than that of the updates. Then changes that cost no more come first, and a smaller noise
-multiplier last, never beyond what still protects.
+too long, otherwise they are too short. Noise is the cause where its sum over all rounds is longer
+than that of the updates, and none only where what it may add to the loss is far below the gap to
+the constant. Then changes that cost no more come first, and less noise last, never beyond what
+still protects.
 """
 
-import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedaudit.fairness.disclosure import TOO_FEW
@@ -19,26 +18,15 @@ from fedaudit.federations.split import validation_clients
 from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.planning.cost_projection import (
-    DROWNED,
-    LONGEST_UPDATE,
-    expected_update,
-    noise_ratio,
-)
-from fedaudit.reports.sections.part import Advice, SpecChange
+from fedaudit.privacy.planning.cost_projection import DROWNED, LONGEST_UPDATE, enough
+from fedaudit.reports.sections.part import Advice
 from fedaudit.reports.sections.ranking import another_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
+from fedaudit.reports.verdict.advised_run import STILL, AdvisedRun, listed
 from fedaudit.reports.verdict.cost import bounding_figure
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_admitted, parse_spec
-from fedaudit.spec.privacy import (
-    GaussianCentral,
-    GaussianLocal,
-    LaplaceL2,
-    NoMechanism,
-    RecordPersonalised,
-)
+from fedaudit.spec.parse import parse_admitted
+from fedaudit.spec.privacy import GaussianCentral, LaplaceL2, NoMechanism, RecordPersonalised
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import FixedCohort
 from fedaudit.utility import MIN_CLIENTS, OF_OUTCOME
@@ -53,9 +41,6 @@ _WORTH_TRYING = 2.0
 """Times DROWNED: a run near the rule's edge may learn."""
 _ENOUGH = 0.7
 _STILL_FALLING = "the loss was still falling in the last rounds"
-_STILL = 1e-3
-"""Share of the loss at the start: a run that moved it less has hardly begun; and of a constant's: a
-model this near to it has come as far."""
 _LATE = 0.9
 """Share of the rounds: a best round after it shows that training had not ended."""
 _LEARNT = 0.05
@@ -67,77 +52,6 @@ _LONG, _LONG_OF_ORDER_1 = 100.0, 3.0
 the expected length of an update assumes; the first for others."""
 _PERHAPS = 0.3
 """Times DROWNED: noise that may be the cause where nothing else is."""
-
-
-class _Run:
-    """A report's run, or what it would be after changes."""
-
-    def __init__(self, report: Mapping[str, Any], spec: ExperimentSpec) -> None:
-        data, clip = report["data"], getattr(spec.privacy, "clip", None)
-        self.report, self.spec = report, spec
-        self.utility: Mapping[str, Any] = report["utility"]
-        self.has_noise = bool(report["guarantee"]["kind"] != "none")
-        self.parameters = int(data["parameters"])
-        self.clients = int(data["training_clients"])
-        self.rows = float(data["rows"] / max(1, data["clients"]))
-        """Rows of a client, on average."""
-        self.step_size = spec.training.local.step_size
-        of_updates = isinstance(spec.privacy, LaplaceL2 | GaussianLocal | GaussianCentral)
-        self.clip = float(clip) if of_updates and isinstance(clip, int | float) else None
-        """A fixed bound on whole updates."""
-        self.length = expected_update(spec, n=self.parameters, rows=self.rows)
-        """About how long an update is before its clip."""
-        self.reach = spec.training.rounds * min(self.length, self.clip or math.inf)
-        """How far all rounds together can go."""
-
-    def changed(self, changes: Mapping[str, Any]) -> "_Run | None":
-        """The run with other values, keyed by pointer; None where the spec would be refused."""
-        document = with_changes(self.spec.model_dump(mode="json"), _listed(changes))
-        try:
-            return _Run(self.report, parse_spec(document))
-        except InvalidInputError:
-            return None
-
-    @property
-    def ratio(self) -> float:
-        """Noise of all rounds over what the updates can bear; 0 where it is not known."""
-        noise = mechanism_of(self.spec).noise_multiplier()
-        return noise_ratio(
-            self.spec,
-            sizes=(self.parameters,),
-            training_clients=self.clients,
-            rows=self.rows,
-            noise_multiplier=None if isinstance(noise, str) else noise,
-        )
-
-    @cached_property
-    def cost(self) -> float | None:
-        """The exponent that bounds every subject if every round runs; None where nothing does, or
-        where the spec does not determine it."""
-        found = mechanism_of(self.spec).project_cost(
-            n=self.parameters, training_clients=self.clients, layers=(self.parameters,)
-        )
-        values = [one["value"] for one in found.epsilon]
-        if values:
-            return max(map(float, values))  # type: ignore[arg-type]
-        exact = found.log_ratio_worst_case
-        return found.leakage_worst_case if exact is None else exact
-
-
-def with_changes(spec: Mapping[str, Any], changes: Iterable[SpecChange]) -> dict[str, Any]:
-    """A spec, every default written out, after changes."""
-    found = copy.deepcopy(dict(spec))
-    for change in changes:
-        *way, last = change.pointer.removeprefix("/").split("/")
-        place = found
-        for step in way:
-            place = place[step]
-        place[last] = change.value
-    return found
-
-
-def _listed(changes: Mapping[str, Any]) -> list[SpecChange]:
-    return [SpecChange(pointer=pointer, value=value) for pointer, value in changes.items()]
 
 
 def _round_number(value: float) -> float:
@@ -152,7 +66,7 @@ def _about(value: float) -> str:
 
 def better_model(report: Mapping[str, Any]) -> Advice:
     """Advice for a run whose model is no better than a constant, or is not shown to be."""
-    run = _Run(report, parse_admitted(report["spec"]))
+    run = AdvisedRun(report, parse_admitted(report["spec"]))
     budget = getattr(run.spec.privacy, "client_budget", None)
     if budget is not None and not report["privacy"]["participations_max"]:
         noise = float(f"{run.parameters / budget * 1.0005:.4g}")
@@ -186,7 +100,7 @@ def better_model(report: Mapping[str, Any]) -> Advice:
 
 def longer_training(report: Mapping[str, Any]) -> Advice | None:
     """Advice for a useful model that was still getting better."""
-    run = _Run(report, parse_admitted(report["spec"]))
+    run = AdvisedRun(report, parse_admitted(report["spec"]))
     last = run.utility["best_round"] == run.utility["rounds"]
     return _more_rounds(run, _STILL_FALLING) if last and _falls(run) else None
 
@@ -205,33 +119,39 @@ def better_threshold(report: Mapping[str, Any]) -> Advice:
     )
 
 
-def _advice(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
+def _advice(run: AdvisedRun, text: str, changes: Mapping[str, Any]) -> Advice:
     loss = run.utility["validation_loss"] is not None
     return Advice(
         text=text,
         figure="utility/validation_loss" if loss else "utility/accuracy_over_baseline",
-        changes=_listed(changes),
+        changes=listed(changes),
     )
 
 
-def _step(run: _Run, step_size: float, why: str) -> Advice:
+def _step(run: AdvisedRun, step_size: float, why: str) -> Advice:
     step_size = _round_number(step_size)
     text = f"train with a step_size of {step_size:g} in place of {run.step_size:g}"
     return _free(run, f"{why}: {text}", {"/training/local/step_size": step_size})
 
 
-def _free(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
-    """Something of which noise is not the cause, with a run that costs no more than this one."""
-    if not run.has_noise:
-        return _advice(run, f"{text[0].upper()}{text[1:]}.", changes)
-    return _advice(run, f"Noise is not the cause, {text}{_again(run)}.", changes)
+def _free(run: AdvisedRun, text: str, changes: Mapping[str, Any]) -> Advice:
+    """Something of which noise is not the only cause, with a run that costs no more than this."""
+    if run.has_noise and not run.noise_may_matter:
+        text = f"Noise is not the cause, {text}"
+    elif run.has_noise and run.gap is not None:
+        text = f"{_may_add(run)} and be a cause too; {text}"
+    return _advice(run, f"{text[0].upper()}{text[1:]}{_again(run)}.", changes)
 
 
-def _again(run: _Run) -> str:
+def _may_add(run: AdvisedRun) -> str:
+    return f"Noise may add about {_about(run.noise_loss)} to the loss"
+
+
+def _again(run: AdvisedRun) -> str:
     return ", which costs what this run cost, again" if run.has_noise else ""
 
 
-def _too_far(run: _Run) -> Advice | None:
+def _too_far(run: AdvisedRun) -> Advice | None:
     """A number that is predicted and is so far from 0, once scaled, that clipped updates do not
     reach it."""
     start, constant = (run.utility.get(name) for name in ("start_loss", "baseline_loss"))
@@ -251,13 +171,23 @@ def _too_far(run: _Run) -> Advice | None:
     )
 
 
-def _too_long(run: _Run) -> Advice | None:
+def _above_start(run: AdvisedRun) -> bool:
     start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
+    return start is not None and best is not None and best > start * (1 + STILL)
+
+
+def _too_long(run: AdvisedRun) -> Advice | None:
     diverged = known_ending(run.utility["stopped_by"]) == "diverged"
-    if not diverged and (start is None or best is None or best <= start * (1 + _STILL)):
-        return None
     why = "training diverged" if diverged else "no round was better than the start"
+    gain = run.utility.get("loss_under_baseline")
+    if not (diverged or _above_start(run)):
+        if run.clip is not None or gain is None or gain > 0 or not run.noise_may_matter:
+            return None
+        why = "noise grows with them"
     if run.clip is None:
+        after = run.changed({"/training/local/step_size": _round_number(run.step_size / 10)})
+        if not diverged and (after is None or after.reach < _REACH):
+            return None
         return _step(run, run.step_size / 10, f"the steps are too long, {why}")
     if run.reach < _FAR:
         return None
@@ -265,15 +195,15 @@ def _too_long(run: _Run) -> Advice | None:
     return _free(run, f"updates are too long, {why}: train with {said}", changes)
 
 
-def _not_moved(run: _Run) -> Advice | None:
+def _not_moved(run: AdvisedRun) -> Advice | None:
     """Steps that are long enough for features of order 1, and a loss that stayed where it was."""
     start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
-    if start is None or best is None or run.reach < _REACH or abs(start - best) > _STILL * start:
+    if start is None or best is None or run.reach < _REACH or abs(start - best) > STILL * start:
         return None
     return _one_scale(run, "training did not move the loss") or _no_setting(run)
 
 
-def _one_scale(run: _Run, why: str) -> Advice | None:
+def _one_scale(run: AdvisedRun, why: str) -> Advice | None:
     changes = {"/federation/standardise": "client"}
     source = run.spec.federation
     if not isinstance(source, Table) or source.standardise or run.changed(changes) is None:
@@ -281,18 +211,18 @@ def _one_scale(run: _Run, why: str) -> Advice | None:
     return _free(run, f"{why}: bring features to one scale by `standardise: client`", changes)
 
 
-def _falls(run: _Run) -> bool:
+def _falls(run: AdvisedRun) -> bool:
     known = run.utility["selection_loss"] is not None  # otherwise no loss chose the best round
     return known and bool(run.utility["best_round"] >= _LATE * run.utility["rounds"])
 
 
-def _still_falling(run: _Run) -> Advice | None:
+def _still_falling(run: AdvisedRun) -> Advice | None:
     if not _falls(run):
         return None
     return _longer_steps(run, _STILL_FALLING) or _more_rounds(run, _STILL_FALLING)
 
 
-def _more_rounds(run: _Run, why: str) -> Advice | None:
+def _more_rounds(run: AdvisedRun, why: str) -> Advice | None:
     """Twice as many rounds at the same cost, where training as a whole has not gone far and clients
     do not pay for each round that they take part in."""
     alike = isinstance(run.spec.privacy, NoMechanism | GaussianCentral | RecordPersonalised)
@@ -304,17 +234,17 @@ def _more_rounds(run: _Run, why: str) -> Advice | None:
         noise = _needed_noise(after, run.cost or 0.0, "epsilon")
         changes["/privacy/noise_multiplier"] = noise
         said, after = f"{said} and a noise_multiplier of {noise}", run.changed(changes)
-    if after is None or after.ratio >= _PERHAPS * DROWNED:
+    if after is None or after.ratio >= _PERHAPS * DROWNED or run.drowned_by(after):
         return None
     return _advice(run, f"{why[0].upper()}{why[1:]}: train with {said}{_again(run)}.", changes)
 
 
-def _worse_than_constant(run: _Run) -> Advice | None:
+def _worse_than_constant(run: AdvisedRun) -> Advice | None:
     """A model with a constant term that training did not bring as far as a constant, or would not
     if its losses were known."""
     gain = run.utility.get("loss_under_baseline")
     short = run.reach < _REACH and (run.has_noise or gain is None)
-    worse = gain is not None and gain < -_STILL * run.utility["baseline_loss"]
+    worse = gain is not None and gain < -STILL * run.utility["baseline_loss"]
     if not (short or worse):
         return None
     why = "all rounds together cannot go far"
@@ -327,24 +257,28 @@ def _worse_than_constant(run: _Run) -> Advice | None:
     return _longer_steps(run, why)
 
 
-def _longer_steps(run: _Run, why: str) -> Advice | None:
+def _longer_steps(run: AdvisedRun, why: str) -> Advice | None:
     of_order_1 = bool(getattr(run.spec.federation, "standardise", None))
     longest = (_LONG_OF_ORDER_1 if of_order_1 else _LONG) * (run.clip or math.inf)
     if run.length >= longest:
         return None
     if run.clip is None and run.length >= LONGEST_UPDATE:
         return _step(run, run.step_size / 10, f"the steps are too long, {why}")
-    times = 2 * _REACH / run.reach if run.reach < _REACH else 10.0
+    # Less than ten: a tenth of a step that was too long stays shorter than it was.
+    times = 2 * _REACH / run.reach if run.reach < _REACH else 3.0
     times = min(times, longest / run.length)
     if of_order_1 and run.spec.training.loss == "mse":
         # Steps beyond the curvature, twice the length of rows, diverge.
         times = min(times, 0.5 / run.parameters / run.step_size)
     if _round_number(run.step_size * times) <= run.step_size:
         return None
+    after = run.changed({"/training/local/step_size": _round_number(run.step_size * times)})
+    if run.reach >= _REACH and (_above_start(run) or after is None or run.drowned_by(after)):
+        return None
     return _step(run, run.step_size * times, f"the steps are too short, {why}")
 
 
-def _by_outcome(run: _Run) -> Advice | None:
+def _by_outcome(run: AdvisedRun) -> Advice | None:
     """Where the model is better than a constant, and not in what groups are compared by."""
     if OF_OUTCOME not in (why_not_useful(run.report) or ""):
         return None
@@ -355,7 +289,7 @@ def _by_outcome(run: _Run) -> Advice | None:
     )
 
 
-def _seeming_gain(run: _Run) -> tuple[float, float | None]:
+def _seeming_gain(run: AdvisedRun) -> tuple[float, float | None]:
     """How much better the model seems without being shown to be, otherwise 0; and how many times as
     many held-out rows would show it, where that is known."""
     utility = run.utility
@@ -363,13 +297,16 @@ def _seeming_gain(run: _Run) -> tuple[float, float | None]:
     gain = utility.get("accuracy_over_baseline") if weighted is None else weighted
     interval = utility.get("accuracy_over_baseline_interval") if weighted is None else None
     low = 0.0 if interval is None else interval["low"]
+    saved = utility.get("loss_under_baseline")
+    if saved is not None and saved <= 0:
+        return 0.0, None
     if utility["degenerate"] is not None or gain is None or gain <= 0 or low > 0:
         return 0.0, None
     # An interval is about as long as one over the root of the rows.
     return gain, None if interval is None else (1 - low / gain) ** 2
 
 
-def _too_few(run: _Run) -> Advice | None:
+def _too_few(run: AdvisedRun) -> Advice | None:
     """Where the model seems better, and other held-out clients or rows may show it."""
     share, cohort = run.spec.federation.validation_fraction, run.spec.training.cohort
     clients, held_out = (run.report["data"][f"{name}clients"] for name in ("", "validation_"))
@@ -377,6 +314,8 @@ def _too_few(run: _Run) -> Advice | None:
     if not gain:
         return None
     changes: dict[str, Any] = {"/federation/validation_fraction": _HALF}
+    if share <= _MOST_HELD_OUT and _needs_rows(run):
+        return None
     if run.spec.federation.holds_out_rows:
         if share > _MOST_HELD_OUT or (times or 1.0) * share > _HALF:
             return None
@@ -393,22 +332,41 @@ def _too_few(run: _Run) -> Advice | None:
         return None
     text = f"The model seems better than a constant: hold out {said}, to show it{_again(run)}."
     figure = "utility/accuracy_over_baseline_interval" if times is not None else None
-    return Advice(text=text, figure=figure, changes=_listed(changes))
+    return Advice(text=text, figure=figure, changes=listed(changes))
 
 
-def _no_setting(run: _Run) -> Advice:
+def _needs_rows(run: AdvisedRun) -> bool:
+    """Whether training on the rows that are left, were half held out, may lose a quarter of what
+    was gained: few rows add n / 2N to the loss, beside noise."""
+    share, saved = run.spec.federation.validation_fraction, run.utility.get("loss_under_baseline")
+    fewer = (1 - share) / (1 - _HALF)
+    of_rows = run.parameters / (2 * (1 - share) * run.report["data"]["rows"])
+    lost = of_rows * (fewer - 1) + run.noise_loss * (fewer**2 - 1)
+    return saved is not None and lost > saved / 4
+
+
+def _no_setting(run: AdvisedRun) -> Advice:
     short = "Noise is short beside the updates, and training" if run.has_noise else "Training"
-    _, times = _seeming_gain(run)
+    other = "Other"
+    if run.noise_may_matter and run.gap is not None:
+        short, other = f"{_may_add(run)}, and training", "Less noise, other"
+    gain, times = _seeming_gain(run)
+    if gain and run.spec.federation.validation_fraction <= _MOST_HELD_OUT and _needs_rows(run):
+        return Advice(
+            text="The model seems better than a constant, and the rows are too few to tell: "
+            "training needs those that it has, longer training would not show it, and more rows or "
+            "clients are needed."
+        )
     more = "" if times is None else f"about {_about(times)} times as many held-out rows, "
     scaled = getattr(run.spec.federation, "standardise", None) is not None
     scale = "" if scaled else "features of one scale (by public constants in `federation.scale`), "
     return Advice(
-        text=f"{short} has ended: longer training would not make the model useful. Other features, "
-        f"{scale}another model, {more}or more clients are needed."
+        text=f"{short} has ended: longer training would not make the model useful. {other} "
+        f"features, {scale}another model, {more}or more clients are needed."
     )
 
 
-def _free_moves(run: _Run) -> Iterator[tuple[str, dict[str, Any]]]:
+def _free_moves(run: AdvisedRun) -> Iterator[tuple[str, dict[str, Any]]]:
     """What makes noise shorter beside the updates and costs nothing, the simplest first."""
     training = run.spec.training
     if training.hypotheses > 1:
@@ -422,7 +380,7 @@ def _free_moves(run: _Run) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "all training clients in each round", {"/training/cohort/clients": run.clients}
 
 
-def _within_reach(run: _Run) -> tuple[str, dict[str, Any]]:
+def _within_reach(run: AdvisedRun) -> tuple[str, dict[str, Any]]:
     """Steps that use the whole clip; for noise that scales with it, also a clip with which all
     rounds together go as far as needed."""
     clip, changes = run.clip or math.inf, dict[str, Any]()
@@ -437,7 +395,7 @@ def _within_reach(run: _Run) -> tuple[str, dict[str, Any]]:
     return " and ".join(f"{words[path]} {value:g}" for path, value in changes.items()), changes
 
 
-def _against_noise(run: _Run) -> Advice:
+def _against_noise(run: AdvisedRun) -> Advice:
     words: list[str] = []
     changes: dict[str, Any] = {}
     now = run
@@ -457,6 +415,8 @@ def _against_noise(run: _Run) -> Advice:
         )
     if found := _for_less_noise(now, long, words, changes):
         return found
+    if now.ratio < DROWNED:
+        return _no_setting(run)
     central = isinstance(run.spec.privacy, GaussianCentral)
     times = now.ratio / DROWNED if central else (now.ratio / DROWNED) ** 2
     constant = run.utility.get("baseline_accuracy")
@@ -470,8 +430,10 @@ def _against_noise(run: _Run) -> Advice:
 
 
 def _for_less_noise(
-    now: _Run, long: str, words: list[str], changes: dict[str, Any]
+    now: AdvisedRun, long: str, words: list[str], changes: dict[str, Any]
 ) -> Advice | None:
+    if isinstance(now.spec.privacy, RecordPersonalised):
+        return _larger_epsilon(now, now.spec.privacy, long)
     noise = getattr(now.spec.privacy, "noise_multiplier", None)
     if noise is None or now.cost is None or now.cost > MOST:
         return None
@@ -491,7 +453,25 @@ def _for_less_noise(
     return _advice(now, text, {**changes, **moved})
 
 
-def _noise(run: _Run, noise_multiplier: float) -> dict[str, Any]:
+def _larger_epsilon(now: AdvisedRun, privacy: RecordPersonalised, long: str) -> Advice | None:
+    most, fields = privacy.epsilon_max, ["/privacy/epsilon_max", "/privacy/epsilon_min"]
+    fields = fields[: 2 if privacy.epsilon_min == most else 1]
+
+    def ratio(epsilon: float) -> float:
+        after = now.changed(dict.fromkeys(fields, epsilon))
+        return math.inf if after is None else after.ratio
+
+    needed = enough(ratio)
+    if needed is None or not most < needed <= MOST:
+        return None
+    text = (
+        f"{long}: train with an epsilon of {needed:g} in place of {most:g}; expect a model that is "
+        "little better than a constant."
+    )
+    return _advice(now, text, dict.fromkeys(fields, needed))
+
+
+def _noise(run: AdvisedRun, noise_multiplier: float) -> dict[str, Any]:
     """A noise multiplier, in place of a target if the spec has one. Less noise makes a release cost
     more, so a client's budget rises with it."""
     privacy = run.spec.privacy
@@ -508,7 +488,7 @@ def _noise(run: _Run, noise_multiplier: float) -> dict[str, Any]:
 def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str = "") -> Advice:
     """Advice for a run whose bound is too large to protect, or fails a gate: enough noise for the
     worst case, and what to expect of it. `goal`: for the `figure`, or whichever bounds it."""
-    run = _Run(report, parse_admitted(report["spec"]))
+    run = AdvisedRun(report, parse_admitted(report["spec"]))
     # Of one run: several seeds cost more.
     needed = None if report.get("repeats") else _needed_noise(run, goal, figure)
     known = report["privacy"].get("noise_multiplier")
@@ -537,7 +517,7 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
     return found.model_copy(update={"figure": f"privacy/{figure}"})
 
 
-def _needed_noise(run: _Run, goal: float, figure: str) -> float | None:
+def _needed_noise(run: AdvisedRun, goal: float, figure: str) -> float | None:
     mechanism = mechanism_of(run.spec)
     name = figure or bounding_figure(run.report) or "epsilon_max"
     noise: float | None = getattr(run.spec.privacy, "noise_multiplier", None)

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any, assert_never
 
 from fedaudit.number_text import at_most
-from fedaudit.privacy.guarantees.cost_sentences import GOAL
+from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import bounds_nothing
 from fedaudit.reports.gates.gate_evidence import planned_doubt, without_waiver
 from fedaudit.reports.gates.gate_results import COSTS
@@ -21,17 +21,15 @@ from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_word
 from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
 from fedaudit.reports.verdict.cost import (
     bounding_exponent,
+    bounds_every_dataset,
     excludes_nothing,
     is_proven,
+    level_in_words,
     no_sum,
+    report_level,
     sends_nothing,
 )
-from fedaudit.reports.verdict.worst_off import (
-    counted_gap_size,
-    counts_doubts,
-    unjudged_gap,
-    unsure_gap,
-)
+from fedaudit.reports.verdict.worst_off import counted_by, requires, unjudged_gap, unsure_gap
 from fedaudit.spec.gates import GateOp
 
 SIMULATED = (
@@ -76,7 +74,8 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     something, its guarantee is in force and bounds something, and all gates passed, one of them on
     the guarantee, and one on how good the model is where no interval shows it. Where gates lack
     evidence, or ask too little, as of a wide gap, nothing is decided."""
-    doubts, allowed = counts_doubts(report), judged_by_guarantee(report)
+    counted, allowed = counted_by(report), judged_by_guarantee(report)
+    doubts = counted["counts_doubts"]
     first_of_each = (one for kind in faults(report) for one in islice(kind, 1))
     # A gate on the guarantee allows that it is not proven.
     against = [one for one in first_of_each if not (allowed and one.code == "guarantee-not-proven")]
@@ -93,11 +92,11 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
         reasons = [*gap, *missing, *unsure]
     else:
         outcome, counts = "release", gate_counts(report["gates"])
+        if report_level(report) == "nearly-all" and bounds_every_dataset(report):
+            counts += f", although the bound is weak: {level_in_words(report)}"
         passed = reason("gates-passed", f"by the gates that its submitter set: {counts}")
         reasons = [passed, *_allowed(report), *(unsure_gap(report) if doubts else [])]
-    return Answer(
-        outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report), counts_doubts=doubts
-    )
+    return Answer(outcome=outcome, reasons=reasons, **counted)
 
 
 def _doubts(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
@@ -120,7 +119,7 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     elif not judged_by_guarantee(report):
         words = (
             "no requirement was set for this model's privacy: the gates that were set passed "
-            f"({gate_counts(report['gates'])}), and none of them is on its guarantee"
+            f"({gate_counts(report['gates'])}), and none of them asks for a guarantee that protects"
         )
         yield reason("no-gate-on-guarantee", words)
     else:
@@ -243,6 +242,13 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
             "delta-gives-data-away",
             f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole",
         )
+    noised = report.get("fairness_privacy")
+    if noised is not None and noised["epsilon"] > MOST:
+        yield reason(
+            "fairness-bounds-nothing",
+            f"a fairness.noise.epsilon of {at_most(noised['epsilon'])} is too large to protect any "
+            "held-out person",
+        )
     if counts_give_data_away(report):
         yield reason(
             "fairness-delta-gives-data-away",
@@ -263,7 +269,9 @@ def is_known_useful(report: Mapping[str, Any]) -> bool:
     utility = report["utility"]
     shown = any(utility.get(f"{gain}_interval") is not None for gain in _GAINS)
     return shown or any(
-        one["outcome"] == "pass" and _ENOUGH.get(one["figure"]) == one["op"]
+        one["outcome"] == "pass"
+        and _ENOUGH.get(one["figure"]) == one["op"]
+        and requires(report, one)
         for one in report["gates"]
     )
 
@@ -272,7 +280,10 @@ def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     """Whether a gate that passed bounds from above a figure that rests on the guarantee: where that
     is not proven, the gate allows it. A lower bound on a cost is no requirement."""
     return any(
-        one["outcome"] == "pass" and one["op"] == "le" and one["figure"] in COSTS
+        one["outcome"] == "pass"
+        and one["op"] == "le"
+        and one["figure"] in COSTS
+        and requires(report, one)
         for one in report["gates"]
     )
 

@@ -94,10 +94,11 @@ _REASON_WORDS = CONCERN_WORDS | {
     "threshold-misplaced": "at its threshold it gives nearly everyone the same answer",
     "no-common-model": "each client's model stays with it",
     "delta-gives-data-away": "its delta allows one person's data to be handed over",
+    "fairness-bounds-nothing": "its fairness.noise.epsilon bounds too little to protect anyone",
     "fairness-delta-gives-data-away": "its fairness.noise.delta allows the same of held-out people",
     "no-gates": "it has no gates",
     "gap-not-judged": "a gap between groups is wide, and no gate judges it",
-    "no-gate-on-guarantee": "none of its gates is on its guarantee",
+    "no-gate-on-guarantee": "none of its gates asks for a guarantee that protects",
     "bound-is-loose": "its bound lets a guess be right nearly always",
     "usefulness-not-known": "it is not known whether its model is better than a constant",
     "gap-may-be-wide": "a gap between groups may be wide, and no gate judges it",
@@ -186,13 +187,19 @@ def _of_groups(report: Mapping[str, Any]) -> Iterator[Advice]:
     hidden = any(group["suppressed"] for one in sections for group in one["groups"])
     if hidden and not by_unevenness(sections):
         why = {metric["reason"] for one in sections for metric in one["metrics"].values()}
-        how = ": hold out more clients, or join values by `fairness.groups`."
+        how = f": hold out more {_held_out(report)}, or join values by `fairness.groups`."
         if any(EARLIER in (reason or "") for reason in why):
             how = (
                 f" beside {EARLIER}: keep to its edges, categories, rules and split, and leave out "
                 "no other rows; `missing: constant` keeps those that `drop-row` leaves out."
             )
         yield Advice(text=f"No groups can be compared{how}")
+
+
+def _held_out(report: Mapping[str, Any]) -> str:
+    """Of what more may be held out; where all clients train, rows of each."""
+    by_rows = report["spec"]["federation"].get("validation_unit") == "record"
+    return "rows" if by_rows else "clients"
 
 
 def _failed(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -235,23 +242,26 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
+    in_force = report["guarantee"]["in_force"]
+    following = f"so that the next run{', which costs as much again,' * in_force} is judged by"
     if report["gate_outcome"] is None:
-        if report["guarantee"]["in_force"]:
-            yield "Set gates for what the model must meet, so that the next run is judged by them."
+        if in_force:
+            policy = "`fedaudit gate` with a policy judges this one"
+            yield f"Set gates for what the model must meet, {following} them; {policy}."
     elif not judged_by_guarantee(report):
-        yield "Set a gate on its privacy too, so that the next run is judged by it."
+        yield f"Set a gate on its privacy too, {following} it."
     elif not is_known_useful(report):
         yield (
-            "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, so "
-            "that the next run is judged by it."
+            "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, "
+            f"{following} it."
         )
     sections = report["fairness"]
     hidden = any(group["suppressed"] for one in sections for group in one["groups"])
     if hidden and by_unevenness(sections):
         yield (
             "Some groups are hidden because they are small, or to protect smaller ones: hold out "
-            "more clients, or join values by `fairness.groups`, before concluding that everybody "
-            "is treated alike."
+            f"more {_held_out(report)}, or join values by `fairness.groups`, before concluding "
+            "that everybody is treated alike."
         )
     yield _SIGN_OFF
 
@@ -317,7 +327,7 @@ def _fairer(report: Mapping[str, Any], gate: Mapping[str, Any]) -> str:
         return how
     return (
         f"its interval has {gate['bound']:g} in it, so few people may be why: hold out more "
-        f"clients or join small groups by `fairness.groups`. Otherwise {how}"
+        f"{_held_out(report)} or join small groups by `fairness.groups`. Otherwise {how}"
     )
 
 

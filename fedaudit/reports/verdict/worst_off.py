@@ -8,18 +8,20 @@ from operator import itemgetter
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, WIDE, gap_size, gap_words
+from fedaudit.privacy.guarantees.cost_sentences import MOST
+from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.sections.outcome_words import group_words
 from fedaudit.reports.sections.part import AnswerReason, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
+from fedaudit.spec.gates import can_fail
+from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, METRICS
 
 _SHOWN = 3
 
 
 def fairness_part(report: Mapping[str, Any]) -> str:
-    """The attribute with the widest gap in full, then the others, from an otherwise complete
-    report."""
+    """The attribute that leads in full, then the others, from an otherwise complete report."""
     sections = report["fairness"]
     if not sections:
         return "No groups were compared: the spec names no sensitive attribute."
@@ -46,38 +48,42 @@ def fairness_part(report: Mapping[str, Any]) -> str:
 
 
 def by_unevenness(sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those whose headline gap is known, the most even one first."""
+    """Those whose headline gap is known; the last one leads answer, headline and picture."""
     return sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
 
 
-def counted_gap_size(report: Mapping[str, Any]) -> float | None:
-    """The size from which a gap that no gate judges counts: that of the report's answer, where it
-    has one, so that a signed answer stays the same."""
-    answer: Mapping[str, Any] = report.get("answer") or {"gap_size": WIDE}
-    return answer.get("gap_size")
+_COUNTED = {"gap_size": WIDE, "counts_doubts": True, "every_attribute": True, "can_fail": True}
 
 
-def counts_doubts(report: Mapping[str, Any]) -> bool | None:
-    """Whether what is not known counts (`Answer.counts_doubts`): as in the report's answer, too."""
-    answer: Mapping[str, Any] = report.get("answer") or {"counts_doubts": True}
-    return answer.get("counts_doubts")
+def counted_by(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `Answer` that say what counts: those of the report's answer, where it has one,
+    so that a signed answer stays the same."""
+    answer: Mapping[str, Any] = report.get("answer") or _COUNTED
+    return {name: answer.get(name) for name in _COUNTED}
+
+
+def requires(report: Mapping[str, Any], gate: Mapping[str, Any]) -> bool:
+    """Whether some value of the figure fails a gate, and its bound on a cost protects anyone."""
+    if not counted_by(report)["can_fail"]:
+        return True
+    figure, op, bound = gate["figure"], gate["op"], gate["bound"]
+    return can_fail(figure, op, bound) and not (figure in COSTS and op == "le" and bound > MOST)
 
 
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
-    """The widest headline gap whose whole interval is above the size that counts, or the gap itself
+    """The first headline gap whose whole interval is above the size that counts, or the gap itself
     if the spec asks for no intervals, where no gate limits it; empty for a model that is not
     shown to decide anything."""
-    size = counted_gap_size(report)
+    counted = counted_by(report)
+    size = counted["gap_size"]
     if size is None or why_not_useful(report) is not None:
         return []
-    # The spec of an audit has no such part.
-    asked = report["spec"].get("fairness", {"intervals": "always"}).get("intervals")
-    found = []
+    asked = report["spec"]["fairness"].get("intervals")
     for attribute, metric, gap in _without_gate(report):
         interval, low = gap["interval"], gap["value"]
         if interval is not None:
             low = interval["low"]
-        elif not counts_doubts(report) or asked is not None:
+        elif not counted["counts_doubts"] or asked is not None:
             continue
         if low is None or low <= size:
             continue
@@ -92,14 +98,14 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
                 f"by {attribute} {metric} is {words}, {ends} above {size:g}, and no gate says that "
                 "this will do"
             )
-            found.append((gap["value"], text))
-    return [reason("gap-not-judged", text) for text in _of_widest(found)]
+            return [reason("gap-not-judged", text)]
+    return []
 
 
 def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The headline gap that may be widest among those without a gate that may exceed the size that
     counts; a gap of unknown width comes first."""
-    size, found = counted_gap_size(report), list[tuple[float, str]]()
+    size, found = counted_by(report)["gap_size"], list[tuple[float, str]]()
     for attribute, metric, gap in _without_gate(report):
         interval, gate = gap["interval"], f"no gate judges the gap by {attribute} ({metric})"
         if metric not in METRICS:
@@ -109,22 +115,33 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
         elif size is not None and interval["high"] > size:
             most = _figure(interval["high"])
             found.append((interval["high"], f"{gate}: it may be as wide as {most}"))
-    return [reason("gap-may-be-wide", text) for text in _of_widest(found)]
-
-
-def _of_widest(found: Sequence[tuple[float, str]]) -> list[str]:
-    return [max(found, key=itemgetter(0))[1]] if found else []
+    widest = sorted(found, key=itemgetter(0))[-1:]
+    return [reason("gap-may-be-wide", text) for _, text in widest]
 
 
 def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The attribute, the headline metric and the gap of each section that no gate bounds."""
-    judged = [one for one in report["gates"] if one["op"] == "le"]
-    for section in report["fairness"]:
-        metric, attribute = headline_metric(section), section["attribute"]
-        if not any(
-            one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
-        ):
-            yield attribute, metric, section["metrics"][metric]
+    """The attribute, the headline metric and the gap of each section that no gate bounds, the one
+    that leads first."""
+    for section in sorted(report["fairness"], key=_unevenness)[::-1]:
+        metric, gates = headline_metric(section), judging(report, section)
+        if not any((one["op"], one["figure"]) == ("le", metric) for one in gates):
+            yield section["attribute"], metric, section["metrics"][metric]
+
+
+def judging(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What became of the gates on figures of an attribute, or of none. One that names no attribute
+    judges each whose gap is known: its outcome names the worst, which earlier versions took for the
+    only one."""
+    every = counted_by(report)["every_attribute"] and _gap(section) is not None
+    return [
+        gate
+        for gate, asked in zip(report["gates"], report["spec"]["gates"], strict=False)
+        if requires(report, gate)
+        and (
+            gate["attribute"] in (None, section["attribute"])
+            or (every and asked.get("attribute") is None)
+        )
+    ]
 
 
 def headline_metric(section: Mapping[str, Any]) -> str:
@@ -138,13 +155,12 @@ def _gap(section: Mapping[str, Any]) -> float | None:
     return found
 
 
-def _unevenness(section: Mapping[str, Any]) -> tuple[bool, float]:
-    """Distance of the headline gap from that of groups that are treated alike; gaps of rates before
-    gaps of losses, which have another unit."""
-    value, metric = _gap(section) or 0.0, headline_metric(section)
-    if metric in METRICS:
-        return True, abs(value - IDEALS[METRICS[metric].kind])
-    return False, value
+def _unevenness(section: Mapping[str, Any]) -> tuple[bool, float, float]:
+    """How wide the headline gap is for sure, which few people show of no gap, and how wide it is;
+    gaps of losses, which have another unit, are below those of rates."""
+    metric = headline_metric(section)
+    interval = section["metrics"][metric]["interval"] or {"low": 0.0}
+    return metric in METRICS, interval["low"], _gap(section) or 0.0
 
 
 def doubt_of_gaps(report: Mapping[str, Any]) -> str:
@@ -278,10 +294,7 @@ def _stated(section: Mapping[str, Any], metric: str, seeds: Mapping[str, Any] | 
         why = found["interval_reason"]
         stated += "" if why is None else f", and how sure that is, is not known: {why}"
     else:
-        stated += (
-            f" ({interval['level']:.0%} interval {_figure(interval['low'])} to "
-            f"{_figure(interval['high'])})"
-        )
+        stated += f" ({_interval_words(interval)})"
     stated += f"; {found['reason']}." if found["reason"] else "."
     if seeds is not None and seeds["n"] > 1:
         stated += (
@@ -289,6 +302,11 @@ def _stated(section: Mapping[str, Any], metric: str, seeds: Mapping[str, Any] | 
             f"{_figure(seeds['low'])} to {_figure(seeds['high'])})."
         )
     return stated
+
+
+def _interval_words(interval: Mapping[str, Any]) -> str:
+    ends = f"{_figure(interval['low'])} to {_figure(interval['high'])}"
+    return f"{interval['level']:.0%} interval {ends}"
 
 
 def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
@@ -302,12 +320,14 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
 
 
 def _others(sections: Sequence[Mapping[str, Any]]) -> list[str]:
-    stated = [
-        f"{_figure(_gap(one) or 0.0)} by {one['attribute']} ({headline_metric(one)})"
-        for one in sections[:_SHOWN]
-    ]
+    stated = []
+    for one in sections[:_SHOWN]:
+        metric, sure = headline_metric(one), ""
+        if interval := one["metrics"][metric]["interval"]:
+            sure = f", {_interval_words(interval)}"
+        stated.append(f"{_figure(_gap(one) or 0.0)} by {one['attribute']} ({metric}{sure})")
     left = len(sections) - _SHOWN
-    more = f", and less by {left} more" if left > 0 else ""
+    more = f", and others by {left} more" if left > 0 else ""
     return [f"Then come gaps of {', '.join(stated)}{more}."] if stated else []
 
 

@@ -155,7 +155,7 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     assert api.set_budget(id_, 0.0, **of_reports).status_code == 200
     # It is about others than those who train, and refuses exact figures.
     found = api.post(at, json={}).json()
-    assert found["spec"]["privacy"]["target"] == {"epsilon": 3.0}
+    assert found["spec"]["privacy"]["target"] == {"epsilon": 2.94}
     assert "`fairness.noise`" in found["needs"]
 
 

@@ -78,6 +78,12 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
         *("Log-ratio by the theorem", f"fedaudit budget {id_} --set"),
     ):
         assert words in text_of(page)
+    [printed] = re.findall(r"<code>--set epsilon=8 (.+?)</code>", page.text)
+    delta, adjacency, observer = printed.split()[1::2]
+    terms = {"delta": float(delta), "adjacency": adjacency, "observer": observer}
+    assert api.set_budget(id_, 8, figure="epsilon", **terms).status_code == 200
+    refused = api.set_budget(id_, 8, figure="epsilon", delta=0.1)
+    assert "with delta, adjacency and observer" in refused.text
     assert re.search(r'class="bar-held" x="0(\.0)?" width="500(\.0)?"', page.text)
     reader = signed_in(api, "federations:read")
     assert "--set" not in reader.get(f"/federations/{id_}").text

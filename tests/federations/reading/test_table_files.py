@@ -119,6 +119,7 @@ def test_no_cell_parts_the_columns_whatever_ends_lines(tmp_path: Path, cell: str
         (gzip.compress(CSV)[:-9], "damaged gzip"),
         (gzip.compress(CSV) + b"\0" * 512, "a gzip file with something behind its end"),
         (gzip.compress(AS_PARQUET), "a Parquet file within a gzip file"),
+        (b"PK\x03\x04 xl/workbook.xml", "is an Excel file or an archive; save a sheet as CSV"),
         (AS_PARQUET[:-2000], "no CSV or Parquet file"),
         (AS_PARQUET[:400] + b"\x55" * 20_000 + AS_PARQUET[20_400:], "no CSV or Parquet file"),
     ],

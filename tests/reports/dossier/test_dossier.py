@@ -134,6 +134,7 @@ def test_a_weak_bound_that_passed_is_named_beneath_the_answer(material) -> None:
     weak["gates"] = [{**gate, "outcome": "pass", "reason": "9.5 is at most 10"}]
     found = dossier(evidence(weak))
     assert found["answer"]["outcome"] == "release"
+    assert "weak: a guess is right at most 99.993% of" in found["answer"]["reasons"][0]["text"]
     assert "The guarantee is weak" in found["caution"]
     assert "The bound is weak" in found["against"][0]
     assert figure(weak, "Recipients of the model")["stated"] == "yes, but weakly"

@@ -48,10 +48,11 @@ def outcome(report: dict[str, Any], **gate: Any) -> str:
         (2.4, "ge", 2.5, "fail", "2.4 is not at least 2.5"),
         # One just beyond its bound does not read like it.
         (2.4000000001, "le", 2.4, "fail", "2.4000000001 is not at most 2.4"),
-        (2.4000000001, "le", 2.4000000001, "pass", "2.4 is at most 2.4"),
+        (2.4000000001, "le", 2.4000000001, "pass", "2.4000000001 is at most 2.4000000001"),
         # A cost is rounded up, and never past the bound that it meets.
         (1.8941, "le", 2.4, "pass", "1.895 is at most 2.4"),
         (1.8941, "le", 1.8945, "pass", "1.8941 is at most 1.8945"),
+        (2.999519038761935, "le", 3.0, "pass", "2.9996 is at most 3"),
     ],
 )
 def test_a_figure_against_its_bound(material, figure, op, bound, expected, reason):
@@ -197,7 +198,8 @@ def test_an_epsilon_of_a_run_that_ended_early_says_which_rounds_it_is_of(materia
     for ending, stated in (("patience", True), ("rounds", False)):
         report["utility"]["stopped_by"] = ending
         found = judged(report, figure="epsilon_max", value=1.0)
-        assert found["reason"].startswith("0.5 is at most 1, at delta = 1e-05 under replace-one")
+        start = "0.5 is at most 1, at delta = 1e-05 under replace-one, for a client"
+        assert found["reason"].startswith(start)
         assert ("larger epsilon of all planned rounds" in found["reason"]) == stated
         # The bound is met by the rounds that were played, and not by what is proven.
         report["privacy"]["epsilon_planned"] = 1.25

@@ -447,6 +447,8 @@ def test_ratios_by_sex_and_race_are_those_computed_by_hand() -> None:
     assert [one.attribute for one in found.tables] == ["sex", "race", "sex_race"]
     assert [one.intersection_of for one in found.tables] == [None, None, ["sex", "race"]]
     assert [one.missing_rows for one in found.tables] == [0, 9, 0]
+    few = {"notes": ["rows without a value of 'sex', in no group: fewer than 30"]}
+    assert table_of({"Female": 0.25, "Male": 0.5}, data=few).missing_rows is None
     assert [one.highest_rate for one in found.tables] == [0.5, 0.5, 0.4]
     assert [one.suppressed_categories for one in found.tables] == [0, 1, 1]
     ratios = [[row.impact_ratio for row in one.categories] for one in found.tables]

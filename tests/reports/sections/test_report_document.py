@@ -11,6 +11,7 @@ from pydantic import create_model
 
 import fedaudit.reports.report as report_module
 from fedaudit.cli.summary import _sections
+from fedaudit.fairness.noised_counts import GroupRows, Rounder
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import RUN, Report, assemble, report_hash, schema
@@ -143,6 +144,23 @@ def test_the_limits_are_those_of_the_run(material):
         assert (said in " ".join(stated)) == (how is not None)
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_exact_facts_of_rows_are_a_limit_where_people_are_protected(material, name):
+    """A value that one training row alone has is in the report: a pair that differs by this row is
+    told apart for certain, whatever the epsilon."""
+    least = material(VARIANTS[name]).spec.fairness.minimum_group_size
+    counts = [f"rows without a client, left out: {rows}" for rows in (least - 1, least)]
+    other = "some empty cells of 'age' were taken as the declared value"
+    facts = replace(material().federation, notes=(*counts, other))
+    report = assemble(material(VARIANTS[name], federation=facts))
+    protects = name != "none"
+    limits = [one for one in report["limits"] if "which values the sensitive attributes" in one]
+    assert len(limits) == protects
+    few = f"rows without a client, left out: fewer than {least}"
+    assert report["data"]["notes"] == [few if protects else counts[0], counts[1], other]
+    assert not protects or "notes on the data" in limits[0]
+
+
 def test_the_hash_is_of_the_canonical_form(material):
     report = assemble(material())
     again = json.loads(json.dumps(report, sort_keys=True))
@@ -261,6 +279,18 @@ def test_public_rates_with_a_clip_have_the_theorems_sum(material, privacy, log_r
         assert "log_ratio_max" not in found["reasons"]
 
 
+def test_beside_rounded_counts_no_interval_of_exact_ones_is_stated(material):
+    made = material()
+    compared = replace(made.result.against_constant, loss=0.9 + np.arange(30) % 3 * 0.09)
+    made = replace(made, result=replace(made.result, against_constant=compared))
+    ends = " (-0.0186 to 0.0386, by differences of clients)"
+    groups = {"group": [GroupRows(rows=one, positives=one, negatives=one) for one in (b"1", b"2")]}
+    rounder = Rounder(base=5, key=b"k", population=b"p", groups=groups)
+    for published, stated in ((made.published, ends), (rounder, "")):
+        found = assemble(replace(made, published=published))["utility"]["reasons"]["degenerate"]
+        assert found.endswith(f"of its gain in loss reaches 0{stated}")
+
+
 def test_the_command_line_says_of_a_guess_what_the_verdict_says(material):
     def guess(**parts):
         changed = {name: {**document[name], **part} for name, part in parts.items()}
@@ -268,9 +298,10 @@ def test_the_command_line_says_of_a_guess_what_the_verdict_says(material):
 
     document = gaussian(material)
     # Losses ended it early: the epsilon of all planned rounds is proven.
-    assert guess() == "a guess is right up to 95% of the time"
-    assert "up to 75%" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": None})
-    assert "nearly every guess" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": 5.0})
+    assert guess() == "a guess is right at most 94% of the time"
+    assert guess().removeprefix("a guess is ") in document["verdict_parts"]["cost"]
+    assert "at most 63%" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": None})
+    assert "at most 99.4%" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": 5.0})
     assert "handed over whole" in guess(guarantee={"delta": 0.2})
     added = guess(guarantee={"conditions": {"epsilon_max": "it counts what this run adds"}})
     assert added.startswith("of what this run adds alone, a guess")

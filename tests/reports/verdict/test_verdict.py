@@ -9,19 +9,23 @@ import numpy as np
 import pytest
 
 from fedaudit.fairness.scored_groups import EARLIER
+from fedaudit.ledger.bundle import Evidence
 from fedaudit.privacy.guarantees.cost_sentences import (
     cost_level,
     cost_words,
     guess_words,
+    level_words,
     odds_words,
 )
 from fedaudit.reports.charts.answer_pictures import answer_pictures
+from fedaudit.reports.dossier.dossier import dossier
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble, gate_checks, gated
 from fedaudit.reports.verdict import release, verdict, worst_off
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, judged
-from fedaudit.spec.gates import Gate
+from fedaudit.reports.verdict.worst_off import counted_by
+from fedaudit.spec.gates import Gate, can_fail
 from tests.reports.conftest import SPEC, verdict_parts
 from tests.reports.reading_documents import contradicted, gaussian
 
@@ -148,9 +152,9 @@ def test_a_gate_on_what_training_reveals_is_not_met_by_more_of_it(good, figure, 
         (0.5, "up-to-75", "right at most 63% of the time"),
         (1.0, "up-to-75", "24 percentage points for a guess at x, both being equally likely: ri"),
         (2.7, "up-to-95", "right at most 94% of the time"),
-        (7.86, "nearly-all", "to be right in all but 1 of 2,600 cases, in place of 1 of 2."),
-        (10.0, "nearly-all", "That is hardly any protection: the bound allows a guess at x"),
-        (14.0, "nearly-all", "all but 1 of 1,300,000 cases"),
+        (7.86, "nearly-all", "at x, both being equally likely, is right at most 99.97% of the"),
+        (10.0, "nearly-all", "That is hardly any protection: a guess at x, both being equally"),
+        (14.0, "nearly-all", "is right at most 99.99992% of the time in place of 50%."),
         (182.0, "nothing", "by a factor of e^182."),
         (720.0, "nothing", "by a factor of e^720"),
         (None, "unbounded", "Nothing bounds"),
@@ -162,6 +166,9 @@ def test_every_cost_has_its_measure(exponent, level, words):
     assert words in cost_words(exponent, guessed="x")
     # No praise beside a rate: what is enough depends on who would guess.
     said = cost_words(exponent, guessed="x")
+    if level not in ("nothing", "unbounded"):
+        listed = level_words(exponent, delta=0.0, kind="formal", in_force=True)
+        assert listed.removeprefix("a guess is ") in said
     assert not re.search("strong|reasonable|moderate|good", said)
 
 
@@ -249,6 +256,8 @@ def test_what_to_do_follows_from_the_figures(good, material):
     ungated = verdict_parts({**simulated, "gates": [], "gate_outcome": None}).next
     assert "set gates for what the model must meet, and train the model for release" in ungated
     assert "the next run" not in ungated
+    released = verdict_parts({**good, "gates": [], "gate_outcome": None}).next
+    assert "the next run, which costs as much again, is judged by them; `fedaudit" in released
     free = assemble(material(NONE))
     diverged = parts_with(free, utility__stopped_by="diverged").next
     assert "training diverged: train with a step_size of 0.01 in place of 0.1" in diverged
@@ -270,7 +279,10 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     for group in hidden["fairness"][0]["groups"]:
         group["suppressed"] = True
     shown = verdict_parts(hidden).next
-    assert shown.startswith("No groups can be compared: ")
+    assert shown.startswith("No groups can be compared: hold out more clients, or join")
+    by_rows = copy.deepcopy(hidden)
+    by_rows["spec"]["federation"]["validation_unit"] = "record"
+    assert ": hold out more rows, or join" in verdict_parts(by_rows).next
     assert "If these figures will do" not in shown
     metric["reason"] = f"suppressed: the groups differ from those of {EARLIER}"
     # Other clients or joined values are no way out of it, and may lead further in.
@@ -353,6 +365,8 @@ OPEN = {"figure": "auc", "op": "ge", "value": 0.7}
 LOOSE = {"figure": "participations_max", "op": "le", "value": 1e9}
 ANY_COST = {"figure": "log_ratio_max", "op": "ge", "value": 0}
 """A gate that any cost meets."""
+ANY_BOUND = {"figure": "log_ratio_max", "op": "le", "value": 20.1}
+"""One whose bound protects no one."""
 BESIDE = ["no-gate-on-guarantee", "gap-may-be-wide"]
 SIMULATED = ["guarantee-not-in-force", "gates-failed"]
 PASSED = PASSING["gates"]
@@ -360,6 +374,7 @@ CASES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "passed": ({**RELEASED, **PASSING}, "release", ["gates-passed"]),
     "no gates": ({**RELEASED, "gates": []}, "not-decided", ["no-gates"]),
     "beside": ({**RELEASED, "gates": [LOOSE]}, "not-decided", BESIDE),
+    "any bound": ({**RELEASED, "gates": [PASSED[0], ANY_BOUND]}, "not-decided", BESIDE[:1]),
     "any cost": ({**RELEASED, "gates": [ANY_COST]}, "not-decided", BESIDE),
     "open": ({**RELEASED, "gates": [*PASSED, OPEN]}, "not-decided", ["gates-lack-evidence"]),
     "failed": ({**RELEASED, "gates": [*PASSED, FAILING]}, "do-not-release", ["gates-failed"]),
@@ -393,6 +408,7 @@ def test_outcome_and_reasons(material, changes, outcome, codes) -> None:
     assert not any(any(map(str.isdigit, one.text)) for one in brief.reasons)
 
 
+COUNTS_OF_NOISE = {"epsilon": 20.0, "delta": 0.0, "unit": "client"}
 DEGENERATE = "No: the model is degenerate, it decides nothing: "
 
 
@@ -407,10 +423,11 @@ DEGENERATE = "No: the model is degenerate, it decides nothing: "
         ("guarantee", "in_force", False, "guarantee-not-in-force", "No: the noise was simulated"),
         ("guarantee", "delta", 0.5, "delta-gives-data-away", "No: a delta of 0.5 allows"),
         ("privacy", "log_ratio_max", 182.0, "guarantee-bounds-nothing", "too large to protect"),
+        ("fairness_privacy", "epsilon", 20.1, "fairness-bounds-nothing", "epsilon of 20.1 is too"),
     ],
 )
 def test_each_objection_alone_makes_it_a_no(good, section, name, value, code, words) -> None:
-    good[section][name] = value
+    good[section] = {**(good[section] or COUNTS_OF_NOISE), name: value}
     found = answer_by_codes(good)
     assert (found.outcome, found.reasons[0].code) == ("do-not-release", code)
     parts = verdict_parts(good)
@@ -466,7 +483,12 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     assert (found.outcome, found.reasons[0].code) == ("not-decided", "gap-not-judged")
     assert "27 percentage points (wide), its interval 0.2 to 0.33" in found.reasons[0].text
     assert answer_by_codes(wide).reasons[0].code == "gap-not-judged"
-    # Nor does a spec that asks for no intervals get around it.
+    # Nor does a spec get around it that asks for no intervals, or has a gate that no gap fails.
+    vacuous = [*BOUND, {**PASSED[0], "value": 1}]
+    unjudged = with_gap(material, low=0.2, high=0.33, value=0.27, gates=vacuous)
+    assert answer_of(unjudged).reasons[0].code == "gap-not-judged"
+    before = {name: one for name, one in counted_by(wide).items() if name != "can_fail"}
+    assert answer_of({**unjudged, "answer": before}).outcome == "release"
     unasked = without_interval(wide, asked=False)
     assert answer_of(unasked).reasons[0].code == "gap-not-judged"
     assert "without an interval" in answer_of(unasked).reasons[0].text
@@ -488,6 +510,51 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     assert answer_of(wide).outcome == "release"
 
 
+def with_others(report: dict[str, Any], gates: Any, **found: dict[str, Any]) -> dict[str, Any]:
+    """The report with more attributes, that have these gaps, and its gates judged again."""
+    sections = [copy.deepcopy(report["fairness"][0]) | {"attribute": name} for name in found]
+    for section, gap in zip(sections, found.values(), strict=True):
+        section["metrics"][GAP] |= gap
+    changed = {**report, "fairness": [*report["fairness"], *sections]}
+    return changed | gated([Gate.model_validate(one) for one in gates], changed)
+
+
+WIDER = {"value": 0.5, "interval": {"low": 0.0, "high": 0.6, "level": 0.95}}
+HIDDEN = {"value": None, "interval": None, "reason": "suppressed"}
+
+
+def test_a_gate_that_names_no_attribute_judges_the_gap_by_each_that_is_known(material) -> None:
+    report = with_gap(material, low=0.2, high=0.33, value=0.27, gates=PASSED)
+    both = with_others(report, PASSED, race=WIDER)
+    assert both["gates"][0]["attribute"] == "race"
+    assert [one.code for one in answer_of(both).reasons] == ["gates-passed"]
+    # Earlier versions took it for a gate on the worst alone, and signed that.
+    signed = {"gap_size": 0.1, "counts_doubts": True}
+    assert answer_of({**both, "answer": signed}).reasons[0].code == "gap-not-judged"
+    hidden = with_others(report, PASSED, race=WIDER, age=HIDDEN, place=HIDDEN)
+    assert (hidden["gate_outcome"], hidden["gates"][0]["attribute"]) == (
+        "insufficient_evidence",
+        "age",
+    )
+    for report, said in (
+        (both, {"group": "0.9: passed.", "race": "0.9: passed."}),
+        (hidden, {"race": "lacks evidence by age.", "age": "lacks evidence.", "place": "No gate"}),
+    ):
+        rows = dossier(Evidence("0190-1", report["spec"], report, []))["figures"]
+        reading = {one["label"]: one["reading"] for one in rows}
+        assert all(words in reading[f"By {name}"] for name, words in said.items())
+
+
+def test_the_gap_that_is_wide_for_sure_leads_answer_headline_and_picture(material) -> None:
+    report = with_gap(material, low=0.2, high=0.33, value=0.27, gates=BOUND)
+    both = with_others(report, BOUND, race=WIDER)
+    assert answer_of(both).reasons[0].text.startswith("by group ")
+    said = verdict_parts(both).fairness
+    assert f"{GAP} by group is 0.27 (95% interval 0.2 to 0.33)" in said
+    assert f"Then come gaps of 0.5 by race ({GAP}, 95% interval 0 to 0.6)." in said
+    assert "Who is treated worse: by group" in {one.title for one in answer_pictures(both)}
+
+
 def test_a_model_that_may_be_no_better_than_a_constant_is_not_decided(material) -> None:
     unsure = with_gap(material, low=0, high=0.1, value=0.05, gates=PASSED)
     for figure in ("accuracy_over_baseline_interval", "loss_under_baseline_interval"):
@@ -500,6 +567,7 @@ def test_a_model_that_may_be_no_better_than_a_constant_is_not_decided(material) 
         ("loss_under_baseline", "ge", "release"),
         ("accuracy", "le", "not-decided"),
         ("recall", "ge", "not-decided"),
+        ("auc", "ge", "not-decided"),  # every one is at least 0
     ):
         gate = {"figure": figure, "op": op, "bound": 0.0, "attribute": None, "outcome": "pass"}
         judged = {**unsure, "gates": [*unsure["gates"], gate]}
@@ -520,6 +588,25 @@ def test_a_release_names_the_gap_that_may_be_wide_and_that_no_gate_judges(materi
         {**wide, "answer": {"gap_size": 0.1}},
     ):
         assert [reason.code for reason in answer_of(one).reasons] == ["gates-passed"]
+
+
+@pytest.mark.parametrize(
+    ("figure", "op", "bound", "fails"),
+    [
+        ("equalized_odds_difference", "le", 1.0, False),
+        ("equalized_odds_difference", "le", 0.999, True),
+        ("loss_difference", "le", 1.0, True),
+        ("auc", "ge", 0.0, False),
+        ("auc", "ge", 1e-9, True),
+        ("accuracy_over_baseline", "ge", 0.0, True),
+        ("accuracy_over_baseline", "ge", -1.0, False),
+        ("loss_under_baseline", "ge", -1e300, True),
+        ("brier", "le", 1.0, False),
+        ("validation_loss", "ge", 0.0, False),
+    ],
+)
+def test_a_gate_that_no_value_fails_requires_nothing(figure, op, bound, fails) -> None:
+    assert can_fail(figure, op, bound) == fails
 
 
 def test_a_gate_at_a_bound_that_protects_hardly_anyone_decides_nothing(good) -> None:

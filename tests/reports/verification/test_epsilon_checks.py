@@ -299,6 +299,12 @@ def test_events_of_records_are_those_of_spec_and_report(material, changes, check
     assert of_report(found, plan, changed_events(plan, change))[check] == "fail"
 
 
+def test_earlier_ledgers_do_not_say_that_records_leave(material):
+    found, plan = with_plan(material, "records")
+    older = changed_events(plan, lambda events: [{**one, "lasts": None} for one in events])
+    assert of_report(found, plan, older)["ledger.inputs"] == "pass"
+
+
 def test_too_many_events_are_left_unchecked(material, monkeypatch):
     found, plan = with_plan(material, "records")
     outcome, said = of_entries(found, plan, changed_events(plan, lambda events: events * 2000))
