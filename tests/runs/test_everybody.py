@@ -67,7 +67,9 @@ def test_too_few_held_out_people_have_no_figure(
 def test_losses_of_too_few_neither_choose_a_round_nor_end_training(least: int, ended: str) -> None:
     asked = groups_spec(
         federation__validation_fraction=0.01,  # one client of 10 rows
+        training__rounds=10,
         training__stopping={"patience": 1},
+        privacy={"mechanism": "laplace-l2", "noise_multiplier": 50.0},
         fairness__minimum_group_size=least,
         fairness__minimum_group_clients=1,
     )
