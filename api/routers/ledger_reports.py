@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 from fastapi import Response
+from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
 from api.http.answers import HTML, JSON, PDF, ZIP, Accept, Appendix, as_file, preferred
@@ -36,6 +37,7 @@ from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
     ErasureRepository,
+    FederationRepository,
     LedgerRepository,
 )
 from models.repositories.ledger import stored_rows
@@ -132,7 +134,7 @@ def report_of(call: Call, ledger_id: str) -> LedgerReport:
     """
     found = _newest(call, ledger_id)
     is_newest = found.entries == found.ledger.entries
-    if is_newest and _may_be_shown(call.resources, found) and not _lacks_records(call, found):
+    if is_newest and _may_be_shown(call.resources, found) and not _lacks_some(call, found):
         return found
     return _made_now(call, ledger_id)
 
@@ -186,12 +188,19 @@ def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
     return applied >= least
 
 
-def _lacks_records(call: Call, report: LedgerReport) -> bool:
-    """Whether it was made before a population of records was compared with the clients named."""
-    if report.ledger.terms["unit"] != "record" or report.document["contradictions"]:
+def _lacks_some(call: Call, report: LedgerReport) -> bool:
+    """Whether it was made before a contradiction was looked for that is found by now."""
+    state = None if report.document["contradictions"] else ledger_before(call, report.ledger.id)
+    if state is None:
         return False
-    state = ledger_before(call, report.ledger.id)
-    return state is not None and bool(contradictions(state.terms, state.histories, state.drawn))
+    with call.reading() as session:
+        units = _units(session, report.ledger)
+    return bool(contradictions(state.terms, state.histories, state.drawn, units))
+
+
+def _units(session: Session, row: DeclaredLedger) -> int:
+    federations = FederationRepository(session, row.project_id)
+    return federations.units(row.federation_id, row.terms["unit"])
 
 
 def _made_now(call: Call, ledger_id: str) -> LedgerReport:
@@ -205,6 +214,7 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
         state = call.resources.ledgers.locked(session, row)
         reservations = DeclaredPartRepository(session, row.project_id).reservations(row.id)
         least = shown_group_size(call.resources, session, row.project_id, row.federation_id)
+        units = _units(session, row)
     now = utc_now()
     with call.reading() as session:
         entries = LedgerRepository(session, row.project_id)
@@ -218,6 +228,7 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
             reservations=reservations,
             first_declaration=entries.first_declaration(row.id),
             least_group_size=least,
+            federation_units=units,
             made_at=now,
             ledger_hash=ledger_hash(entries.digests(row.id, upto=row.last_round)),
             chain_head=state.head.hex(),

@@ -77,7 +77,7 @@ def declare_rounds(ledger_id: str, call: ExperimentsWriter, value: JsonBody) -> 
     """Declare rounds that ran: all of them are entered, or none.
 
     Numbers ascend and may leave gaps, which stay on record. The same round with the same content
-    changes nothing and is answered alike; with another content it is refused.
+    by the same API key changes nothing and is answered alike; otherwise it is refused.
     """
     terms, rows = post_rounds(call, ledger_id, value)
     return PostedRounds(ledger_id=ledger_id, rounds=[_posted(terms, row) for row in rows])
@@ -162,7 +162,7 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
             )
         others, earlier = _held_and_own(parts, state, ledger_id, number, now=now)
         before = held_by(state.terms, state.histories, others)
-        asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
+        asked = read_reservation(value, state.terms, state.histories, held=before)
         answer = _decide(state.terms, before, asked)
         if answer.admitted:
             why = charge_federation(
@@ -214,7 +214,7 @@ def _compute_beforehand(call: Call, place: tuple[str, int], state: LedgerState, 
             others, _ = _held_and_own(parts, state, *place, now=utc_now())
     with suppress(InvalidInputError):
         before = held_by(state.terms, state.histories, others)
-        asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
+        asked = read_reservation(value, state.terms, state.histories, held=before)
         _decide(state.terms, before, asked)
 
 

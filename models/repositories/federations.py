@@ -49,6 +49,12 @@ class FederationRepository(RowRepository[Federation]):
             )
         )
 
+    def units(self, federation_id: str | None, unit: str) -> int:
+        """Clients or records of a federation; 0 without it or its profile."""
+        mine = None if federation_id is None else self.get(federation_id)
+        profile = {} if mine is None else mine.profile
+        return int(profile.get("clients" if unit == "client" else "rows", 0))
+
     def disclosures(self, federation_id: str) -> list[Mapping[str, Any]]:
         """The disclosure policies that apply: the project's own, and the content owner's."""
         mine = self.get(federation_id)

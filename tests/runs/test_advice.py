@@ -280,6 +280,7 @@ def test_noise_is_ruled_out_by_its_size_alone_and_steps_do_not_go_to_and_fro(tab
     said, changes = advised(5.0, 0.68, -0.01)
     assert "the steps are too long, noise grows with them" in said
     assert changes == [0.5]
+    assert "seems better" not in advised(0.5, 0.68, -1e-4)[0]
     # The loss of a tenth that still falls: longer steps would add more than was gained, or are
     # between the two.
     said, changes = advised(0.5, 0.67, 0.01, best=29)

@@ -173,7 +173,7 @@ def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:
 
 
 def test_classes_without_a_favourable_one_need_a_rule_where_groups_are_compared() -> None:
-    shape = facts(classes=3, scale=RANGE)
+    shape = facts(classes=3, clients=80, scale=RANGE)
     rule = {"op": "in", "value": ["a"]}
     for fairness, needs in (
         ({}, None),

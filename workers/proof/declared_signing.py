@@ -222,10 +222,10 @@ class DeclaredLedgerSigner(WaitingSigner):
                 return False
             reservations = DeclaredPartRepository(session, project_id).reservations(row.id)
             envelopes = LedgerCheckpointRepository(session, project_id).envelopes(row.id)
-            policies = []
+            policies, federations = [], FederationRepository(session, project_id)
             if row.federation_id is not None:
-                federations = FederationRepository(session, project_id)
                 policies = federations.disclosures(row.federation_id)
+            units = federations.units(row.federation_id, row.terms["unit"])
         known = max(row.signed_entries, self._signed.get(ledger_id, -1))
         start = start_of(row, envelopes, self._key.public, known_entries=known)
         if start.witness != TRAINER:
@@ -250,6 +250,7 @@ class DeclaredLedgerSigner(WaitingSigner):
             reservations=reservations,
             first_declaration=first_declaration,
             least_group_size=least_group_size(self._floor, policies),
+            federation_units=units,
             made_at=utc_now(),
             ledger_hash=ledger_hash(digests),
             chain_head=replay.audit.head.hex(),

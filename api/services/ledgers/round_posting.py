@@ -140,12 +140,13 @@ def _charge_round(
     return asked, int(over_budget(rows, histories.charges, terms)[which].sum())
 
 
-def content_hash(one: DeclaredRound) -> str:
-    """SHA-256 of all that a round declares; the order of names and groups does not matter."""
+def content_hash(one: DeclaredRound, key_id: str) -> str:
+    """SHA-256 of all that a round declares, and of which API key did; the order of names and groups
+    does not matter. Nobody else is told by an equal hash that a guess at the names is right."""
     value = one.model_dump(mode="json")
     value["participants"] = sorted(value["participants"])
     value["failures"] = sorted(value["failures"])
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    text = json.dumps({**value, "posted_by": key_id}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -155,25 +156,26 @@ Posted = tuple[LedgerTerms, list[DeclaredRoundRow]]
 def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
     """The ledger's terms, and the rounds of a body as they are stored, in its order.
 
-    A round that was declared before, with the same content, stays as it is. Raises ProblemError
-    without such a ledger, for a round that was declared with another content and for one that
-    comes after later ones; InvalidInputError for a body with faults.
+    A round that was declared before, with the same content and by the same API key, stays as it is.
+    Raises ProblemError without such a ledger, for any other round that was declared and for one
+    that comes after later ones; InvalidInputError for a body with faults.
     """
     if (state := ledger_before(call, ledger_id)) is not None:
         _compute_beforehand(state, value)
     with call.writing() as session:
         row = locked(session, call.caller, ledger_id)
         state = call.resources.ledgers.locked(session, row)
-        rounds = read_rounds(value, state.terms, state.histories, state.drawn)
+        rounds = read_rounds(value, state.terms, state.histories)
         repeated = [one.round for one in rounds if one.round <= state.last_round]
         parts = DeclaredPartRepository(session, call.project_id)
         known = parts.rounds_of(ledger_id, repeated) if repeated else {}
-        fresh = [one for one in rounds if _is_fresh(one, known, state)]
+        fresh = [one for one in rounds if _is_fresh(one, known, state, call.caller.key_id)]
         if not fresh:
             return state.terms, [known[one.round] for one in rounds]
         now = utc_now()
         reserved = parts.held_or_later(ledger_id, after=state.last_round, now=now)
-        after, stored = _append(session, row, state, fresh, reserved, now=now)
+        key_id = call.caller.key_id
+        after, stored = _append(session, row, state, fresh, reserved, key_id=key_id, now=now)
         if row.federation_id is not None:
             spent, numbers = after.histories, {one.round for one in fresh}
             others = [one for one in reserved if holds(one, now) and one.round not in numbers]
@@ -187,7 +189,7 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
 def _compute_beforehand(state: LedgerState, value: Any) -> None:
     """Curves of new events and loss distributions; nothing for a body with faults."""
     try:
-        rounds = read_rounds(value, state.terms, state.histories, state.drawn)
+        rounds = read_rounds(value, state.terms, state.histories)
     except InvalidInputError:
         return
     fresh = [one for one in rounds if one.round > state.last_round]
@@ -200,16 +202,18 @@ def _compute_beforehand(state: LedgerState, value: Any) -> None:
             _charge_round(state.terms, histories, one)
 
 
-def _is_fresh(one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: LedgerState) -> bool:
+def _is_fresh(
+    one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: LedgerState, key_id: str
+) -> bool:
     stored = known.get(one.round)
-    if stored is not None and stored.content_hash == content_hash(one):
+    if stored is not None and stored.content_hash == content_hash(one, key_id):
         return False
     if one.round > state.last_round:
         return True
     if stored is not None:
         why = (
-            f"round {one.round} was declared before with another content, and a ledger is never "
-            "rewritten; declare what was left out under another number"
+            f"round {one.round} was declared before, with another content or by another API key, "
+            "and a ledger is never rewritten; declare what was left out under another number"
         )
     else:
         why = (
@@ -227,6 +231,7 @@ def _append(
     fresh: Sequence[DeclaredRound],
     reservations: Sequence[DeclaredReservation],
     *,
+    key_id: str,
     now: datetime,
 ) -> tuple[LedgerState, dict[int, DeclaredRoundRow]]:
     """Charge, chain and store rounds behind a ledger as it is; the state afterwards, and the rows
@@ -236,7 +241,9 @@ def _append(
     # The subjects must not show who was drawn.
     secretly = [one for one in fresh if charge_of(terms, one.event).everyone]
     for one in secretly:
-        drawn.update([*one.participants, *one.failures])
+        asked = [*one.participants, *one.failures]
+        # One more than there are contradicts the population; no further ones are stored.
+        drawn.update(name for name in asked if name in drawn or len(drawn) <= terms.population)
     after = replace(before, histories=before.histories.copy(), secret=secret)
     reserved = {one.round: one for one in reservations}
     shown = _canary_evidence(fresh, parts, row.id)
@@ -247,6 +254,7 @@ def _append(
             "ledger_id": row.id,
             "project_id": row.project_id,
             "declared_at": now,
+            "content_hash": content_hash(one, key_id),
             "reserved": _as_reserved(one, terms, reserved.get(one.round), now=now),
             "reservations": reservations_hash(covered, secret),
             "drawn": drawn_hash(drawn, secret) if secretly and one is fresh[-1] else None,
@@ -318,7 +326,6 @@ def _with_round(
     stored = {
         **about,
         **one.model_dump(mode="json", include={"round", "event"}),
-        "content_hash": content_hash(one),
         "participants": len(one.participants),
         "failures": len(one.failures),
         "over_budget": over,

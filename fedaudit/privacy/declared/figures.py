@@ -76,6 +76,11 @@ def drawn_clients(names: Sequence[str] | None, counts: Iterable[int] | None) -> 
 FALSE_ALARMS = 1e-9
 """Chance of a false alarm for a ledger, over all its counts and all its rounds."""
 _EXPONENTS = np.geomspace(1e-5, 50.0, 100)
+_MORE_CLIENTS = "{} clients were named, and the declared population is {}"
+_LARGE_DELTA = (
+    "delta is not below one in the {}s of the federation that the ledger names, whatever "
+    "population it declares"
+)
 _FEWER_RECORDS = (
     "{} clients were named, each of which has a record at least, and the declared population is "
     "{}: state how many records all clients have together"
@@ -90,12 +95,16 @@ _UNNAMED = (
 )
 
 
-def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> list[str]:
-    """How the names contradict the declared population or sampling; empty if they show no
-    contradiction.
+def contradictions(
+    terms: LedgerTerms, histories: Histories, drawn: Drawn, units: int = 0
+) -> list[str]:
+    """How the names contradict the declared population or sampling, and whether delta is too large
+    for the `units` of the federation that the ledger names, 0 where they are not known; empty if
+    there is no contradiction.
 
-    Each client that was named has a record at least, so a population of records is no smaller: a
-    delta below one in it would bound nothing otherwise.
+    A population of clients is as large as the number that were named. Each of them has a record at
+    least, so a population of records is no smaller: a delta below one in it would bound nothing
+    otherwise.
 
     If samples are larger than declared, every epsilon is too small. The names then show too many
     participations in all, or of one client. All amplified rounds are tested together, whatever rate
@@ -111,11 +120,15 @@ def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> li
     and however rates are chosen from round to round. Alpha is 1e-9 over the number of tests: one
     for each client of the population, and two of the total.
     """
+    large = [_LARGE_DELTA.format(terms.unit)] * ((terms.delta or 0.0) * units >= 1)
     if terms.unit == "record":
         clients = int(histories.of(np.arange(1, len(histories.names))).any(axis=1).sum())
-        return [_FEWER_RECORDS.format(clients, terms.population)] * (clients > terms.population)
+        fewer = [_FEWER_RECORDS.format(clients, terms.population)] * (clients > terms.population)
+        return fewer + large
     tallies = [one for one in histories.tallies.values() if one.charge.everyone]
-    return list(_contradictions(terms, tallies, drawn)) if tallies else []
+    clients = len({*histories.names[1:], *(drawn or ())})
+    more = [_MORE_CLIENTS.format(clients, terms.population)] * (clients > terms.population)
+    return [*more, *large, *(_contradictions(terms, tallies, drawn) if tallies else ())]
 
 
 def conditions(terms: LedgerTerms, histories: Histories) -> dict[str, str]:
@@ -215,13 +228,12 @@ MAX_EVENTS = 256
 store, and a column in every history that is compared."""
 
 
-def read_rounds(
-    value: Any, terms: LedgerTerms, histories: Histories, drawn: Drawn
-) -> list[DeclaredRound]:
-    """The rounds in a body, in ascending order. Raises InvalidInputError with every fault."""
+def read_rounds(value: Any, terms: LedgerTerms, histories: Histories) -> list[DeclaredRound]:
+    """The rounds in a body, in ascending order. Raises InvalidInputError with every fault, none of
+    which depends on who was drawn in secret."""
     found: list[DeclaredRound] = []
     faults: list[FieldError] = []
-    wrong = _Faults(terms, {*histories.places, *(drawn or ())}, histories.charges)
+    wrong = _Faults(terms, histories.places.keys(), histories.charges)
     for place, item in enumerate(validated(_Posted, value).rounds):
         at = pointer("rounds", place)
         try:
@@ -242,12 +254,12 @@ def read_rounds(
 
 
 def read_reservation(
-    value: Any, terms: LedgerTerms, histories: Histories, drawn: Drawn, *, held: Histories
+    value: Any, terms: LedgerTerms, histories: Histories, *, held: Histories
 ) -> ReservationRequest:
     """What a body asks to reserve of a ledger with these `histories`, beside what is `held`
-    already. Raises InvalidInputError with every fault."""
+    already. Raises InvalidInputError with every fault, as above."""
     one = validated(ReservationRequest, value)
-    wrong = _Faults(terms, {*histories.places, *(drawn or ())}, held.charges)
+    wrong = _Faults(terms, histories.places.keys(), held.charges)
     faults = list(wrong.of_round(one.event, {"participants": one.participants}, ""))
     raise_errors(faults)
     return one

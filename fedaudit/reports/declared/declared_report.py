@@ -191,7 +191,8 @@ def _verdict(
     if known := by_unevenness(sections["fairness"]):
         metric, attribute = headline_metric(known[-1]), known[-1]["attribute"]
         value = known[-1]["metrics"][metric]["value"]
-        yield f"The widest declared gap is {value:.4g}, {metric} by {attribute}."
+        at = "" if material.groups_round is None else f", in round {material.groups_round.round}"
+        yield f"The widest declared gap is {value:.4g}, {metric} by {attribute}{at}."
     elif ledger["rounds"]:
         yield "No gap between groups can be shown."
 

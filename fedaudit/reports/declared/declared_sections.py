@@ -243,8 +243,8 @@ def _guarantee_limits(material: DeclaredMaterial) -> Iterator[str]:
     if terms.subjects is None:
         yield (
             "Clients have the names that the trainer gives them. Renaming a client spreads its "
-            f"cost; no more than the population of {terms.population} can be named, and a ledger "
-            "that lists its subjects admits no other names."
+            f"cost; more names than the population of {terms.population} are refused or a "
+            "contradiction, and a ledger that lists its subjects admits no other names."
         )
     yield (
         f"That the population is {terms.population} is declared. Samples of a smaller one cost "

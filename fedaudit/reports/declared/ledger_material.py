@@ -52,6 +52,8 @@ class DeclaredMaterial:
     """The first round of which the chain holds what was declared beside its entries."""
     least_group_size: int
     """What the service and the federation's policy allow at this moment, whatever the terms say."""
+    federation_units: int
+    """Records or clients of the federation that the terms name; 0 where they are not known."""
     made_at: datetime
     ledger_hash: str
     chain_head: str
@@ -69,7 +71,7 @@ class DeclaredMaterial:
     @property
     def contradicted(self) -> list[str]:
         """Where what was declared contradicts itself."""
-        return contradictions(self.terms, self.histories, self.drawn)
+        return contradictions(self.terms, self.histories, self.drawn, self.federation_units)
 
     @property
     def canaries(self) -> CanaryEvidence | None:

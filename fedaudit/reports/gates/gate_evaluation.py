@@ -96,7 +96,7 @@ def _judge(
         if early and report["privacy"].get("epsilon_planned") is None:
             sentence += _EARLY_END
     method = report["utility"].get("method")
-    sentence += declared_words(report)
+    sentence += declared_words(gate, report)
     if method and method["personalised"] is not None and gate.measures_predictions:
         sentence += (
             f", of models that held-out clients made from their rows ({method['kind']}) and not "

@@ -149,11 +149,14 @@ def without_waiver(reason: str) -> str:
     return _WAIVER.sub("", reason.replace("; set allow_heuristic, or", "; "))
 
 
-def declared_words(report: Report) -> str:
-    """That a figure is declared, and what is missing from it; empty for reports of runs."""
+def declared_words(gate: Gate, report: Report) -> str:
+    """That a figure is declared, of which round, and what is missing from it; empty for reports of
+    runs."""
     if not report.get("declared"):
         return ""
     ledger, words = report["ledger"], ", as declared by the trainer"
+    if gate.compares_groups and report["fairness_round"] is not None:
+        words += f" in round {report['fairness_round']} of {ledger['last_round']}"
     missing, unanswered = ledger["missing_rounds"], ledger["unanswered_reservations"]
     if missing:
         words += f"; {missing} round numbers below {ledger['last_round']} were never declared"

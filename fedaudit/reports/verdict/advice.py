@@ -454,9 +454,8 @@ def _for_less_noise(
 
 
 def _larger_epsilon(now: AdvisedRun, privacy: RecordPersonalised, long: str) -> Advice | None:
-    most, fields = privacy.epsilon_max, ["/privacy/epsilon_max"]
-    if privacy.epsilon_min == most:
-        fields.append("/privacy/epsilon_min")
+    most, fields = privacy.epsilon_max, ["/privacy/epsilon_max", "/privacy/epsilon_min"]
+    fields = fields[: 2 if privacy.epsilon_min == most else 1]
 
     def ratio(epsilon: float) -> float:
         after = now.changed(dict.fromkeys(fields, epsilon))

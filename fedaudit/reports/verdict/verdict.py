@@ -242,18 +242,18 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
+    in_force = report["guarantee"]["in_force"]
+    following = f"so that the next run{', which costs as much again,' * in_force} is judged by"
     if report["gate_outcome"] is None:
-        if report["guarantee"]["in_force"]:
-            yield (
-                "Set gates for what the model must meet: `fedaudit gate` with a policy judges this "
-                "run by them, and a run with them in its spec costs what this one cost, again."
-            )
+        if in_force:
+            policy = "`fedaudit gate` with a policy judges this one"
+            yield f"Set gates for what the model must meet, {following} them; {policy}."
     elif not judged_by_guarantee(report):
-        yield "Set a gate on its privacy too, so that the next run is judged by it."
+        yield f"Set a gate on its privacy too, {following} it."
     elif not is_known_useful(report):
         yield (
-            "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, so "
-            "that the next run is judged by it."
+            "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, "
+            f"{following} it."
         )
     sections = report["fairness"]
     hidden = any(group["suppressed"] for one in sections for group in one["groups"])

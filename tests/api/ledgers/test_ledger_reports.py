@@ -126,6 +126,10 @@ def test_all_is_marked_as_declared_and_small_groups_are_suppressed(api: Api) -> 
     assert guarantee["kind"] == guarantee["label"] == "declared"
     assert (guarantee["in_force"], found["declared"], found["fairness_round"]) == (None, True, 1)
     assert found["verdict"].startswith("As declared by the trainer")
+    assert "equalized_odds_difference by sex, in round 1." in found["verdict"]
+    asked = {"figure": "demographic_parity_difference", "op": "le", "value": 0.5}
+    [gate] = trainings.judged(api, ledger, {**asked, "attribute": "sex", "allow_declared": True})
+    assert "as declared by the trainer in round 1 of 2" in gate["reason"]
     by_name = {one["attribute"]: one for one in found["fairness"]}
     gaps = {name: one["metrics"]["demographic_parity_difference"] for name, one in by_name.items()}
     assert gaps["sex"]["value"] == pytest.approx(55 / 95 - 25 / 75)
@@ -250,6 +254,27 @@ def test_terms_below_the_floor_or_the_policy_are_refused(sqlite_url: str, tmp_pa
             assert fault["pointer"] == "/minimum_group_size"
             assert f"{least}" in fault["message"]
             opened(api, **more, minimum_group_size=least)
+
+
+def test_the_attack_a_population_below_the_federation_turns_no_rule_of_delta_off(api: Api) -> None:
+    federation = api.submit()["federation_id"]
+    profile = body_of(api.get(f"/v1/federations/{federation}"))["profile"]
+    by_records = {**LOCAL, "mechanism": "gaussian", "unit": "record"}
+    asked = {"figure": "epsilon_max", "op": "le", "value": 1e6, "allow_declared": True}
+    for of_unit, units in ((LOCAL, profile["clients"]), (by_records, profile["rows"])):
+        terms = {**of_unit, "population": 2, "federation_id": federation}
+        large, small = (
+            opened(api, {**terms, "delta": delta}, rounds=[declared(1, ["a"])])
+            for delta in (1 / units, 0.9 / units)
+        )
+        for signed in (0, 2):
+            [said] = report(api, large)["contradictions"]
+            assert f"not below one in the {of_unit['unit']}s" in said
+            assert trainings.judged(api, large, asked)[0]["outcome"] == "insufficient_evidence"
+            assert report(api, small)["contradictions"] == []
+            assert trainings.judged(api, small, asked)[0]["outcome"] == "pass"
+            assert sign(api) == 2 - signed
+        assert report(api, large)["ledger"]["witness"] == "trainer"
 
 
 def test_a_policy_that_became_stricter_holds_for_the_next_report(api: Api) -> None:

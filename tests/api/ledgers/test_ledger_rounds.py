@@ -146,6 +146,30 @@ def test_the_same_round_again_is_answered_alike_and_another_is_refused(api: Api)
     assert body_of(cheaper, 409)["round"] == 1
 
 
+def test_answers_do_not_tell_who_was_drawn_in_secret(api: Api) -> None:
+    path = f"/v1/ledgers/{opened(api, CENTRAL, population=3)}/rounds"
+    body = {"rounds": [declared(1, ["a", "b"], POISSON)]}
+    writer, trainer = (
+        api.key_with("experiments:write", *more) for more in ((), ("experiments:read",))
+    )
+    first = api.post(path, json=body, key=trainer)
+    assert first.status_code == 200
+    assert api.post(path, json=body, key=trainer).json() == first.json()
+
+    def answers(guess: str) -> list[str]:
+        asked = {"event": POISSON, "participants": ["x", "y", "z", guess]}
+        again = {"rounds": [declared(1, ["a", guess], POISSON)]}
+        told = [
+            api.post(f"{path}/2/reservation", json=asked, key=writer),
+            api.post(path, json={"rounds": [declared(2, ["x", "y", "z", guess])]}, key=writer),
+            api.post(path, json=again, key=writer),
+        ]
+        assert [one.status_code for one in told] == [422, 422, 409]
+        return [one.json()["detail"] for one in told]
+
+    assert answers("b") == answers("c")
+
+
 def test_a_round_that_comes_late_is_refused_and_its_gap_is_shown(api: Api) -> None:
     ledger = opened(api, rounds=[declared(2, ["a"]), declared(6, ["a"])])
     assert body_of(post(api, ledger, declared(3, ["a"]), declared(7, ["a"])), 409)["round"] == 3
@@ -377,11 +401,15 @@ def test_bundles_do_not_name_who_was_drawn(api: Api) -> None:
     told = post(api, ledger, declared(1, ["z", "k"], POISSON), declared(2, ["p"])).json()
     # Everyone is over the budget, drawn or not; and a later round finds the names again.
     assert [one["over_budget"] for one in told["rounds"]] == [3, 1]
-    assert post(api, ledger, declared(3, ["k", "q"], POISSON)).status_code == 422
     assert post(api, ledger, declared(3, ["k"], POISSON)).status_code == 200
     with trainings.bundle(api, ledger) as bundle:
         assert json.loads(bundle.read("subjects.json")) == ["everyone", "p"]
     assert trainings.verified(api, ledger)["valid"]
+    # One more than there are is no fault, which would tell who was drawn before.
+    assert report(api, ledger)["contradictions"] == []
+    assert post(api, ledger, declared(4, ["k", "q"], POISSON)).status_code == 200
+    [many] = report(api, ledger)["contradictions"]
+    assert "clients were named, and the declared population is 3" in many
 
 
 def test_what_a_reservation_replaced_stays_on_record(api: Api) -> None:

@@ -95,7 +95,7 @@ def _posted(histories: Histories, *places: int) -> list[str]:
         for number, place in enumerate(places, start=1)
     ]
     try:
-        read_rounds({"rounds": rounds}, _TERMS, histories, None)
+        read_rounds({"rounds": rounds}, _TERMS, histories)
     except InvalidInputError as error:
         return [one.pointer for one in error.errors]
     return []
@@ -112,10 +112,10 @@ def test_one_event_too_many_is_the_fault_of_its_round(monkeypatch: pytest.Monkey
 def test_what_is_reserved_counts_for_what_is_reserved_next() -> None:
     body = {"event": _event(MAX_EVENTS), "participants": ["a"]}
     spent, held = _histories(1), _histories(MAX_EVENTS)
-    [fault] = refused_by(read_reservation, body, _TERMS, spent, None, held=held)
+    [fault] = refused_by(read_reservation, body, _TERMS, spent, held=held)
     assert fault.pointer == "/event"
     assert "rounded down" in fault.message
-    read_reservation({**body, "event": _event(5)}, _TERMS, spent, None, held=held)
+    read_reservation({**body, "event": _event(5)}, _TERMS, spent, held=held)
 
 
 _RELATIONS = {

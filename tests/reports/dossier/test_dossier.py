@@ -17,12 +17,11 @@ from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.dossier.dossier import AS_OF, SCHEMA, dossier, dossier_files, dossier_page
 from fedaudit.reports.page.pdf import pdf_of
 from fedaudit.reports.readings.readings import READINGS
-from fedaudit.reports.report import assemble, gated, report_hash
+from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.verification import verify_folder
 from fedaudit.spec.canonical import canonical_json
-from fedaudit.spec.gates import Gate
 from tests.reports.page.report_shapes import shapes
 from tests.reports.page.weasyprint_here import needs_pango
 from tests.reports.reading_documents import by_distance, documents
@@ -104,19 +103,6 @@ def test_the_criteria_are_those_of_the_report(material) -> None:
     assert found["suppression_rules"]["minimum_group_size"] == 30
     assert found["perturbation_rules"]["settings"] == report["spec"]["privacy"]
     assert not found["perturbation_rules"]["in_force"]
-
-
-def test_a_gate_that_names_no_attribute_is_said_of_each(material) -> None:
-    report = documents(material)["gaussian"]
-    [own] = report["fairness"]
-    report["fairness"].append({**own, "attribute": "race"})
-    gate = {"figure": "equalized_odds_difference", "op": "le", "value": 0.9}
-    report["spec"]["gates"] = [gate]
-    report |= gated([Gate.model_validate(gate)], report)
-    assert report["gates"][0]["attribute"] == "group"
-    for label in ("By group", "By race"):
-        reading = figure(report, label)["reading"]
-        assert "Gate: equalized odds difference at most 0.9: passed." in reading
 
 
 def test_figures_say_no_more_than_was_proven(material) -> None:

@@ -4,6 +4,7 @@ The figures are those of records: each step releases noised gradients of a sampl
 rows.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -11,7 +12,14 @@ from typing import Any, Self
 import numpy as np
 import torch
 from opacus.data_loader import DPDataLoader
-from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
+from opacus.optimizers import (
+    AdaClipDPOptimizer,
+    DistributedDPOptimizer,
+    DPOptimizer,
+    DPOptimizerFastGradientClipping,
+)
+from opacus.utils.batch_memory_manager import BatchSplittingSampler
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from fedaudit_client.adapters.canaries import Canaries, PlantedCanaries
 from fedaudit_client.adapters.plain import Event, Ledger, OpenRound, of_epsilon
@@ -33,7 +41,7 @@ def terms_for(
     """The terms of a ledger for `attach`, with the same optimizer and loader.
 
     `budget`: the most epsilon at `delta`. `accountant`: `rdp`, or `pld`, which is Opacus' prv.
-    Raises ValueError where the optimizer is none of Opacus'.
+    Raises ValueError where the optimizer is none of Opacus', or clips adaptively.
     """
     _check(optimizer)
     of_records = {"mechanism": "gaussian", "observer": "server", "unit": "record"}
@@ -44,6 +52,35 @@ def terms_for(
 def _check(optimizer: object) -> None:
     if not isinstance(optimizer, DPOptimizer):
         raise ValueError("give the optimizer that `PrivacyEngine.make_private` returned")
+    if isinstance(optimizer, AdaClipDPOptimizer):
+        raise ValueError(_ADAPTIVE)
+
+
+_ADAPTIVE = (
+    "adaptive clipping also releases how many records were clipped, of a batch whose size is "
+    'secret, which no event of a ledger counts: take `clipping="flat"` or "per_layer", and under '
+    "ghost clipping the same clip and noise in each step"
+)
+_SEVERAL = (
+    "gradients of several batches would make one step, and a record in j of them enters it with j "
+    "clips, where the noise hides one: make a step of each batch, with a larger `batch_size`, and "
+    "let Opacus' BatchMemoryManager split what does not fit into memory"
+)
+_REPEATS = (
+    "a batch of this loader may hold a record twice, with two clips, where the noise hides one: "
+    "give the loader that `make_private` returned, by `poisson_sampling` or of a loader without a "
+    "sampler of its own (`shuffle` is allowed; for some of the rows take a `Subset`)"
+)
+
+
+def _may_repeat(data_loader: Any) -> bool:
+    """Whether a batch may hold a record twice; not where Opacus or torch itself draws without
+    replacement."""
+    batches = getattr(data_loader, "batch_sampler", None)
+    rows: Any = getattr(batches, "sampler", None)
+    if type(batches) is BatchSampler and type(rows) in (RandomSampler, SequentialSampler):
+        return bool(getattr(rows, "replacement", False) or len(rows) > len(rows.data_source))
+    return not isinstance(data_loader, DPDataLoader)
 
 
 @dataclass(eq=False)
@@ -65,6 +102,8 @@ class WatchedSteps:
     def __post_init__(self) -> None:
         self._before: Callable[[Any], None] | None = self._optimizer.step_hook
         self._optimizer.attach_step_hook(self._stepped)
+        self._optimizer.signal_skip_step = self._skips
+        self._first = self._optimizer.noise_multiplier, self._optimizer.max_grad_norm
 
     def __enter__(self) -> Self:
         return self
@@ -79,9 +118,19 @@ class WatchedSteps:
             self._canaries.close()
         if self._optimizer.step_hook == self._stepped:
             self._optimizer.attach_step_hook(self._before)
+        if self._optimizer.__dict__.get("signal_skip_step") == self._skips:
+            del self._optimizer.signal_skip_step
+
+    def _skips(self, do_skip: bool = True) -> None:
+        """Instead of the optimizer's own. The parts of one batch are disjoint where Opacus splits
+        it. Raises ValueError for anyone else."""
+        if do_skip and sys._getframe(1).f_code is not BatchSplittingSampler.__iter__.__code__:
+            raise ValueError(_SEVERAL)
+        type(self._optimizer).signal_skip_step(self._optimizer, do_skip)
 
     def _stepped(self, optimizer: DPOptimizer) -> None:
-        """Before the parameters change. Raises RoundRefused, and they stay as they are."""
+        """Before the parameters change. Raises RoundRefused, or ValueError for a step that cannot
+        be counted, and they stay as they are."""
         event = self._event_of(optimizer)
         planted = None if self._canaries is None else self._canaries.planted
         if self._round is None or event != self._event:
@@ -103,14 +152,19 @@ class WatchedSteps:
             self._ledger.stop_on_alarm(planted)
 
     def _event_of(self, optimizer: DPOptimizer) -> dict[str, Any]:
+        if optimizer.accumulated_iterations > 1:
+            raise ValueError(_SEVERAL)
+        # Under ghost clipping the loss adapts the clip, and not the optimizer.
+        changed = self._first != (optimizer.noise_multiplier, optimizer.max_grad_norm)
+        adapted = changed or hasattr(optimizer, "_adjusted_noise_multiplier")
+        if adapted and isinstance(optimizer, DPOptimizerFastGradientClipping):
+            raise ValueError(_ADAPTIVE)
         multiplier = float(optimizer.noise_multiplier)
         if multiplier == 0:
             return {"kind": "none"}
         if self._rate is None:
             return {"kind": "gaussian", "noise_multiplier": multiplier}
-        # Opacus' own accountants count so where gradients of several batches make one step.
-        rate = min(1.0, self._rate * optimizer.accumulated_iterations)
-        return {"kind": "poisson-gaussian", "rate": rate, "noise_multiplier": multiplier}
+        return {"kind": "poisson-gaussian", "rate": self._rate, "noise_multiplier": multiplier}
 
     def _declare(self) -> None:
         if self._round is None:
@@ -180,7 +234,7 @@ class CanaryGradients:
             raise ValueError("a step was made that clipped nothing: canaries cannot be read")
         scale = 1.0
         if optimizer.loss_reduction == "mean":
-            scale = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
+            scale = float(optimizer.expected_batch_size)
         parameters = optimizer.params
         left = _flat([one.grad for one in parameters]) * scale
         added = self.planted.end(left - known)
@@ -228,10 +282,12 @@ def attach(
     raises RoundRefused and changes nothing where there is no room, and declared behind its last.
     A loader that does not sample by Poisson's coins is declared without amplification. `audit`:
     canaries in the gradients of every step (`CanaryGradients`). Raises ValueError where the
-    ledger's figures are not of records, the optimizer is none of Opacus', or canaries cannot see
-    its gradients.
+    ledger's figures are not of records, the optimizer is none of Opacus' or clips adaptively, a
+    batch may hold a record twice, or canaries cannot see its gradients.
     """
     _check(optimizer)
+    if _may_repeat(data_loader):
+        raise ValueError(_REPEATS)
     if ledger.terms["unit"] != "record":
         raise ValueError("Opacus protects records; open a ledger whose unit is record")
     epoch = len(data_loader)
