@@ -145,11 +145,12 @@ def is_client_by_client(cell: Cell) -> bool:
 
 
 def is_by_length(cell: Cell) -> bool:
-    """Whether clients are computed in classes of about the same length, because padding all of them
-    to the longest would cost too much, or because all of them together are too large."""
+    """Whether clients are computed in classes of about the same length, some of them at a time,
+    because padding all of them to the longest would cost too much, or because all of them together
+    are too large."""
     if is_client_by_client(cell):
         return False
-    return cell.federation.is_large or not are_even(cell.federation.counts)
+    return cell.federation.is_large or cell.federation.longest > _SHORT_ROWS
 
 
 def stands_alone(cell: Cell) -> bool:
