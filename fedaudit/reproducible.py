@@ -24,6 +24,12 @@ def fixed_order_sum(values: Tensor, dim: int) -> Tensor:
     return values.select(dim, 0)
 
 
+def padded_rows(rows: int) -> int:
+    """To how many rows this many are padded: a power of two, with which sums by halves of more
+    padding are the same, and at least 16, so that clients with few rows are computed together."""
+    return max(16, 1 << (rows - 1).bit_length())
+
+
 def sum_along(values: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """The sum along `dim`, whose digits do not depend on the length of the other axes. On the host
     it is torch's, which adds up each sum by itself. A GPU divides its threads over all axes: the

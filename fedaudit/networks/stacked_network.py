@@ -3,7 +3,8 @@
 After the first local step weights differ from client to client, so a matrix library has only tiny
 products to offer: small dense networks are written out by hand over [cells, clients] lanes, where
 each term is one long elementwise operation. Larger ones are computed one cell at a time by matrix
-products and autograd, so that a cell's numbers cannot depend on the stack.
+products and autograd, so that a cell's numbers cannot depend on the stack. Nothing may make what a
+client computes depend, to the last bit, on the rows of another: training would amplify it.
 
 Losses are of one row, with derivatives with respect to the network's outputs. A client's loss is
 the mean of its rows' values, or the root of that mean for `rmse`. Values are additive over rows, so
@@ -21,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -31,12 +33,11 @@ from fedaudit.networks.shape import (
     DenseShape,
     Flattening,
     Layer,
-    LayeredShape,
     NetworkShape,
     Operation,
     Pool,
 )
-from fedaudit.reproducible import fixed_order_sum, square_root
+from fedaudit.reproducible import fixed_order_sum, one_thread, square_root
 from fedaudit.spec.models import ActivationName
 
 LossKind = Literal["rmse", "mse", "cross-entropy"]
@@ -233,14 +234,58 @@ def _pooled(pool: Pool, maps: Tensor) -> Tensor:
 
 
 def parameters_at(shape: NetworkShape, theta: Tensor) -> Parameters:
-    """Views of the parameters in a vector [n]."""
+    """Views of the parameters in vectors [..., n]."""
     return [
         (
-            theta[layer.weights].view(layer.weight_sizes),
-            None if layer.bias is None else theta[layer.bias],
+            torch.unflatten(theta[..., layer.weights], -1, layer.weight_sizes),
+            None if layer.bias is None else theta[..., layer.bias],
         )
         for layer in shape.layers
     ]
+
+
+_TABLE_ROWS, _IMAGES = 256, 16
+"""Rows whose outputs are computed at once, neither more nor fewer."""
+
+
+def outputs_by_row(
+    shape: NetworkShape,
+    parameters: Parameters,
+    rows: Tensor,
+    operations: Sequence[Operation | PooledConvolution] | None = None,
+) -> Tensor:
+    """Outputs [..., outputs, rows] on rows [rows, inputs], of parameters [...]; `operations` as of
+    `traced_outputs`. None of a row depends on the other rows, nor on its place among them.
+
+    Rows lie along the axis that a library computes side by side, as many as ever at a time. Across
+    it, or with another number of them, it adds up in another order.
+    """
+    count, size = len(rows), _IMAGES if shape.image else _TABLE_ROWS
+    found = []
+    for block in torch.split(functional.pad(rows, (0, 0, 0, -count % size)), size):
+        values = first_values(shape, block) if shape.image else block.t().contiguous()
+        found.append(_of_columns(operations or shape.operations, parameters, values))
+    return torch.cat(found, dim=-1)[..., :count]
+
+
+def _of_columns(
+    operations: Sequence[Operation | PooledConvolution], parameters: Parameters, values: Tensor
+) -> Tensor:
+    """What operations make of values [..., inputs, rows], or of maps [rows, ...]."""
+    own = iter(parameters)
+    for operation in operations:
+        match operation:
+            case Layer():
+                weights, bias = next(own)
+                values = weights @ values
+                values = values if bias is None else values + bias[..., None]
+            case Convolution() | PooledConvolution():
+                values = operation_outputs(operation, values, next(own))
+            case Flattening():
+                values = values.flatten(1).t().contiguous()
+            case _:
+                values = operation_outputs(operation, values, None)
+    return values
 
 
 _MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
@@ -272,8 +317,7 @@ class ClientNetwork:
 
     def outputs(self, features: Tensor) -> Tensor:
         """Outputs [out, rows] on features [rows, inputs]."""
-        outputs, _ = traced_outputs(self.shape, self._parameters, features, self._operations)
-        return outputs.t()
+        return outputs_by_row(self.shape, self._parameters, features, self._operations)
 
     def add_gradient(
         self, features: Tensor, target: Tensor, loss: Loss, onto: Tensor, *, scale: float = 1.0
@@ -405,113 +449,117 @@ def _lane_blocks(values: Tensor, *, lanes: int) -> list[Tensor]:
 class BatchedNetwork:
     """A network of any size by matrix products and autograd, one cell at a time."""
 
-    rows_at_once: int | None = None
-    """How many rows of each client to compute at once, for temporaries to stay small; None for all
-    of them."""
-
     def __init__(self, shape: NetworkShape) -> None:
         self.shape = shape
         self.n = shape.n
+        self._outputs = shape.layers[-1].weight_sizes[0]
+        self._first_rows = 64 if shape.n < _MANY_PARAMETERS else 16
+        self._rows_at_once = min(_TABLE_ROWS, max(1, _MAX_NUMBERS // shape.activations))
 
+    @one_thread()
     def forward(self, theta: Tensor, features: Tensor) -> Tensor:
         """Compute `SmallDenseNetwork.forward`."""
-        clients = features.shape[3]
-        cells = []
-        for cell in range(theta.shape[0]):
-            blocks = [
-                self._forward(theta[cell], block[:, :, cell])
-                for block in _lane_blocks(features, lanes=3)
-            ]
-            cells.append(torch.cat(blocks, dim=-1)[..., :clients])
-        return torch.stack(cells, dim=3)
+        _, rows, _, clients = features.shape
+        cells = zip(theta, _aligned(features, 0).unbind(2), strict=True)
+        outputs = [
+            outputs_by_row(self.shape, self._parameters(own), inputs.flatten(1).t())
+            for own, inputs in cells
+        ]
+        found = torch.stack(outputs).transpose(1, 2)  # [cells, out, k, rows and clients]
+        found = torch.unflatten(found[:, : self._outputs], 3, (rows, clients))
+        return found.permute(1, 2, 3, 0, 4)
 
-    def _forward(self, theta: Tensor, features: Tensor) -> Tensor:
-        """Outputs [out, k, rows, lanes] of a cell's hypotheses [k, n] on features [inputs, rows,
-        lanes]."""
-        pieces = []
-        for piece in self._pieces(features.shape[1]):
-            inputs = features[:, piece].permute(1, 2, 0).flatten(0, 1)
-            outputs = self._apply(theta, inputs.expand(theta.shape[0], -1, -1))
-            pieces.append(torch.unflatten(outputs.permute(2, 0, 1), 2, (-1, features.shape[2])))
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
-
+    @one_thread()
     def gradient(
         self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, loss: Loss
     ) -> Tensor:
-        """Compute `SmallDenseNetwork.gradient`."""
-        clients = theta.shape[2]
-        cells = []
-        for cell in range(theta.shape[1]):
+        """Compute `SmallDenseNetwork.gradient`.
+
+        Clients with about as many rows are computed together. Which they are changes no bit.
+        """
+        places = torch.arange(1, len(weight) + 1, device=weight.device)[:, None, None]
+        last = torch.where(weight > 0, places, 0).amax(0).cpu().numpy()
+        gradient = torch.empty_like(theta)
+        for cell, needed in enumerate(last):
+            order = torch.from_numpy(np.argsort(-needed, kind="stable")).to(theta.device)
             blocks = zip(
-                _lane_blocks(theta[:, cell].t(), lanes=0),
-                _lane_blocks(features[:, :, cell], lanes=2),
-                _lane_blocks(target[:, cell], lanes=1),
-                _lane_blocks(weight[:, cell], lanes=1),
+                _lane_blocks(theta[:, cell, order].t(), lanes=0),
+                _lane_blocks(features[:, :, cell, order], lanes=2),
+                _lane_blocks(target[:, cell, order], lanes=1),
+                _lane_blocks(weight[:, cell, order], lanes=1),
                 strict=True,
             )
             slopes = [self._gradient(*block, loss=loss) for block in blocks]
-            cells.append(torch.cat(slopes)[:clients])
-        return torch.stack(cells).permute(2, 0, 1)
+            gradient[:, cell, order] = torch.cat(slopes)[: len(order)].t()
+        return gradient
 
     def _gradient(
         self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, *, loss: Loss
     ) -> Tensor:
         """Gradients [lanes, n] at theta [lanes, n]; features [inputs, rows, lanes], target and
-        weight [rows, lanes]."""
+        weight [rows, lanes].
+
+        Pieces are of the same rows for all clients, and one beyond a client's rows adds 0 to what
+        it has: so the longest of the lanes has no say in the figures of the others.
+        """
         own = theta.contiguous().requires_grad_()
-        found = []
-        for piece in self._pieces(features.shape[1]):
+        needed = torch.nonzero((weight > 0).any(1)).flatten().tolist()
+        found, start, end = [], 0, self._first_rows
+        while start <= max(needed, default=0):
+            piece, missing = slice(start, end), max(0, end - len(weight))
+            inputs = functional.pad(features[:, piece], (0, 0, 0, missing)).permute(2, 0, 1)
             with torch.enable_grad():
-                outputs = self._apply(own, features[:, piece].permute(2, 1, 0)).permute(2, 1, 0)
-                values = loss.values(outputs, target[piece])
-                means = (values * weight[piece]).sum(0)
-                # Clients share no parameter: one pass gives every client its own gradient.
-                (slope,) = torch.autograd.grad(means.sum(), own)
-            found.append((means.detach(), slope))
+                outputs = _of_columns(
+                    self.shape.operations, self._parameters(own), _aligned(inputs.contiguous(), 1)
+                )
+                outputs = outputs[:, : self._outputs].permute(1, 2, 0).contiguous()
+            given = (functional.pad(one[piece], (0, 0, 0, missing)) for one in (target, weight))
+            own_target, share = given
+            values, slopes = loss.values_and_slopes(outputs.detach(), own_target)
+            values, slopes = (torch.where(share > 0, one * share, 0.0) for one in (values, slopes))
+            # Clients share no parameter: one pass gives every client its own gradient.
+            (slope,) = torch.autograd.grad(outputs, own, slopes)
+            found.append((fixed_order_sum(values, 0), slope))
+            start, end = end, end + min(3 * end, self._rows_at_once)
         means, slope = (sum(parts[1:], parts[0]) for parts in zip(*found, strict=True))
         gradient: Tensor = slope * loss.client_slope(means)[:, None]
         return gradient
 
-    def _pieces(self, rows: int) -> list[slice]:
-        step = self.rows_at_once or rows
-        return [slice(start, start + step) for start in range(0, rows, step)]
+    def _parameters(self, theta: Tensor) -> Parameters:
+        """Those in vectors [..., n], of each with zeros behind it, so that all are as aligned."""
+        return [
+            (_aligned(_aligned(weights, -1), -2), None if bias is None else _aligned(bias, -1))
+            for weights, bias in parameters_at(self.shape, theta)
+        ]
 
-    def _apply(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        """Outputs [batch, rows, out] of parameters [batch, n] on inputs [batch, rows, in]."""
-        shape = self.shape
-        match shape:
-            case LayeredShape():
-                return torch.func.vmap(
-                    lambda own, rows: layered_outputs(shape, parameters_at(shape, own), rows)
-                )(theta, inputs)
-            case DenseShape():
-                for layer in shape.layers:
-                    inputs = inputs.clamp_min(0) if layer.weights.start else inputs
-                    sizes = layer.outputs, layer.inputs
-                    weights = torch.unflatten(theta[:, layer.weights], 1, sizes)
-                    outputs = inputs @ weights.transpose(1, 2)
-                    inputs = outputs if layer.bias is None else outputs + theta[:, None, layer.bias]
-                return inputs
-            case _:
-                assert_never(shape)
+
+_NUMBERS_OF_LINE = 16
+
+
+def _aligned(values: Tensor, axis: int) -> Tensor:
+    """Values with zeros behind them along an axis, to a number that fills lines of the cache. A
+    matrix product rounds by where in a line an operand begins: a client's by its place."""
+    behind = (values.dim() - 1 - axis) % values.dim()
+    return functional.pad(values, (0, 0) * behind + (0, -values.shape[axis] % _NUMBERS_OF_LINE))
 
 
 Network = SmallDenseNetwork | BatchedNetwork
 
-# Beyond these the lanes' temporaries leave the cache and a matrix product wins.
-MAX_SMALL_WIDTH = 16
-MAX_SMALL_ROWS = 64
+_MAX_NUMBERS = 1 << 19
+"""Activations of one client that are computed at once: beyond, temporaries leave the cache."""
+_MANY_PARAMETERS = 1 << 14
+"""From so many on a row takes longer than a call."""
+
+MAX_SMALL_PARAMETERS = 512
+"""Beyond, the lanes' temporaries leave the cache and a matrix product wins, but for few rows."""
 
 
-def choose_network(shape: NetworkShape, *, rows: int) -> Network:
-    """The network for clients of at most `rows` rows.
+def choose_network(shape: NetworkShape) -> Network:
+    """The network for a shape.
 
-    The choice depends on the shape alone, never on the stack, so that a run's numbers do not.
+    The choice depends on the shape alone, neither on the stack nor on how many rows any client has:
+    one row of one client would change how the numbers of all others are rounded.
     """
-    if (
-        isinstance(shape, DenseShape)
-        and max(shape.sizes) <= MAX_SMALL_WIDTH
-        and rows <= MAX_SMALL_ROWS
-    ):
+    if isinstance(shape, DenseShape) and shape.n <= MAX_SMALL_PARAMETERS:
         return SmallDenseNetwork(shape)
     return BatchedNetwork(shape)

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.native.library import kernels
-from fedaudit.networks.stacked_network import BatchedNetwork
-from fedaudit.reproducible import fixed_order_sum, one_thread
+from fedaudit.networks.stacked_network import SmallDenseNetwork
+from fedaudit.reproducible import fixed_order_sum, one_thread, padded_rows
 from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.training.base.cell import (
     Cell,
@@ -39,7 +39,6 @@ from fedaudit.training.stacked.clients import (
     Lanes,
     StackData,
     compiled_clients,
-    lane_rows,
     own_hypotheses,
     packed_rows,
     whole_data,
@@ -52,7 +51,6 @@ from fedaudit.training.stacked.stack_round import (
     Learner,
     RoundResult,
     Scoring,
-    trims_lanes,
 )
 from fedaudit.training.stacked.validation import (
     Evaluation,
@@ -62,9 +60,8 @@ from fedaudit.training.stacked.validation import (
     scored_rows,
 )
 
-_NUMBERS_TOGETHER = 1 << 19
-"""Inputs and activations that are computed at once, of as many clients or of some rows of one:
-beyond, temporaries leave the cache."""
+_NUMBERS_TOGETHER = 1 << 21
+"""Numbers of as many clients as are computed at once: beyond, temporaries leave the cache."""
 
 
 class LengthPart:
@@ -78,17 +75,17 @@ class LengthPart:
         # The features of large data stay where they are.
         known = replace(cell.federation, is_outline=cell.federation.is_large)
         own = replace(cell, federation=known.of_rows(known.rows_of(one.clients)))
-        self.learner = learner = Learner(own)
-        self._federation, self._device, self._trims = cell.federation, device, trims_lanes(own)
+        self.learner = Learner(own)
+        self._federation, self._device = cell.federation, device
         self.data: StackData | None = None
         """Not kept where it is too large, and so are no lanes from one round to the next."""
         if not cell.federation.is_large:
-            self.data = StackData([own], device, trims=self._trims)
+            self.data = StackData([own], device)
         self.clients, self.rows = one.clients, one.rows
         numbers = own.federation.width + own.shape.activations * own.spec.training.hypotheses
+        if isinstance(self.learner.network, SmallDenseNetwork):
+            numbers = max(numbers, own.shape.n)  # A product for each parameter and row.
         self._together = max(1, _NUMBERS_TOGETHER // (one.rows * numbers))
-        if isinstance(learner.network, BatchedNetwork):
-            learner.network.rows_at_once = max(1, _NUMBERS_TOGETHER // numbers)
 
     def lanes(self, places: Ints) -> Lanes:
         """The rows of the clients at `places`, as those of one cell."""
@@ -96,8 +93,7 @@ class LengthPart:
             return self.data.lanes(places[None])
         federation, clients = self._federation, self.clients[places]
         counts = federation.counts[clients]
-        rows = lane_rows(int(counts.max()), trims=True) if self._trims else self.rows
-        packed = packed_rows(federation, clients, rows=rows)
+        packed = packed_rows(federation, clients, rows=padded_rows(int(counts.max())))
         taken = torch.from_numpy(packed).to(self._device)[:, :, None]
         count = torch.from_numpy(counts.astype(np.float32))[None].to(self._device)
         return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
@@ -194,11 +190,12 @@ class ByLength(Engine):
                 losses[:, chunk.members] = [loss.cpu().numpy() for loss in of_clients]
                 parts.append(scored_rows(found, lanes, self._loss))
             order = np.argsort(np.concatenate([chunk.rows for chunk in chunks]))
+            selection, validation = _means(torch.from_numpy(losses)[:, None]).numpy()
             return flat_figures(
                 self._counter,
                 replace(_joined(parts, order), scored=self._splits.scored_rows(own, 0)),
                 places,
-                (np.array([losses[0].mean()]), np.array([losses[1].mean()])),
+                (selection, validation),
                 per_client=per_client,
             )
 
@@ -223,6 +220,11 @@ def _joined(parts: Sequence[ScoredRows], order: Ints) -> ScoredRows:
     return ScoredRows(**joined)
 
 
+def _means(losses: Tensor) -> Tensor:
+    """Means over clients, the last axis, with the same digits in all layouts."""
+    return fixed_order_sum(losses, -1) / losses.shape[-1]
+
+
 _MAX_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
 
 
@@ -233,7 +235,7 @@ class SideBySide(Engine):
         super().__init__(cells, splits, device)
         first = cells[0]
         self._longest = first.federation.longest
-        self._data = StackData(cells, device, trims=trims_lanes(first))
+        self._data = StackData(cells, device)
         self._learner = learner = Learner(first)
         self._compiled = compiled_clients(learner.network, learner.loss, self._data)
         local = first.spec.training.local
@@ -299,9 +301,7 @@ class SideBySide(Engine):
 
     def _figures(self, found: Evaluation, lanes: Lanes, columns: Ints, per_client: bool) -> Figures:
         of_clients = found.scores.selection_loss, found.scores.validation_loss
-        selection, validation = (
-            (fixed_order_sum(losses, -1) / losses.shape[-1]).cpu().numpy() for losses in of_clients
-        )
+        selection, validation = _means(torch.stack(of_clients)).cpu().numpy()
         if per_client:
             rows, places = scored_rows(found, lanes, self._loss), self._counter.rows(columns[0])
             losses = selection, validation

@@ -19,7 +19,7 @@ from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Training
-from fedaudit.training.base.cell import Cell, Splits, length_classes
+from fedaudit.training.base.cell import Cell, Splits
 from fedaudit.training.base.cohort import Block, rounds_ahead
 from fedaudit.training.base.record_steps import features_and_target, local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
@@ -43,10 +43,6 @@ class ClientUpdate:
         self._federation = federation
         self._slopes = torch.zeros_like(network.theta)
         self._descends_by_rows = training.local.descends_plainly and not loss.root_mean
-        self._rows_of_class = np.zeros(federation.clients, dtype=np.int64)
-        """[clients]: rows of the longest client of each one's length class."""
-        for one in length_classes(federation.counts):
-            self._rows_of_class[one.clients] = one.rows
 
     def __call__(self, client: int, *, source: Source, round_: int) -> None:
         """Moves the network's parameters; `source` is that of a stack of one."""
@@ -98,24 +94,23 @@ class ClientUpdate:
     def _batches(self, client: int, source: Source, round_: int) -> Iterator[Ints]:
         """The places of each batch's rows in the federation."""
         local, own = self._local, self._federation.own(client)
-        rows, longest = own.stop - own.start, int(self._rows_of_class[client])
-        if local.batch_size is None or whole_data(local, longest):
+        rows = own.stop - own.start
+        if local.batch_size is None or whole_data(local, rows):
             for _ in range(local.whole_steps):
                 yield np.arange(own.start, own.stop)
             return
         size = local.batch_size
-        # As many orders as the longest client of about this length needs.
-        per_epoch = -(-longest // size)
-        epochs = local.epochs or -(-(local.steps or 1) // per_epoch)
-        words = source.words(
-            purpose=Purpose.BATCHES, round_=round_, counters=client, count=epochs * longest
-        )
-        orders = words.reshape(epochs, longest)[:, :rows].argsort(-1, kind="stable")
         batches = -(-rows // size)
         # A client whose rows are used up starts over where every client takes as many steps.
-        for step in range(local.steps or epochs * batches):
+        steps = local.steps or (local.epochs or 1) * batches
+        epochs = -(-steps // batches)
+        words = source.words(
+            purpose=Purpose.BATCHES, round_=round_, counters=client, count=epochs * rows
+        )
+        orders = words.reshape(epochs, rows).argsort(-1, kind="stable")
+        for step in range(steps):
             first = step % batches * size
-            yield own.start + orders[step // batches % epochs, first : first + size]
+            yield own.start + orders[step // batches, first : first + size]
 
 
 class ClientByClient(Engine):

@@ -86,7 +86,6 @@ class RecordByRecord(Engine):
         self._counts = self.records.counts
         self._first = np.cumsum(self._counts) - self._counts
         self._classes = length_classes(self._counts)
-        self._scored_classes = length_classes(cell.federation.counts)
         self._network = ClientNetwork(cell.shape, device)
         protection = build_record_protection(cell, self._loss, use, clients=len(self._counts))
         if not isinstance(cell.planted, PlantedRecords | None):
@@ -176,7 +175,6 @@ class RecordByRecord(Engine):
         client = np.searchsorted(chosen, held_out.client_of[rows])
         places = RowPlaces(held_out.place[rows], client, len(chosen))
         values, scored = values[rows], held_out.scored[rows]
-        clients = held_out.clients[chosen]
         every = np.ones(len(rows), dtype=np.bool_)
         return flat_figures(
             self._counter,
@@ -189,24 +187,18 @@ class RecordByRecord(Engine):
             ),
             places,
             (
-                np.array([self._mean(values, every, places, clients=clients)]),
-                np.array([self._mean(values, scored, places, clients=clients)]),
+                np.array([self._mean(values, every, places)]),
+                np.array([self._mean(values, scored, places)]),
             ),
             per_client=per_client,
         )
 
-    def _mean(self, values: Floats, counted: Bools, places: RowPlaces, *, clients: Ints) -> float:
+    def _mean(self, values: Floats, counted: Bools, places: RowPlaces) -> float:
         """The loss over the counted rows [rows]: of clients, or of all rows alike."""
         if not self._held_out.by_client:
             return float(values[counted].mean())
-        counts = np.bincount(places.client, minlength=places.clients)
-        values, first = np.where(counted, values, 0.0), np.cumsum(counts) - counts
-        sums = np.zeros(places.clients)
-        for one in self._scored_classes:
-            own = np.flatnonzero(np.isin(clients, one.clients))
-            number = np.arange(one.rows)
-            index = np.minimum(first[own, None] + number, len(values) - 1)
-            sums[own] = np.where(number < counts[own, None], values[index], 0.0).sum(1)
+        # Row after row: a sum of more zeros at once is added up in another order.
+        sums = np.bincount(places.client, weights=np.where(counted, values, 0.0))
         return float((sums / np.bincount(places.client, weights=counted)).mean())
 
     def _tables(self, theta: Tensor) -> tuple[Floats, NDArray[np.generic], Floats32 | None]:

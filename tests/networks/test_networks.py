@@ -1,5 +1,6 @@
 """Networks side by side and one by one against torch's own modules, losses, and layouts."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedaudit.networks.record_gradients import RecordBatch, clipped_gradients
 from fedaudit.networks.shape import (
     DenseShape,
     LayeredShape,
+    NetworkShape,
     are_layers_of,
     layer_sizes,
     network_shape,
@@ -201,7 +203,7 @@ def module_of(shape: LayeredShape) -> nn.Sequential:
     return network
 
 
-def drawn(shape: LayeredShape, k: int = 1) -> torch.Tensor:
+def drawn(shape: NetworkShape, k: int = 1) -> torch.Tensor:
     return torch.from_numpy(initial_hypotheses(shape, start="uniform", hypotheses=k, seed=3))
 
 
@@ -261,6 +263,35 @@ def test_outputs_and_gradients_are_those_of_the_torch_module(over, behind, chann
     summed = clipped_gradients(shape, LOSS)(theta[0], batch, clip=float("inf"))
     assert summed.shape == (1, n)
     assert torch.allclose(summed[0], expected.double(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        DenseShape((7, 5, 3), intercept=True),
+        DenseShape((50, 33, 7, 1), intercept=False),
+        a_shape(Rows(7), {"kind": "dense", "units": 9}, {"kind": "sigmoid"}),
+        a_shape(
+            Maps(8, 8, 1),
+            {"kind": "convolution", "filters": 16, "size": 3},
+            {"kind": "tanh"},
+            {"kind": "convolution", "filters": 16, "size": 3},
+            {"kind": "max-pooling", "size": 2},
+            {"kind": "flatten"},
+        ),
+    ],
+    ids=str,
+)
+def test_outputs_of_a_row_depend_on_no_other_row_nor_on_its_place(shape: NetworkShape) -> None:
+    own = ClientNetwork(shape, torch.device("cpu"))
+    own.load(drawn(shape)[0])
+    image = shape.image
+    width = shape.layers[0].fan_in if image is None else math.prod(image)
+    rows = torch.randn(300, width, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        whole = own.outputs(rows)
+        for some in (torch.arange(1, 300), torch.arange(7), torch.arange(299, -1, -3)):
+            assert torch.equal(own.outputs(rows[some]), whole[:, some])
 
 
 def test_dense_layers_with_relu_are_the_network_of_that_kind() -> None:

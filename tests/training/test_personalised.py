@@ -160,8 +160,8 @@ def test_a_record_whose_rounds_are_used_up_takes_no_further_part() -> None:
 
 def test_a_model_that_is_not_finite_is_withheld() -> None:
     # Without clipping one client's steps overflow; the others' mean is what is left.
-    calm = [np.full((6, 1), 0.5)] * 3
-    data = federation([*calm, np.full((6, 1), 1e10)], [np.ones(6)] * 4)
+    calm = np.linspace(0.4, 0.6, 6)[:, None]
+    data = federation([calm, calm, calm, calm * 1e10], [np.ones(6)] * 4)
     one = records_cell(
         data,
         training__local={"steps": 3, "batch_size": 4, "step_size": 1e6},

@@ -49,8 +49,13 @@ def test_a_second_cut_of_a_column_is_not_shown(database: Database, context: Work
     assert set(moved["x"]["groups"].values()) == {None}
     assert "an earlier profile of these data" in moved["x"]["reasons"]["groups"]
     assert moved["sex"] == first["sex"]
+    # The first profile had no rule, so that no rates were shown: the first that are stay the only.
+    assert first["x"]["reasons"]["base_rates"].startswith("the target has 5 classes")
     judged = profile(20, favourable={"op": "ge", "value": 2})
-    assert set(judged["x"]["base_rates"].values()) == {None}
+    assert judged["x"]["groups"] == first["x"]["groups"]
+    assert None not in judged["x"]["base_rates"].values()
+    other = profile(20, favourable={"op": "ge", "value": 1})
+    assert set(other["x"]["base_rates"].values()) == {None}
     assert profile(20) == first, "what was shown is shown again"
 
 

@@ -16,7 +16,7 @@ from fedaudit.native.library import kernels, line
 from fedaudit.native.tensors import call
 from fedaudit.networks.stacked_network import BatchedNetwork, Loss, Network, SmallDenseNetwork
 from fedaudit.randomness import Purpose, Source
-from fedaudit.reproducible import fixed_order_sum
+from fedaudit.reproducible import fixed_order_sum, padded_rows
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
 
@@ -45,8 +45,7 @@ class Lanes:
 class StackData:
     """The federations behind a stack; cells that share one share its tensors."""
 
-    def __init__(self, cells: Sequence[Cell], device: torch.device, *, trims: bool) -> None:
-        """With `trims`, lanes are cut to the rows that their longest client needs."""
+    def __init__(self, cells: Sequence[Cell], device: torch.device) -> None:
         federations: list[Federation] = []
         offsets: dict[int, int] = {}
         total = 0
@@ -60,13 +59,14 @@ class StackData:
         self._rows_of = np.concatenate([part.counts for part in federations])
         # If all clients need as many rows, none has to be examined.
         ends = (self._rows_of.min(), self._rows_of.max())
-        shortest, longest = (lane_rows(int(rows), trims=True) for rows in ends)
-        self._trims = trims and shortest < longest
-        self._columns = torch.from_numpy(_packed(federations, trims)).to(device)
+        shortest, longest = (padded_rows(int(rows)) for rows in ends)
+        self._trims = shortest < longest
+        self._columns = torch.from_numpy(_packed(federations)).to(device)
         self._count = torch.from_numpy(self._rows_of.astype(np.float32)).to(device)
         self.device = device
         self.elements = self._columns.shape[0] * self._columns.shape[1]
         """Numbers held for one client."""
+        self.rows = self._columns.shape[1]
 
     def columns(self, clients: Ints, positions: Sequence[int]) -> Ints:
         """Columns of the tensors for clients [..., cells, clients] of the cells at `positions`."""
@@ -76,7 +76,7 @@ class StackData:
         """The rows to compute for the clients at columns, padding included."""
         if not self._trims:
             return self._columns.shape[1]
-        return lane_rows(int(self._rows_of[columns].max()), trims=True)
+        return padded_rows(int(self._rows_of[columns].max()))
 
     def by_client(self) -> tuple[Floats32, Floats32]:
         """Features, target and mask, client by client, [clients, features + 2, rows], and each
@@ -103,13 +103,12 @@ def with_scored(lanes: Lanes, scored: Bools | None) -> Lanes:
     return replace(lanes, scored=padded)
 
 
-def _packed(federations: Sequence[Federation], trims: bool) -> Floats32:
+def _packed(federations: Sequence[Federation]) -> Floats32:
     """Features, target and mask of all clients, [features + 2, rows, clients].
 
-    One array, so that a cohort is taken out in one go. Where lanes are trimmed, rows are padded
-    to a power of two: sums by halves (`fold`) are then the same with and without the padding.
+    One array, so that a cohort is taken out in one go.
     """
-    rows = lane_rows(federations[0].longest, trims=trims)
+    rows = padded_rows(federations[0].longest)
     parts = [packed_rows(part, np.arange(part.clients), rows=rows) for part in federations]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
@@ -125,12 +124,6 @@ def packed_rows(federation: Federation, clients: Ints, *, rows: int) -> Floats32
     packed[-2, turn, lane] = federation.target[place]
     packed[-1, turn, lane] = 1
     return packed
-
-
-def lane_rows(longest: int, *, trims: bool) -> int:
-    """Rows to which clients are padded of whom the longest has `longest`: with `trims` the smallest
-    power of two that is not below it."""
-    return 1 << (longest - 1).bit_length() if trims else longest
 
 
 def choose_hypotheses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss) -> Tensor:
@@ -166,35 +159,39 @@ def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:
 
 
 def batches_of(
-    lanes: Lanes, local: Local, longest: int, source: Source, *, rounds: Ints, clients: Ints
+    lanes: Lanes, local: Local, source: Source, *, rounds: Ints, clients: Ints
 ) -> Iterator[Lanes]:
     """The rows of each local step of every client, all clients at once.
 
-    `longest`: rows of the longest client; `rounds` [cells] and `clients` [cells, clients] key the
-    order of their rows.
+    `rounds` [cells] and `clients` [cells, clients] key the order of their rows, which follows from
+    each one's own number of rows.
     """
+    counts = lanes.count.cpu().numpy().astype(np.int64)
     size = local.batch_size
-    if size is None or whole_data(local, longest):
+    if size is None or whole_data(local, int(counts.max())):
         for _ in range(local.whole_steps):
             yield lanes
         return
-    per_epoch = -(-longest // size)
-    steps = local.steps or (local.epochs or 1) * per_epoch
-    epochs = -(-steps // per_epoch)
+    batches = -(-counts // size)
+    steps = local.steps or (local.epochs or 1) * int(batches.max())
+    if local.steps is None:  # All begin an epoch together.
+        batches = np.full(counts.shape, batches.max())
+    epochs = -(-steps // batches)
     words = source.words(
-        purpose=Purpose.BATCHES, round_=rounds[:, None], counters=clients, count=epochs * longest
+        purpose=Purpose.BATCHES,
+        round_=rounds[:, None],
+        counters=clients,
+        count=int((epochs * counts).max()),
     )
-    words = words.reshape(*clients.shape, epochs, longest)
-    batches = np.full(clients.shape, per_epoch)
-    if local.steps is not None:
-        # A client whose rows are used up starts over, so that all take as many steps.
-        batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
     drawn: Ints | None = None
     for step in range(steps):
-        epoch = step // batches % epochs
+        # A client whose rows are used up starts over, so that all take as many steps.
+        epoch = step // batches
         if drawn is None or not np.array_equal(epoch, drawn):
             drawn = epoch
-            keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
+            places = (epoch * counts)[..., None] + np.arange(len(lanes.mask))
+            keys = np.take_along_axis(words, np.minimum(places, words.shape[-1] - 1), axis=-1)
+            keys[counts <= size] = 0  # All rows in their order, as where everyone's fit a batch.
             order = _order(lanes, keys)
         yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
 
@@ -214,20 +211,26 @@ def _order(lanes: Lanes, keys: NDArray[np.uint32]) -> Tensor:
 
 def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: Ints, size: int) -> Lanes:
     """`size` rows of each client's order [cells, clients, rows], from place `first` [cells,
-    clients] on.
+    clients] on, padded as all lanes are.
 
     A client whose rows are used up has an empty batch: weights 0 and no step.
     """
     device = lanes.mask.device
-    places = torch.from_numpy(first).to(device)[..., None] + torch.arange(size, device=device)
+    turn = torch.arange(padded_rows(size), device=device)
+    places = torch.from_numpy(first).to(device)[..., None] + turn
     rows = order.gather(-1, places.clamp_max(order.shape[-1] - 1)).permute(2, 0, 1)
-    mask = (places < lanes.count[..., None]).permute(2, 0, 1).to(lanes.mask.dtype)
+    taken = ((places < lanes.count[..., None]) & (turn < size)).permute(2, 0, 1)
+    mask = taken.to(lanes.mask.dtype)
+    features = lanes.features.gather(1, rows.expand(lanes.features.shape[0], *rows.shape))
     return Lanes(
-        features=lanes.features.gather(1, rows.expand(lanes.features.shape[0], *rows.shape)),
-        target=lanes.target.gather(0, rows),
+        features=torch.where(taken, features, 0.0),
+        target=torch.where(taken, lanes.target.gather(0, rows), 0.0),
         mask=mask,
         count=mask.sum(0).clamp_min(1),
     )
+
+
+_KERNEL_ROWS, _KERNEL_WIDTH = 64, 16  # MAX_ROWS and MAX_WIDTH of `native/kernels.h`
 
 
 class CompiledClients:
@@ -295,12 +298,12 @@ def compiled_clients(network: Network, loss: Loss, data: StackData) -> CompiledC
     agree on.
     """
     library = kernels()
-    if library is None or data.device.type != "cpu" or loss.classes:
+    if library is None or data.device.type != "cpu" or loss.classes or data.rows > _KERNEL_ROWS:
         return None
     match network:
-        case SmallDenseNetwork():
+        case SmallDenseNetwork() if max(network.shape.sizes) <= _KERNEL_WIDTH:
             return CompiledClients(library, network, loss, data)
-        case BatchedNetwork():
+        case SmallDenseNetwork() | BatchedNetwork():
             return None
         case _:
             assert_never(network)

@@ -11,12 +11,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.networks.stacked_network import (
-    BatchedNetwork,
-    Loss,
-    SmallDenseNetwork,
-    choose_network,
-)
+from fedaudit.networks.stacked_network import Loss, choose_network
 from fedaudit.randomness import Source
 from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_cohort
@@ -35,7 +30,6 @@ from fedaudit.training.stacked.clients import (
     own_hypotheses,
     real_rows,
     totals,
-    whole_data,
 )
 from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
 from fedaudit.training.stacked.validation import Evaluation, Figures, evaluate, evaluate_personal
@@ -139,8 +133,8 @@ class Learner:
 
     def __init__(self, cell: Cell) -> None:
         """Raises ValueError for a convolutional network, whose images are not padded."""
-        self._training, self._longest = cell.spec.training, cell.federation.longest
-        self.network, self.loss = choose_network(cell.shape, rows=self._longest), build_loss(cell)
+        self._training = cell.spec.training
+        self.network, self.loss = choose_network(cell.shape), build_loss(cell)
         method = training_method(self._training)
         self.weighting = method.weighting
         """How clients weight what they send; None where they send what they updated."""
@@ -154,7 +148,7 @@ class Learner:
         chosen = choose_hypotheses(self.network, theta, lanes, self.loss)
         start = own_hypotheses(theta, chosen)
         local = self._training.local
-        taken = batches_of(lanes, local, self._longest, batches, rounds=rounds, clients=clients)
+        taken = batches_of(lanes, local, batches, rounds=rounds, clients=clients)
         updated = self._updated(start, taken, rounds)
         if self.weighting is not None:
             values = self.loss.values(self.network.forward(theta, lanes.features), lanes.target)
@@ -176,12 +170,10 @@ class Learner:
                 theta, batch.features, batch.target, batch.weight, self.loss
             )
             moved, after = optimiser.step(theta, gradient, memory)
-            if memory:
-                # Where a client's rows are used up the gradient is zero, and means would go on.
-                taken = batch.mask.amax(0) > 0
-                moved, pairs = torch.where(taken, moved, theta), zip(after, memory, strict=True)
-                after = tuple(torch.where(taken, new, old) for new, old in pairs)
-            theta, memory = moved, after
+            # Where a client's rows are used up the gradient is zero, and means would go on.
+            taken, pairs = batch.mask.amax(0) > 0, zip(after, memory, strict=True)
+            theta = torch.where(taken, moved, theta)
+            memory = tuple(torch.where(taken, new, old) for new, old in pairs)
         return theta.permute(1, 2, 0).contiguous()
 
     def measure(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
@@ -414,18 +406,6 @@ def _allowed(present: Tensor, allowed: Bools) -> Tensor:
     if allowed.all():
         return present
     return present & torch.from_numpy(allowed).to(present.device)
-
-
-def trims_lanes(cell: Cell) -> bool:
-    """Whether lanes may be cut to their longest client without changing a bit of any figure."""
-    network = choose_network(cell.shape, rows=cell.federation.longest)
-    match network:
-        case SmallDenseNetwork():
-            return whole_data(cell.spec.training.local, cell.federation.longest)
-        case BatchedNetwork():
-            return False
-        case _:
-            assert_never(network)
 
 
 def build_loss(cell: Cell) -> Loss:

@@ -191,7 +191,7 @@ def visits(local: Local, *, seed: int = 1, round_: int = 1) -> list[list[float]]
     lanes = Lanes(features=features, target=mask.clone(), mask=mask, count=COUNTS)
     source = CounterSource(np.array([[seed]], dtype=np.uint64))
     rounds, clients = np.array([round_]), np.arange(4)[None]
-    taken = batches_of(lanes, local, ROWS, source, rounds=rounds, clients=clients)
+    taken = batches_of(lanes, local, source, rounds=rounds, clients=clients)
     counted = sum((batch.features * batch.weight).sum(1)[:, 0].T for batch in taken)
     return [row[: int(count)] for row, count in zip(counted.tolist(), COUNTS[0], strict=True)]
 
