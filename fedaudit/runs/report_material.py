@@ -177,7 +177,7 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
         "inputs": run.federation.width,
         "tensors": [one.model_dump() for one in tensors],
         "guarantee": {name: one for name, one in vars(guarantee).items() if name in _GUARANTEED},
-        "limits": model_limits(spec),
+        "limits": model_limits(spec, chosen_by_losses=material.chosen_by_losses),
         "layout": declared_layout(layout, spec.federation),
     }
     data = encode_hypotheses(shape, hypotheses, metadata=card)
@@ -258,6 +258,7 @@ def report_material(
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         disclosures=run.disclosures,
+        chosen_by_losses=run.cell.chooses_by_losses,
         everybody_withheld=run.everybody_withheld,
         key_id=key_id,
         disclosure_policy=disclosure_policy,

@@ -74,7 +74,9 @@ class Stack:
         caps = [participation_cap(cell) for cell in cells]
         self._bounded = any(cap is not None for cap in caps)
         self._caps = np.array([NEVER if cap is None else cap for cap in caps])
-        self._stopping = EarlyStopping.of_specs([cell.spec for cell in cells])
+        self._stopping = EarlyStopping.of_specs(
+            [cell.spec for cell in cells], looks_at_losses=cells[0].chooses_by_losses
+        )
         self._stopped: dict[int, RunEnd] = {}
         self._audited = np.full(len(self._cells), NEVER)
         """[cells]: the round that an audit beside each ends it with."""

@@ -51,8 +51,9 @@ def test_too_few_held_out_people_have_no_figure(
     assert (gate["value"], gate["outcome"]) == (None, "insufficient_evidence")
     assert reason in gate["reason"]
     assert all(group["suppressed"] for group in report["fairness"][0]["groups"])
-    chosen = "Losses of all held-out people, withheld or not, chose the best round"
-    assert any(one.startswith(chosen) for one in report["limits"])
+    assert utility["best_round"] == len(rounds)
+    assert "no loss of held-out people chose one" in utility["reasons"]["best_round"]
+    assert any("no loss chose the round or ended training" in one for one in report["limits"])
     assert report["answer"]["reasons"][0]["text"] == reason
     assert report["advice"]["text"].endswith(
         "hold out more clients (`federation.validation_fraction`)."
@@ -60,6 +61,21 @@ def test_too_few_held_out_people_have_no_figure(
     for one in rounds:
         assert [getattr(one, name) for name in FIGURES] == [None] * 3
         assert {one.reasons[name] for name in FIGURES} == {reason}
+
+
+@pytest.mark.parametrize(("least", "ended"), [(1, "patience"), (30, "rounds")])
+def test_losses_of_too_few_neither_choose_a_round_nor_end_training(least: int, ended: str) -> None:
+    asked = groups_spec(
+        federation__validation_fraction=0.01,  # one client of 10 rows
+        training__rounds=10,
+        training__stopping={"patience": 1},
+        privacy={"mechanism": "laplace-l2", "noise_multiplier": 50.0},
+        fairness__minimum_group_size=least,
+        fairness__minimum_group_clients=1,
+    )
+    utility = ran(asked).report["utility"]
+    assert utility["stopped_by"] == ended
+    assert (utility["best_round"] == utility["rounds"]) == (ended == "rounds")
 
 
 def test_few_whose_outcome_a_rule_judges_have_no_figure() -> None:
@@ -80,7 +96,9 @@ def sampled_losses(size: int, **changes: Any) -> list[float | None]:
     found = ran(linear_spec(training__rounds=8, training__stopping=stopping, **changes))
     assert found.report["utility"]["validation_loss"] is not None, "that of all 50"
     chosen = f"Losses of {size} clients drawn for each round, withheld or not"
-    assert any(one.startswith(chosen) for one in found.report["limits"])
+    by_losses = any(one.startswith(chosen) for one in found.report["limits"])
+    assert by_losses == (size > 2), "or one person's loss chooses the model"
+    assert by_losses == ("best_round" not in found.report["utility"]["reasons"])
     losses = [one.validation_loss for one in found.ledger.rounds]
     reasons = [one.reasons.get("validation_loss") for one in found.ledger.rounds]
     assert [one is None for one in losses] == [one is not None for one in reasons]

@@ -204,7 +204,8 @@ def test_a_cell_is_alone_in_its_stack() -> None:
 
 
 def test_a_checkpoint_holds_the_best_hypotheses_once_while_they_are_the_present_ones() -> None:
-    stack = Stack([image_cell(IMAGES, training__hypotheses=1)])
+    few = {"minimum_group_size": 1, "minimum_group_clients": 1}  # their losses choose the best
+    stack = Stack([image_cell(IMAGES, training__hypotheses=1, fairness=few)])
     sizes = []
     for _ in range(4):
         stack.advance(1)

@@ -73,6 +73,8 @@ class ScoredMaterial:
     """Which groups are disclosed, for every attribute that the result has counts of."""
     progressed: Progressed = unfollowed
     published: PublishedCounts = field(default_factory=ExactCounts)
+    chosen_by_losses: bool = True
+    """Whether losses of held-out people chose the round (`Cell.chooses_by_losses`)."""
     everybody_withheld: str | None = None
     """Why no figure of all who are scored is shown; None where it may be."""
 

@@ -48,9 +48,9 @@ _BEFOREHAND = (
 )
 
 
-def model_limits(spec: ExperimentSpec) -> list[str]:
+def model_limits(spec: ExperimentSpec, *, chosen_by_losses: bool) -> list[str]:
     """One sentence each; for the file of a model that may leave."""
-    chosen = _CHOSEN_BY_LOSSES if spec.chooses_by_losses else _LAST_ROUND
+    chosen = _CHOSEN_BY_LOSSES if chosen_by_losses else _LAST_ROUND
     start = start_limit(spec.model.start)
     if spec.training.method.personalises:
         chosen = f"{chosen} {_PERSONAL}"

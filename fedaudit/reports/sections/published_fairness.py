@@ -220,6 +220,12 @@ def _validation_limits(material: ReportMaterial) -> list[str]:
             "guarantee. These clients train, and the guarantee is of the models alone: those of "
             "the last round, as nothing would cover a choice by these figures."
         ]
+    if not material.chosen_by_losses:
+        return [
+            f"Losses and fairness figures use {rows}, without noise or guarantee. Those whom a "
+            "round scores may be too few for a figure of all of them, so no loss chose the round "
+            "or ended training: the hypotheses are those of the last round."
+        ]
     return [
         f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
         "guarantee.",

@@ -274,6 +274,7 @@ _NOT_LEARNT = (
     "no round was better than the start, so the best of them was picked by chance on the rows that "
     "it is scored on"
 )
+_NOT_CHOSEN = "the last round that was validated: no loss of held-out people chose one"
 _ONE_HYPOTHESIS = "one hypothesis is trained in every round"
 _TOO_GOOD, _LEFT = 0.99, 0.02
 """An accuracy or an AUC, and for regressions a share of the constant's squared loss, that real data
@@ -312,6 +313,8 @@ def utility_section(material: ScoredMaterial) -> Utility:
     judged = _judgement(material, compared, gain, improved=improved)
     if judged.reason is not None:
         notes["degenerate"] = judged.reason
+    if not material.chosen_by_losses:
+        notes["best_round"] = _NOT_CHOSEN
     several = material.spec.training.hypotheses > 1
     found |= {
         "improved": improved,
@@ -500,7 +503,8 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
     if material.everybody_withheld is None:
         found += _missed_kinds(material)
     sample = spec.training.stopping.validation_clients
-    if spec.chooses_by_losses and (material.everybody_withheld is not None or sample is not None):
+    withheld = material.everybody_withheld is not None or sample is not None
+    if withheld and material.chosen_by_losses:
         who = "all held-out people" if sample is None else f"{sample} clients drawn for each round"
         found.append(_STILL_CHOSEN.format(who=who))
     if result.stopped_by == "diverged":

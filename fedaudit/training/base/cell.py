@@ -10,6 +10,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.disclosure import why_too_few
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.mapped import first_rows
 from fedaudit.federations.split import training_clients
@@ -94,6 +95,16 @@ class Cell:
     def validation_rows(self) -> ValidationRows:
         """What is scored. Raises InvalidInputError where no row is held out."""
         return validation_rows(self.spec, self.federation)
+
+    @cached_property
+    def chooses_by_losses(self) -> bool:
+        """See `ExperimentSpec.chooses_by_losses`. False, too, where a round may score fewer people
+        than a group has to have: the model would be the best one for these."""
+        if not self.spec.chooses_by_losses:
+            return False
+        smallest = np.sort(self.validation_rows.scored_by_client)
+        rows = smallest[: self.spec.training.stopping.validation_clients]
+        return why_too_few(self.spec.fairness, np.repeat(np.arange(len(rows)), rows)) is None
 
     @cached_property
     def shape(self) -> NetworkShape:
@@ -317,6 +328,7 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         training.clustering,
         training.stopping.validate_every,
         training.stopping.validation_clients,
+        cell.chooses_by_losses,
         mechanism.facts.name,
         mechanism.stack_traits(),
         cell.spec.privacy.noise,

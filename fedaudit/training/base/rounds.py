@@ -97,18 +97,17 @@ class EarlyStopping:
     """None means never before the last round."""
     validate_every: int
     looks_at_losses: bool = True
-    """See `ExperimentSpec.chooses_by_losses`. Otherwise the last validated round is kept."""
+    """See `Cell.chooses_by_losses`. Otherwise the last validated round is kept."""
 
     @classmethod
-    def of_specs(cls, specs: Sequence[ExperimentSpec]) -> "EarlyStopping":
+    def of_specs(cls, specs: Sequence[ExperimentSpec], *, looks_at_losses: bool) -> "EarlyStopping":
         """The rule that specs ask for that agree in what they validate."""
         [every] = {spec.training.stopping.validate_every for spec in specs}
-        [chooses] = {spec.chooses_by_losses for spec in specs}
         return cls(
             np.array([spec.training.rounds_played for spec in specs]),
             [spec.training.stopping.patience for spec in specs],
             every,
-            looks_at_losses=chooses,
+            looks_at_losses=looks_at_losses,
         )
 
     def of(self, runs: Sequence[int]) -> "EarlyStopping":
