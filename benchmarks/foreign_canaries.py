@@ -96,7 +96,8 @@ def opacus_alarm(kind: type[DPOptimizer], noise: float) -> bool:
         expected_batch_size=8,
     )
     ledger = Kept(replaces=False, noise=noise)
-    loader = [range(8)]
+    rows = torch.utils.data.TensorDataset(torch.zeros(8, 1))
+    loader = torch.utils.data.DataLoader(rows, batch_size=8)
     with attach(
         optimizer, loader, ledger, subject="a", steps_per_round=1, audit=Canaries(count=COUNT)
     ):

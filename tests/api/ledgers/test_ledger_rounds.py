@@ -410,6 +410,9 @@ def test_bundles_do_not_name_who_was_drawn(api: Api) -> None:
     assert post(api, ledger, declared(4, ["k", "q"], POISSON)).status_code == 200
     [many] = report(api, ledger)["contradictions"]
     assert "clients were named, and the declared population is 3" in many
+    assert post(api, ledger, declared(5, ["r", "s"], POISSON)).status_code == 200
+    assert api.row(DeclaredLedger, ledger).drawn_names == ["z", "k", "q", "r"]
+    assert trainings.verified(api, ledger)["valid"]
 
 
 def test_what_a_reservation_replaced_stays_on_record(api: Api) -> None:
