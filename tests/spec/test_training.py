@@ -16,6 +16,7 @@ SPLIT = {"source": "synthetic-groups", "scoring": {"method": "split"}}
 ROWS = {**SPLIT, "validation_unit": "record"}
 NONE = {"mechanism": "none"}
 NOISE = {"mechanism": "gaussian", "epsilon": 1.0, "delta": 1e-5, "unit": "record"}
+OF_CLIENTS = {**NOISE, "unit": "client", "max_rows_per_client": 5}
 ONE: dict[str, Any] = {"training__hypotheses": 1}
 LOCAL = "training__local__"
 LOCAL_ONLY: dict[str, Any] = {**ONE, "training__method": "local-only"}
@@ -74,6 +75,11 @@ def test_the_default_is_left_out_of_what_is_hashed() -> None:
             "federation.validation_unit",
             "disclose",
             {**ONE, "training__method": "ditto", "federation": ROWS},
+        ),
+        (
+            "federation.validation_unit",
+            "under `noise: release`",
+            {**ONE, "training__method": "ditto", "federation": ROWS, "fairness__noise": OF_CLIENTS},
         ),
         (
             "fairness.noise.unit",
