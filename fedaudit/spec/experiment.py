@@ -211,10 +211,10 @@ class ExperimentSpec(SpecPart):
                 "keys with the scope ledger:read; leave it out",
             )
         intervals = self.fairness.intervals
-        if intervals is not None and intervals.level > 0.95:
+        if intervals is not None and intervals.level > 0.99:
             yield refuse_at(
                 "/fairness/intervals/level",
-                "gaps are judged by their intervals, and a wider one hides any gap; take 0.95",
+                "gaps are judged by their intervals, and a wider one hides any gap; take 0.99 at most",
             )
         yield from self.retired_training()
         for position, attack in enumerate(self.attacks):
@@ -236,8 +236,7 @@ class ExperimentSpec(SpecPart):
                 "rotation is retired, as it had no measurable gain; use {sampling: allocation, "
                 f"every: {self.training.cohort.every}}}",
             )
-        noise = self.fairness.noise
-        if noise is not None and noise.epsilon > OFTEN_RIGHT:
+        if noise is not None and noise.epsilon > OFTEN_RIGHT and self.hides_counts:
             yield refuse_at(
                 "/fairness/noise/epsilon",
                 f"{noise.epsilon:g} is too large for noise to stand in for suppression: a guess at "

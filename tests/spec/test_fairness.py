@@ -33,8 +33,11 @@ CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
         ({"fairness__noise": {**CLIENT, "mechanism": "gaussian"}}, "/fairness/noise/delta"),
         ({"fairness__noise": {**CLIENT, "delta": 1e-5}}, "/fairness/noise/delta"),
         ({"fairness__noise": {**CLIENT, "epsilon": 0}}, "/fairness/noise/epsilon"),
-        ({"fairness__noise": {**CLIENT, "epsilon": 2.95}}, "/fairness/noise/epsilon"),
-        ({"fairness__intervals": {"level": 0.96}}, "/fairness/intervals/level"),
+        (
+            {"fairness__noise": {**CLIENT, "epsilon": 2.95}, "privacy__noise": "release"},
+            "/fairness/noise/epsilon",
+        ),
+        ({"fairness__intervals": {"level": 0.991}}, "/fairness/intervals/level"),
         ({"fairness__noise": {**CLIENT, "mechanism": "laplace"}}, "/fairness/noise/mechanism"),
         ({"fairness__noise": CLIENT, "fairness__rounding": {"base": 5}}, "/fairness/rounding"),
         ({"fairness__noise": {**CLIENT, "rounds": True}}, "/fairness/noise/rounds"),
@@ -48,8 +51,12 @@ def test_a_combination_that_would_promise_too_much_is_refused_at_its_field(chang
 
 
 def test_a_stored_epsilon_that_hides_no_count_is_read_and_not_trained_with() -> None:
-    asked = groups_spec(fairness__noise=CLIENT, fairness__intervals={"level": 0.99})
-    stored = parse_admitted(changed(asked, {"fairness.noise.epsilon": 100.0}))
+    asked = groups_spec(fairness__noise=CLIENT, fairness__intervals={"level": 0.991})
+    rehearsed = parse_admitted(changed(asked, {"fairness.noise.epsilon": 100.0}))
+    refuse_retired_training(rehearsed)  # simulated noise stands in for nothing
+    stored = parse_admitted(
+        {**rehearsed.model_dump(), "privacy": {**asked["privacy"], "noise": "release"}}
+    )
     assert stored.fairness.noise is not None
     with pytest.raises(InvalidInputError, match="/fairness/noise/epsilon: 100 is too large"):
         refuse_retired_training(stored)
