@@ -214,7 +214,7 @@ class ExperimentSpec(SpecPart):
         if intervals is not None and intervals.level > 0.99:
             yield refuse_at(
                 "/fairness/intervals/level",
-                "gaps are judged by their intervals, and a wider one hides any gap; take 0.99 at most",
+                "gaps are judged by their intervals, and a wider one hides any gap; take 0.99",
             )
         yield from self.retired_training()
         for position, attack in enumerate(self.attacks):
