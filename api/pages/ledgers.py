@@ -7,6 +7,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.pages.visits import ExperimentsVisit, ReportsVisit, as_picture, for_visitors
 from api.routers.ledger_reports import (
+    federation_units,
     get_ledger_bundle,
     get_ledger_report_pdf,
     report_of,
@@ -42,6 +43,7 @@ def ledger_page(
         parts = DeclaredPartRepository(session, visit.project_id)
         rounds = parts.newest_rounds(row.id, below=below, limit=_ON_A_PAGE + 1)
         reservations = parts.reservations(row.id)
+        units = federation_units(session, row)
     assert state is not None
     report = report_of(visit, ledger_id).document if visit.may("reports:read") else {}
     refused = {one.round: one.refused for one in reservations}
@@ -55,7 +57,7 @@ def ledger_page(
         reservations=unanswered[:_ON_A_PAGE],
         more_reservations=max(0, len(unanswered) - _ON_A_PAGE),
         reserved_any=bool(reservations),
-        contradictions=contradictions(state.terms, state.histories, state.drawn),
+        contradictions=contradictions(state.terms, state.histories, state.drawn, units),
         below=below,
         answer=report.get("answer"),
         tests=report.get("tests"),

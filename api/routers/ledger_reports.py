@@ -194,11 +194,11 @@ def _lacks_some(call: Call, report: LedgerReport) -> bool:
     if state is None:
         return False
     with call.reading() as session:
-        units = _units(session, report.ledger)
+        units = federation_units(session, report.ledger)
     return bool(contradictions(state.terms, state.histories, state.drawn, units))
 
 
-def _units(session: Session, row: DeclaredLedger) -> int:
+def federation_units(session: Session, row: DeclaredLedger) -> int:
     federations = FederationRepository(session, row.project_id)
     return federations.units(row.federation_id, row.terms["unit"])
 
@@ -214,7 +214,7 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
         state = call.resources.ledgers.locked(session, row)
         reservations = DeclaredPartRepository(session, row.project_id).reservations(row.id)
         least = shown_group_size(call.resources, session, row.project_id, row.federation_id)
-        units = _units(session, row)
+        units = federation_units(session, row)
     now = utc_now()
     with call.reading() as session:
         entries = LedgerRepository(session, row.project_id)

@@ -232,7 +232,11 @@ def propose(
         reasons = {one["pointer"]: one["reason"] for one in found["reasons"]}
         write_line("\n".join(commented(found["spec"], reasons)))
     if not found["expected_useful"]:
-        why = "" if "refuses" in found["needs"] else "no useful model is expected: "
+        why = (
+            ""
+            if found["needs"].startswith("submission refuses")
+            else "no useful model is expected: "
+        )
         say(f"fedaudit: {why}{found['needs']}")
         raise typer.Exit(ExitCode.NO_EVIDENCE)
 

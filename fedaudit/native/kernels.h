@@ -15,7 +15,7 @@
 
 /* Clients are computed so many at a time; the innermost loops run over them. */
 #define LANES 16
-/* As MAX_SMALL_WIDTH and MAX_SMALL_ROWS in Python, where the limits are explained. */
+/* As _KERNEL_WIDTH and _KERNEL_ROWS of the engine, where the limits are explained. */
 #define MAX_WIDTH 16
 #define MAX_ROWS 64
 

@@ -251,5 +251,11 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     if audit is not None:
         judged = as_report_of_run(report, audit)
         yield from gate_checks(measuring_spec(audit).gates, judged)
-        if report.get("answer") is not None:
-            yield answer_check(judged, _answer)
+        if (answer := report.get("answer")) is not None:
+            # An audit of earlier versions did not say that it counts doubts, whether or not it did.
+            said = {**judged, "answer": {**answer, "counts_doubts": True}}
+            unsaid = (
+                answer.get("counts_doubts") is None
+                and answer_check(said, _answer).outcome == "pass"
+            )
+            yield answer_check(said if unsaid else judged, _answer)

@@ -210,12 +210,6 @@ class ExperimentSpec(SpecPart):
                 "is retired: what each client paid is in GET /experiments/{id}/clients, for "
                 "keys with the scope ledger:read; leave it out",
             )
-        intervals = self.fairness.intervals
-        if intervals is not None and intervals.level > 0.99:
-            yield refuse_at(
-                "/fairness/intervals/level",
-                "gaps are judged by their intervals, and a wider one hides any gap; take 0.99",
-            )
         yield from self.retired_training()
         for position, attack in enumerate(self.attacks):
             yield from attack.retired(pointer("attacks", position))

@@ -25,7 +25,7 @@ class _CountNoise(SpecPart):
 
     epsilon: Annotated[float, Field(ge=1e-3, le=100)]
     """What all fairness figures of the report may reveal of one held-out client or record; more
-    than 2.94 belongs to stored runs, and is refused."""
+    than 2.94 is refused for secret noise, and stored runs may have it."""
     unit: HeldOutUnit
     """Whom it protects: a validation client with all its rows, or a single held-out record."""
     max_rows_per_client: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -127,7 +127,6 @@ class Intervals(SpecPart):
 
     method: Literal["bootstrap-clients"] = "bootstrap-clients"
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """More belongs to audits and stored runs: so wide an interval may hide any gap."""
     samples: Annotated[int, Field(ge=100, le=100_000)] = 1000
 
 

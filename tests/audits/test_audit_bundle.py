@@ -202,7 +202,12 @@ def test_every_kind_of_audit_agrees_with_itself(api, sources, tmp_path, asked):
     write(sources, people(seed=5), "kinds.csv")
     with fetched(api, made(api, path="kinds.csv", **asked), tmp_path) as evidence:
         found = verify(evidence, trusted=[worker_of(api).signing_key.public])
+        # Audits of earlier versions did not say whether they count doubts.
+        answer = {**evidence.report["answer"], "counts_doubts": None}
+        earlier = replace(evidence, report={**evidence.report, "answer": answer})
+        unsaid = verify(earlier, trusted=evidence.keys)
     assert (found.verdict, [one for one in found.checks if one.outcome != "pass"]) == (VALID, [])
+    assert [one.name for one in unsaid.checks if one.outcome == "fail"] == ["report.signature"]
 
 
 def test_both_databases_keep_what_an_audit_leaves(database_url, signing_key_file, tmp_path):

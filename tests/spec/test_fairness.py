@@ -37,7 +37,6 @@ CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
             {"fairness__noise": {**CLIENT, "epsilon": 2.95}, "privacy__noise": "release"},
             "/fairness/noise/epsilon",
         ),
-        ({"fairness__intervals": {"level": 0.991}}, "/fairness/intervals/level"),
         ({"fairness__noise": {**CLIENT, "mechanism": "laplace"}}, "/fairness/noise/mechanism"),
         ({"fairness__noise": CLIENT, "fairness__rounding": {"base": 5}}, "/fairness/rounding"),
         ({"fairness__noise": {**CLIENT, "rounds": True}}, "/fairness/noise/rounds"),
@@ -51,7 +50,7 @@ def test_a_combination_that_would_promise_too_much_is_refused_at_its_field(chang
 
 
 def test_a_stored_epsilon_that_hides_no_count_is_read_and_not_trained_with() -> None:
-    asked = groups_spec(fairness__noise=CLIENT, fairness__intervals={"level": 0.991})
+    asked = groups_spec(fairness__noise=CLIENT)
     rehearsed = parse_admitted(changed(asked, {"fairness.noise.epsilon": 100.0}))
     refuse_retired_training(rehearsed)  # simulated noise stands in for nothing
     stored = parse_admitted(

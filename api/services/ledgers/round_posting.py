@@ -142,7 +142,8 @@ def _charge_round(
 
 def content_hash(one: DeclaredRound, key_id: str) -> str:
     """SHA-256 of all that a round declares, and of which API key did; the order of names and groups
-    does not matter. Nobody else is told by an equal hash that a guess at the names is right."""
+    does not matter. Another key cannot learn from an equal hash whether its guess at the names is
+    right."""
     value = one.model_dump(mode="json")
     value["participants"] = sorted(value["participants"])
     value["failures"] = sorted(value["failures"])

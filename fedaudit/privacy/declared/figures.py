@@ -76,7 +76,7 @@ def drawn_clients(names: Sequence[str] | None, counts: Iterable[int] | None) -> 
 FALSE_ALARMS = 1e-9
 """Chance of a false alarm for a ledger, over all its counts and all its rounds."""
 _EXPONENTS = np.geomspace(1e-5, 50.0, 100)
-_MORE_CLIENTS = "{} clients were named, and the declared population is {}"
+_MORE_CLIENTS = "more clients were named than the declared population of {}"
 _LARGE_DELTA = (
     "delta is not below one in the {}s of the federation that the ledger names, whatever "
     "population it declares"
@@ -126,8 +126,9 @@ def contradictions(
         fewer = [_FEWER_RECORDS.format(clients, terms.population)] * (clients > terms.population)
         return fewer + large
     tallies = [one for one in histories.tallies.values() if one.charge.everyone]
-    clients = len({*histories.names[1:], *(drawn or ())})
-    more = [_MORE_CLIENTS.format(clients, terms.population)] * (clients > terms.population)
+    # Not of both together: a name that is in both would show itself by what the other lacks.
+    clients = max(len(histories.names) - 1, len(drawn or ()))
+    more = [_MORE_CLIENTS.format(terms.population)] * (clients > terms.population)
     return [*more, *large, *(_contradictions(terms, tallies, drawn) if tallies else ())]
 
 

@@ -85,7 +85,8 @@ class AdvisedRun:
     @property
     def noise_may_matter(self) -> bool:
         """Whether noise may be why the loss is not below the constant's."""
-        return self.has_noise and (self.gap is None or _MARGIN * self.noise_loss > self.gap)
+        gap = math.inf if self.gap is None else self.gap
+        return self.has_noise and (math.isinf(gap) or _MARGIN * self.noise_loss > gap)
 
     @cached_property
     def cost(self) -> float | None:

@@ -242,8 +242,9 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
             "delta-gives-data-away",
             f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole",
         )
-    noised = report.get("fairness_privacy")
-    if noised is not None and noised["epsilon"] > MOST:
+    noised, answer = report.get("fairness_privacy"), report.get("answer")
+    counts = answer is None or answer.get("can_fail") or answer.get("outcome") == "release"
+    if counts and noised is not None and noised["epsilon"] > MOST:
         yield reason(
             "fairness-bounds-nothing",
             f"a fairness.noise.epsilon of {at_most(noised['epsilon'])} is too large to protect any "

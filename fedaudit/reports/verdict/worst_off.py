@@ -70,6 +70,10 @@ def requires(report: Mapping[str, Any], gate: Mapping[str, Any]) -> bool:
     return can_fail(figure, op, bound) and not (figure in COSTS and op == "le" and bound > MOST)
 
 
+_WIDEST_LEVEL = 0.99
+"""Of an interval whose lower end is judged: one of a higher level could hide any gap."""
+
+
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The first headline gap whose whole interval is above the size that counts, or the gap itself
     if the spec asks for no intervals, where no gate limits it; empty for a model that is not
@@ -82,7 +86,8 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     for attribute, metric, gap in _without_gate(report):
         interval, low = gap["interval"], gap["value"]
         if interval is not None:
-            low = interval["low"]
+            if interval["level"] <= _WIDEST_LEVEL or not counted["can_fail"]:
+                low = interval["low"]
         elif not counted["counts_doubts"] or asked is not None:
             continue
         if low is None or low <= size:

@@ -1,4 +1,4 @@
-"""Changes of settings are read from the audit log, which has had each of them from the first.
+"""Changes of settings are read from the audit log, which came with their table.
 
 Revision ID: 0054
 """

@@ -9,8 +9,10 @@ from opacus.accountants import RDPAccountant
 from opacus.utils.adaptive_clipping import PrivacyEngineAdaptiveClipping
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch.utils.data import (
+    ConcatDataset,
     DataLoader,
     RandomSampler,
+    Subset,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -180,6 +182,9 @@ def test_loaders_that_may_repeat_a_record_are_refused(client: Client) -> None:
         loader = DataLoader(rows, batch_size=8, sampler=sampler)
         with pytest.raises(ValueError, match="poisson_sampling"):
             attach(silo.optimizer, loader, ledger, subject="silo")
+    for twice in (Subset(rows, [0, 1, 1]), ConcatDataset([rows, rows])):
+        with pytest.raises(ValueError, match="of each once"):
+            attach(silo.optimizer, DataLoader(twice, batch_size=8), ledger, subject="silo")
     for loader in (silo.loader, DataLoader(rows, batch_size=8, shuffle=True)):
         attach(silo.optimizer, loader, ledger, subject="silo").close()
 

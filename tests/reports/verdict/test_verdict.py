@@ -436,6 +436,14 @@ def test_each_objection_alone_makes_it_a_no(good, section, name, value, code, wo
     assert ("no one in particular is protected" in parts.cost) == (name == "delta")
 
 
+def test_what_is_not_released_stays_as_it_was_signed(good) -> None:
+    good["fairness_privacy"] = {**COUNTS_OF_NOISE, "epsilon": 50.0}
+    for outcome, refused in (("not-decided", False), ("release", True)):
+        good["answer"] = {"outcome": outcome}
+        codes = [one.code for one in answer_of(good).reasons]
+        assert ("fairness-bounds-nothing" in codes) == refused
+
+
 def test_a_gate_that_an_earlier_version_passed_by_the_rounds_played_releases_nothing(good):
     """Losses ended the run: the report stays as it was signed, and its answer too."""
     report = good
@@ -521,6 +529,15 @@ def with_others(report: dict[str, Any], gates: Any, **found: dict[str, Any]) -> 
 
 WIDER = {"value": 0.5, "interval": {"low": 0.0, "high": 0.6, "level": 0.95}}
 HIDDEN = {"value": None, "interval": None, "reason": "suppressed"}
+
+
+def test_no_interval_is_so_wide_that_it_hides_a_gap(material) -> None:
+    report = with_gap(material, low=0.02, high=0.7, value=0.45, gates=BOUND)
+    interval = report["fairness"][0]["metrics"][GAP]["interval"]
+    for level, counts in ((0.99, False), (1 - 1e-12, True)):
+        interval["level"] = level
+        codes = [one.code for one in answer_of(report).reasons]
+        assert ("gap-not-judged" in codes) == counts
 
 
 def test_a_gate_that_names_no_attribute_judges_the_gap_by_each_that_is_known(material) -> None:

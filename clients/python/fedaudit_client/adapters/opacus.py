@@ -19,7 +19,7 @@ from opacus.optimizers import (
     DPOptimizerFastGradientClipping,
 )
 from opacus.utils.batch_memory_manager import BatchSplittingSampler
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler, SequentialSampler, Subset
 
 from fedaudit_client.adapters.canaries import Canaries, PlantedCanaries
 from fedaudit_client.adapters.plain import Event, Ledger, OpenRound, of_epsilon
@@ -69,7 +69,7 @@ _SEVERAL = (
 _REPEATS = (
     "a batch of this loader may hold a record twice, with two clips, where the noise hides one: "
     "give the loader that `make_private` returned, by `poisson_sampling` or of a loader without a "
-    "sampler of its own (`shuffle` is allowed; for some of the rows take a `Subset`)"
+    "custom sampler (`shuffle` is allowed; for some rows take a `Subset` of each once)"
 )
 
 
@@ -79,8 +79,20 @@ def _may_repeat(data_loader: Any) -> bool:
     batches = getattr(data_loader, "batch_sampler", None)
     rows: Any = getattr(batches, "sampler", None)
     if type(batches) is BatchSampler and type(rows) in (RandomSampler, SequentialSampler):
-        return bool(getattr(rows, "replacement", False) or len(rows) > len(rows.data_source))
-    return not isinstance(data_loader, DPDataLoader)
+        if getattr(rows, "replacement", False) or len(rows) > len(rows.data_source):
+            return True
+    elif not isinstance(data_loader, DPDataLoader):
+        return True
+    return _holds_twice(data_loader.dataset)
+
+
+def _holds_twice(dataset: Any) -> bool:
+    """Whether one record is several rows of a data set, as far as its kind shows that."""
+    if isinstance(dataset, Subset):
+        rows = list(dataset.indices)
+        return len(set(rows)) < len(rows) or _holds_twice(dataset.dataset)
+    parts = dataset.datasets if isinstance(dataset, ConcatDataset) else []
+    return len({id(one) for one in parts}) < len(parts) or any(map(_holds_twice, parts))
 
 
 @dataclass(eq=False)
