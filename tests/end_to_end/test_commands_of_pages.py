@@ -35,6 +35,7 @@ NOT_RUN = {
     r"^(openapi-(python-client|generator-cli)|npx)\b": "tests of generated clients do",
     r"^(export|fedaudit publish|model_signing)\b": "make test-integrations does",
     r"^cosign\b": "no package registry has it",
+    r"^cp ~": "tests/cli does, with another home",
     r"^fedaudit signing-keys compromised": "no key of this service was stolen",
     r"^fedaudit signing-keys rotate": "tests/cli does, and other pages verify with the first key",
     r"^fedaudit sweep examples/sweep.yaml$": "minutes",

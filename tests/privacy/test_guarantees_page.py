@@ -37,11 +37,8 @@ def test_what_coins_and_a_fixed_cohort_cost():
 
 def test_what_ten_uploads_cost():
     rdp, pld = (epsilon(name, "replace-one", Gaussian(8.0), 10) for name in ("rdp", "pld"))
-    wrong = epsilon("rdp", "add-or-remove-one", Gaussian(8.0), 10)
-    assert (
-        f"delta 1e-5 cost {at_most(rdp, digits=4)} (`rdp`) or {at_most(pld, digits=4)} (`pld`); "
-        f"counting one clip in place of two would say {at_most(wrong, digits=4)}" in TOLD
-    )
+    said = f"delta 1e-5 cost {at_most(rdp, digits=4)} (`rdp`) or {at_most(pld, digits=4)} (`pld`)."
+    assert said in TOLD
 
 
 def test_the_share_of_a_moving_clip_and_the_number_of_orders():

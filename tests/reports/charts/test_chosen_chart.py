@@ -129,6 +129,6 @@ def test_letters_are_seen_on_a_machine_without_fonts(monkeypatch: pytest.MonkeyP
 def test_without_its_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     chart = drawn(y=GAP)
-    with pytest.raises(PictureUnavailableError, match=r"fedaudit\[pdf\]"):
+    with pytest.raises(PictureUnavailableError, match=r"WHEEL\[pdf\]"):
         picture_file(chart, "png")
     assert picture_file(chart, "svg")

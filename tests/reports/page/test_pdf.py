@@ -172,5 +172,5 @@ def test_nothing_is_fetched() -> None:
 
 def test_without_weasyprint_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "weasyprint", None)
-    with pytest.raises(PdfUnavailableError, match=r"fedaudit\[pdf\]"):
+    with pytest.raises(PdfUnavailableError, match=r"WHEEL\[pdf\]"):
         pdf_of("<p>x</p>")
