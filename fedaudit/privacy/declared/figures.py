@@ -148,14 +148,15 @@ def _contradictions(terms: LedgerTerms, tallies: list[Tally], drawn: Drawn) -> I
     alarm = math.log((population + 2) / FALSE_ALARMS)
     # [exponents]: the logarithm of a client's mean of exp(t * rounds that named it), as declared.
     growth = _mean_log(rates, rounds)
+    # Without the counts, which are as secret as the samples.
     if _evidence(total, population * growth) > alarm:
         yield (
-            f"{total} participations in {number} rounds of a population of {population} are more "
-            f"than the declared sampling gives, which is {population * expected:.4g} on average"
+            f"participations in {number} rounds of a population of {population} are more than the "
+            f"declared sampling gives, which is {population * expected:.4g} on average"
         )
     if _evidence(most, growth) > alarm:
         yield (
-            f"one client was named in {most} of {number} rounds, where the declared sampling gives "
+            f"one client was named in more of {number} rounds than the declared sampling gives, "
             f"{expected:.4g} on average: the population is smaller than declared, or the sample "
             "was not drawn at random"
         )
@@ -165,9 +166,9 @@ def _contradictions(terms: LedgerTerms, tallies: list[Tally], drawn: Drawn) -> I
     least = np.array([_sampled(one) for one in tallies])
     if _evidence(-total, population * _mean_log(least, rounds, -_EXPONENTS)) > alarm:
         yield (
-            f"{total} participations in {number} rounds of a population of {population} are fewer "
-            f"than the declared sampling gives, at least {population * float(rounds @ least):.4g} "
-            "on average: those who were drawn and did not answer belong under `failures`, and a "
+            f"participations in {number} rounds of a population of {population} are fewer than the "
+            f"declared sampling gives, at least {population * float(rounds @ least):.4g} on "
+            "average: those who were drawn and did not answer belong under `failures`, and a "
             "training that cannot name who was drawn states so in the terms of its ledger "
             "(`names_participants: false`)"
         )
