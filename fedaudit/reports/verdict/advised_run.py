@@ -85,8 +85,7 @@ class AdvisedRun:
     @property
     def noise_may_matter(self) -> bool:
         """Whether noise may be why the loss is not below the constant's."""
-        gap = math.inf if self.gap is None else self.gap
-        return self.has_noise and (math.isinf(gap) or _MARGIN * self.noise_loss > gap)
+        return self.has_noise and (self.gap is None or _MARGIN * self.noise_loss > self.gap)
 
     @cached_property
     def cost(self) -> float | None:
