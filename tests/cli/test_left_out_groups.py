@@ -241,7 +241,7 @@ def test_a_site_is_left_out_beside_others_that_are_pooled(run):
 
 
 def test_no_site_is_pooled_by_its_exact_size_where_counts_have_noise(run):
-    """Which sites are groups would tell for certain whether one of them has a held-out row more."""
+    """Which sites are groups would show for certain whether one of them has a held-out row more."""
     asked = {"sensitive": ["who"], "minimum_group_clients": 1, "minimum_group_size": 61}
     noise = {"mechanism": "discrete-laplace", "epsilon": 0.01, "unit": "client"}
     pooled = run(asked, people())

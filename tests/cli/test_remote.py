@@ -113,15 +113,15 @@ def test_keys(call, said, told, service, command):
 def test_a_key_for_a_folder_without_a_service(command, tmp_path):
     strange = tmp_path / "strange"
     create = ("keys", "create", "--scope", "experiments:read", "--data-dir", strange)
-    nobody = f"no service keeps its data in {strange}; name its folder with --data-dir or FEDAUDIT"
+    absent = f"no service keeps its data in {strange}; name its folder with --data-dir or FEDAUDIT"
     nothing = f"no signing key at {strange}/signing-key.pem; name its service's folder with --data"
-    for told, why, code in (
-        (create, nobody, 2),
-        (("signing-keys", "compromised", "x", "--data-dir", strange), nobody, 2),
+    for typed, why, code in (
+        (create, absent, 2),
+        (("signing-keys", "compromised", "x", "--data-dir", strange), absent, 2),
         (("signing-keys", "rotate", "--data-dir", strange), nothing, 2),
-        (("worker", "--device", "cpu", "--data-dir", strange), nobody, 1),
+        (("worker", "--device", "cpu", "--data-dir", strange), absent, 1),
     ):
-        assert_refused(command(*told), why, code=code)
+        assert_refused(command(*typed), why, code=code)
         assert not strange.exists()
     strange.mkdir()
     (strange / "fedaudit.db").write_bytes(b"no database" * 100)

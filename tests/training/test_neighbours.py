@@ -98,13 +98,13 @@ def test_the_order_of_the_rows_has_no_say() -> None:
     rows = [(int(c), int(x), int(y)) for c, x, y in random.integers(0, [3, 50, 2], (80, 3))]
     shuffled = [rows[place] for place in random.permutation(80)]
     spec, data = a_spec(7), of_rows(rows)
-    told = [
+    found = [
         sorted(
             zip(map(rows_.__getitem__, by_client(rows_)), fates(spec, of_rows(rows_)), strict=True)
         )
         for rows_ in (rows, shuffled)
     ]
-    assert told[0] == told[1]
+    assert found[0] == found[1]
     flat = one_by_one(data)
     assert training_records(spec, flat).row.tolist() == training_records(spec, data).row.tolist()
 

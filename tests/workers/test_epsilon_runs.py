@@ -141,7 +141,7 @@ def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_projected(datab
     assert document_of(database, submitted)["utility"]["stopped_by"] == "budget"
 
 
-# -- noise that nobody can draw again -------------------------------------------------------------
+# -- noise that no one can draw again -------------------------------------------------------------
 
 
 # Blocks of random allocation are lost further below.

@@ -111,8 +111,8 @@ def _beside_bound(gate: Gate, value: float) -> str:
     bound = f"{gate.value:.15g}"
     for digits in range(4, 16) if value != gate.value else ():
         shown = gate_value(gate.figure, value, digits=digits)
-        told_apart = bound not in (shown, f"{value:.{digits}g}")
-        if told_apart and is_met(float(shown), gate) is is_met(value, gate):
+        differs = bound not in (shown, f"{value:.{digits}g}")
+        if differs and is_met(float(shown), gate) is is_met(value, gate):
             return shown
     return f"{value:.17g}" if value != gate.value else bound
 

@@ -159,13 +159,13 @@ def test_answers_do_not_tell_who_was_drawn_in_secret(api: Api) -> None:
     def answers(guess: str) -> list[str]:
         asked = {"event": POISSON, "participants": ["x", "y", "z", guess]}
         again = {"rounds": [declared(1, ["a", guess], POISSON)]}
-        told = [
+        answers = [
             api.post(f"{path}/2/reservation", json=asked, key=writer),
             api.post(path, json={"rounds": [declared(2, ["x", "y", "z", guess])]}, key=writer),
             api.post(path, json=again, key=writer),
         ]
-        assert [one.status_code for one in told] == [422, 422, 409]
-        return [one.json()["detail"] for one in told]
+        assert [one.status_code for one in answers] == [422, 422, 409]
+        return [one.json()["detail"] for one in answers]
 
     assert answers("b") == answers("c")
 
@@ -405,10 +405,10 @@ def test_bundles_do_not_name_who_was_drawn(api: Api) -> None:
     with trainings.bundle(api, ledger) as bundle:
         assert json.loads(bundle.read("subjects.json")) == ["everyone", "p"]
     assert trainings.verified(api, ledger)["valid"]
-    # One more than there are is no fault, which would tell who was drawn before.
+    # One more than there are is no fault, which would show who was drawn before.
     assert report(api, ledger)["contradictions"] == []
     assert post(api, ledger, declared(4, ["k", "q"], POISSON)).status_code == 200
-    # Nor is it said how many are named in all: who adds nobody would have been drawn.
+    # Nor is it said how many are named in all: a name that adds none was drawn.
     assert report(api, ledger)["contradictions"] == []
     assert post(api, ledger, declared(5, ["r", "s"], POISSON)).status_code == 200
     [many] = report(api, ledger)["contradictions"]

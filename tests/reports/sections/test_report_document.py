@@ -147,7 +147,7 @@ def test_the_limits_are_those_of_the_run(material):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_exact_facts_of_rows_are_a_limit_where_people_are_protected(material, name):
     """A value that one training row alone has is in the report: a pair that differs by this row is
-    told apart for certain, whatever the epsilon."""
+    distinguished for certain, whatever the epsilon."""
     least = material(VARIANTS[name]).spec.fairness.minimum_group_size
     counts = [f"rows without a client, left out: {rows}" for rows in (least - 1, least)]
     other = "some empty cells of 'age' were taken as the declared value"
