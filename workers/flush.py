@@ -136,15 +136,15 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
     return ExperimentRepository(session, project_id).progress_each(done)
 
 
-_FLUSH_SECONDS = 0.25
-_FLUSHED = {"sqlite": (120_000, 1_000), "postgresql": (480_000, 4_000)}
+_FLUSH_SECONDS = 1.0
+_FLUSHED = {"sqlite": (120_000, 1_000), "postgresql": (480_000, 8_000)}
 """Client entries and rounds of all experiments together: keeps a transaction on SQLite below 100
 ms. On Postgres nothing else waits for it."""
 _GROWTH = 16
 
 
 class Pace:
-    """How many rounds fit into 250 ms and a transaction; at least one."""
+    """How many rounds fit into a second and a transaction; at least one."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._most, self._rounds = _FLUSHED[dialect], 1
