@@ -8,7 +8,7 @@ Two parts, each on one thread:
   each round validated; in turn with a plain loop over clients that uses torch's modules and
   optimisers. Images are random bytes.
 - *Accuracy*: the full algorithm on UNIPEN handwriting (217 writers, half of them turned by 90
-  degrees), without and with noise, each run in a process of its own. UNIPEN stands in for FEMNIST
+  degrees), without and with noise, each run in a process of its own. UNIPEN replaces FEMNIST
   and is not FEMNIST. Left out, with a word, where the file is missing.
 """
 

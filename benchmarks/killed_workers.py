@@ -106,7 +106,7 @@ def play(
     alone_every: int,
     settings: Mapping[str, str],
 ) -> Played:
-    """The sweep on a service of its own; nobody is killed where `every` is None, and bundles are
+    """The sweep on a service of its own; no worker is killed where `every` is None, and bundles are
     then not verified. `alone_every`: of so many cells the spec of one is kept."""
     folder.mkdir()
     with (

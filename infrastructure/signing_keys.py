@@ -1,6 +1,6 @@
 """The file of the private signing key: made once, for its owner alone, and never overwritten.
 
-`python -P -m infrastructure.signing_keys create --file FILE` makes one; beside it stands
+`python -P -m infrastructure.signing_keys create --file FILE` makes one, and beside it
 `FILE.pub`, the public half to hand out. `ensure` makes one unless there is one; `check` only looks.
 `rotate` exchanges it for another: processes that use the file take the new one up by themselves.
 """

@@ -3,7 +3,7 @@
 The figures are computed in the order in which the software computes them, one operation at a time
 in double precision, so that they agree to the last bit. A ledger row without components has one,
 `all`, with every parameter. An entry against readers of the report has one subject, which is none
-of the run's and stands for everyone held out of training: its name follows from its kind.
+of the run's and covers everyone held out of training: its name follows from its kind.
 """
 
 from pathlib import Path

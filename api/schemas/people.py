@@ -189,7 +189,7 @@ class AuditLogPage(Page[AuditEntryBody]):
 
 
 class AuditLogVerification(BaseModel):
-    """Whether the log is what was written, as far as the service can tell by itself."""
+    """Whether the log is what was written, as far as the service can check by itself."""
 
     project_id: str
     entries: int

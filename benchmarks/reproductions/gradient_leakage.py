@@ -4,7 +4,7 @@
         --network dense --attack lbfgs --out FOLDER
 
 The paper's network with sigmoids (`paper`) and a fully connected one (`dense`), at the hypothesis
-that training starts from. UNIPEN stands in for FEMNIST and is not FEMNIST. Figures and pictures go
+that training starts from. UNIPEN replaces FEMNIST and is not FEMNIST. Figures and pictures go
 to a folder by the names of network and attack; `--table` prints all that lie there.
 """
 
@@ -100,7 +100,7 @@ def untrained(cell: Cell) -> AttackedRun:
 
 
 def main() -> None:
-    """Runs one attack on one network, or prints what lies in the folder."""
+    """Runs one attack on one network, or prints what is in the folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--network", choices=NETWORKS, default="dense")

@@ -17,7 +17,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing of a picture, and what stands above it."""
+    """One drawing of a picture, and its caption."""
 
     title: str
     drawing: Drawing

@@ -5,7 +5,7 @@ OMP_NUM_THREADS=1 python -m benchmarks.reproductions.played_sweeps --data ../sha
 
 A file whose data are not below `--data` is left out with the service's own words. The service keeps
 its data in OUT, so a reproduction that was interrupted goes on where it was. What is kept of each
-sweep lies in benchmarks/results/reproduced: `side_by_side` and `drawn_figures` show it.
+sweep is in benchmarks/results/reproduced: `side_by_side` and `drawn_figures` show it.
 """
 
 import argparse

@@ -68,7 +68,7 @@ def synthetic(rows: Rows) -> Iterator[str]:
 
 
 def hospital(rows: Rows) -> Iterator[str]:
-    """Table 1, how far it lies from ours, Figure 3, and the numbers of rounds that explain both."""
+    """Table 1, how far it is from ours, Figure 3, and the numbers of rounds that explain both."""
     ks = list(dict.fromkeys(row["values"][HYPOTHESES] for row in rows))
     at = {(noise_of(row), row["values"][HYPOTHESES]): row for row in rows}
     noises = sorted({noise for noise, _ in at})

@@ -285,7 +285,7 @@ def federations_erase(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what tells of a federation's people, for good, and show what remains and why."""
+    """Remove what names a federation's people, for good, and show what remains and why."""
     with connected() as client:
         federation = client.federation(federation_id)
         if not yes:

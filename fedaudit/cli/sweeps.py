@@ -215,7 +215,7 @@ def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
 
 def _checked(value: Any) -> SweepSpec:
     """Raises InvalidInputError with the faults of the sweep and of every cell that this machine can
-    tell."""
+    find."""
     sweep = parse_sweep(value)
     if not any(waits_for_registration(cell.document) for cell in expand(sweep)):
         parse_cells(sweep, parse_spec)

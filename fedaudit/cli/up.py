@@ -213,7 +213,7 @@ Port = Annotated[
         min=0,
         max=65535,
         help="Port to listen on; 0 takes a free one.",
-        show_default=f"{DEFAULT_PORT}; with --json, which tells it, a free one",
+        show_default=f"{DEFAULT_PORT}; with --json a free one",
     ),
 ]
 # A worker finishes its batch, flushes and gives its lease back within 30 s of SIGTERM.

@@ -62,7 +62,7 @@ class Evidence:
     salt: bytes | None = None
     """That the digests of the rows are keyed with; None where they are not, or it was erased."""
     erased: Any = None
-    """The DSSE envelope of the statement that stands for erased names; None where they are real."""
+    """The DSSE envelope of the statement that replaces erased names; None where they are real."""
     compromised: Mapping[str, str] = field(default_factory=dict)
     """When each leaked key was leaked, by key id, as the service states it."""
     faults: list[Fault] = field(default_factory=list)

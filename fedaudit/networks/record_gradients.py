@@ -306,7 +306,7 @@ def _finite(norms: Tensor, *parts: list[Tensor]) -> Sequence[list[Tensor]]:
 
 
 def aligned(values: Tensor) -> Tensor:
-    """The same numbers where a cache line begins: matrix products round by where an operand lies.
+    """The same numbers where a cache line begins: an operand's address decides how products round.
 
     Rows of a stack begin anywhere, and a silo's numbers may not depend on its place.
     """

@@ -1,6 +1,6 @@
 """Counts of held-out rows with noise: how far one unit moves them, how much noise, what it costs.
 
-A row lies in one group of every attribute measured, sensitive ones and intersections, and there in
+A row is in one group of every attribute measured, sensitive ones and intersections, and there in
 one of the four counts. With `a` attributes and at most `m` rows of a unit (1 for a record) the
 counts of all attributes together move by at most a * m in the sum of absolute values, and by
 sqrt(a) * m in Euclidean length, where the unit's rows are counted or are not (zero-out).

@@ -16,8 +16,8 @@ HeldOutUnit = Literal["client", "record"]
 _ROWS = "/fairness/noise/max_rows_per_client"
 OFTEN_RIGHT = 2.94
 """The largest exponent, of two decimals, at which a guess between two datasets that are equally
-likely is right in at most 95 % of cases, at a small delta: the most at which noise on counts stands
-in for suppression. At 10, nearly every count is exact."""
+likely is right in at most 95 % of cases, at a small delta: the most at which noise on counts
+replaces suppression. At 10, nearly every count is exact."""
 
 
 class _CountNoise(SpecPart):

@@ -87,7 +87,7 @@ class ErasureRepository(ScopedRepository):
         return waiting and self.statement(owner_id) is None
 
     def statement(self, owner_id: str) -> dict[str, Any] | None:
-        """The envelope that stands for the names of a ledger; None where it has them."""
+        """The envelope that replaces the names of a ledger; None where it has them."""
         found = self._one(self._select(ErasedLedger).where(ErasedLedger.owner_id == owner_id))
         return None if found is None else found.envelope
 

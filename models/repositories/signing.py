@@ -72,7 +72,7 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
         return self._insert_absent(LedgerCheckpoint, {**row, "created_at": utc_now()})
 
     def envelopes(self, experiment_id: str) -> "Sequence[dict[str, Any]]":
-        """The envelopes, by entries; the end of a run stands after what was made during it."""
+        """The envelopes, by entries; the end of a run follows what was made during it."""
         rows = self._all(self._select(LedgerCheckpoint, experiment_id))
         rows.sort(key=lambda row: (row.entries, row.status != "running", row.created_at))
         return [row.envelope for row in rows]

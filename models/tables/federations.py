@@ -147,7 +147,7 @@ class Erasure(Base):
 
 
 class ErasedLedger(Base):
-    """A ledger without its clients' names, and the signed statement that stands for them."""
+    """A ledger without its clients' names, and the signed statement that replaces them."""
 
     __tablename__ = "erased_ledgers"
 

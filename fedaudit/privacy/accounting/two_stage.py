@@ -209,7 +209,7 @@ def calibrated_run(
     With rate 1 every record of the run spends at most `epsilon`, and the noise reveals nothing
     about any record's budget. The authors stop within 0.01 of the budget on either side; here the
     budget is met to nine digits and never exceeded. Raises InvalidInputError at `pointer` where no
-    amount of noise is enough (the budget lies below the floor of the orders).
+    amount of noise is enough (the budget is below the floor of the orders).
     """
 
     def spends(noise_multiplier: float) -> float:

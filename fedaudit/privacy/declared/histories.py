@@ -137,7 +137,7 @@ _BEYOND_ONE = np.array(RDP_ORDERS) - 1
 def loss_cells(history: Ints, charges: Sequence[Charge], *, adjacency: Adjacency) -> float:
     """Cells of all arrays on the way to one history's loss distribution; 0 without any event.
 
-    The moments of a privacy loss are its Renyi divergences, so by Chernoff's bound it lies within
+    The moments of a privacy loss are its Renyi divergences, so by Chernoff's bound it is within
     min over orders of (divergence + 50 / (order - 1)) of zero but for a mass of exp(-50) on either
     side, which is where the library cuts its grid. Its arrays grow with that width over the step of
     the grid, whatever noise and steps a trainer declares.

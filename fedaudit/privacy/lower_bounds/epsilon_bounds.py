@@ -372,7 +372,7 @@ def summed_power(
         generator.chisquare(freedom, _DRAWS)
         / float(scipy.stats.chi2.ppf(significance / 2, freedom))
     )
-    # Measuring a covariance of so many releases costs this share of what the best sum would tell.
+    # Measuring a covariance of so many releases costs this share of what the best sum would show.
     seen = ratio * math.sqrt(count * (1 - count / measured))
     needed = claimed / law.reach * math.sqrt(law.compositions)
     return float((seen * least / largest > needed).mean())

@@ -1,4 +1,4 @@
-"""What the releases of a mechanism tell of one unit: (sampled) Gaussian noise, composed.
+"""What the releases of a mechanism disclose of one unit: (sampled) Gaussian noise, composed.
 
 The law is that of the strongest adversary of the guarantee, who knows everything but whether the
 unit is there, or which of two it is. Upper bounds on it are the claim's; here bounds from below are

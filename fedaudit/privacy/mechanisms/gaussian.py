@@ -242,7 +242,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
     no_client_costs: ClassVar[str] = (
         "who takes part in a round is secret, so everybody is charged for all of them"
     )
-    """Ledger and report do not tell who took part."""
+    """Ledger and report do not disclose who took part."""
 
     @property
     def adjacency(self) -> Adjacency:

@@ -2,7 +2,7 @@
 
 Andrew et al., "Differentially private learning with adaptive clipping" (2021). Each client adds
 one bit, whether its update lay within the clip, less one half; the sum of the bits is noised, and
-the clip moves geometrically until the wanted share lies within. The bits cost privacy too: with
+the clip moves geometrically until the wanted share is within it. The bits cost privacy too: with
 the count's noise sigma_b and
 
     z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2)

@@ -1,9 +1,9 @@
 """Gaussian noise: its normal numbers, the public grid, and vectors with noise.
 
 Normal numbers are made by Box and Muller, in float64 all through. A pair of numbers takes a pair of
-words of 64 bits: the radius sqrt(-2 log u) reaches 9.4, since u is fine near 0, and the angle lies
-between -pi and pi. A number lies within 2^-49 r + 2^-53 / r + 2^-64 / (u r) of the real number that
-its words stand for, r being the radius: 2^-49 on average, and 2^-52 as measured.
+words of 64 bits: the radius sqrt(-2 log u) reaches 9.4, since u is fine near 0, and the angle is
+between -pi and pi. A number is within 2^-49 r + 2^-53 / r + 2^-64 / (u r) of the real number that
+its words encode, r being the radius: 2^-49 on average, and 2^-52 as measured.
 `docs/guarantees.md` says what follows.
 
 Logarithm, sine and cosine are power series after an exact reduction: log m of u = 2^k m by that of
@@ -13,7 +13,7 @@ of 2^-49. They are sums, products and quotients alone, so that the compiled kern
 the same bits on every machine.
 
 Noise is a float64, and so is its sum with what it hides. Which of these numbers can come up depends
-on what is hidden: read to the last bit, a sum would tell it (Mironov, "On significance of the least
+on what is hidden: the last bits of a sum would disclose it (Mironov, "On significance of the least
 significant bits for differential privacy", 2012). So what leaves is the nearest multiple of a
 power of two that is coarse against the errors of float64 noise, 2^-49 standard deviations on
 average, and fine against the noise itself: 2^-12 to 2^-11 of a standard deviation. That a number

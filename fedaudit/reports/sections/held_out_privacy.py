@@ -188,7 +188,7 @@ class ReportCharges:
             return []
         every = spec.training.stopping.validate_every
         # An altered row may give any number as its round. More rounds than charges fit nothing, so
-        # one more than there are is enough to tell.
+        # one more than there are is enough to notice.
         played = min(self._last_played, every * (len(self._entries) + 1))
         candidates = sorted({*range(every, played + 1, every), last_round})
         return [one for one in candidates if 1 <= one <= played]
