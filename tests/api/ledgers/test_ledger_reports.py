@@ -277,6 +277,20 @@ def test_the_attack_a_population_below_the_federation_turns_no_rule_of_delta_off
         assert report(api, large)["ledger"]["witness"] == "trainer"
 
 
+def test_a_federation_that_is_deleted_keeps_the_rule_of_delta_on(api: Api) -> None:
+    submitted = api.submit()
+    federation = submitted["federation_id"]
+    clients = body_of(api.get(f"/v1/federations/{federation}"))["clients"]
+    terms = {**LOCAL, "population": 2, "federation_id": federation, "delta": 1 / clients}
+    ledger = opened(api, terms, rounds=[declared(1, ["a"])])
+    api.post(f"/v1/experiments/{submitted['id']}/cancel")
+    assert api.request("DELETE", f"/v1/federations/{federation}").status_code == 204
+    for _ in range(2):
+        [said] = report(api, ledger)["contradictions"]
+        assert "not below one in the clients" in said
+        sign(api)
+
+
 def test_a_policy_that_became_stricter_holds_for_the_next_report(api: Api) -> None:
     federation = api.submit()["federation_id"]
     ledger = opened(api, rounds=[declared(1, ["a"], groups=SEX)], federation_id=federation)
