@@ -99,9 +99,11 @@ def test_not_ready_on_another_schema(empty_database_url: str, tmp_path: Path) ->
 
 
 def test_an_api_without_a_database_names_no_folder_to_anyone(tmp_path: Path) -> None:
-    with structlog.testing.capture_logs() as logged:
-        with TestClient(create_app(Settings(data_dir=tmp_path / "moved"))) as client:
-            problem = _is_problem(client.get("/health/ready"), 503, "unavailable")
+    with (
+        structlog.testing.capture_logs() as logged,
+        TestClient(create_app(Settings(data_dir=tmp_path / "moved"))) as client,
+    ):
+        problem = _is_problem(client.get("/health/ready"), 503, "unavailable")
     assert "fedaudit migrate" in problem["detail"]
     assert str(tmp_path) not in json.dumps(problem)
     assert f"no service keeps its data in {tmp_path / 'moved'}" in str(logged)
