@@ -125,8 +125,8 @@ def _refused(
         by = f" ({BY_RDP})" if budget.figure == "epsilon" else ""
         detail = (
             f"in the worst case the experiment by itself costs {_FIGURES[budget.figure]} of "
-            f"{refusal.requested:.6g}, and {in_all:.6g} with all that {_name(budget)} counts{by}, of "
-            f"{budget.total:.6g} with {budget.remaining:.6g} left; "
+            f"{refusal.requested:.6g}, and {in_all:.6g} with all that {_name(budget)} counts{by}, "
+            f"of {budget.total:.6g} with {budget.remaining:.6g} left; "
         )
         if counts_report(budget.observer):
             detail += "ask for a smaller fairness.noise.epsilon"
