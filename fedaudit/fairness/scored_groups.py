@@ -102,12 +102,6 @@ class RowSet:
         words[other.places] ^= other.words
         return self.of_words(words)
 
-    def without(self, other: "RowSet") -> "RowSet":
-        """Its rows that the other has not, without a digest."""
-        words = self.words & ~other.spread(max(self.width, other.width))[self.places]
-        some = np.flatnonzero(words)
-        return RowSet(self.places[some], words[some], "")
-
     @property
     def numbers(self) -> Ints:
         """Its rows, ascending."""
@@ -176,7 +170,7 @@ class RememberedSets:
         """[sets]: rows of each."""
         self.places: dict[MemoryName, dict[tuple[str, str], int]] = defaultdict(dict)
         """Where the sets of each memory are, by their keys."""
-        self._lines: list[NDArray[np.uint64]] = []
+        self.lines: list[NDArray[np.uint64]] = []
         """The words of all sets, as `_words_of` has them."""
 
     def add(self, memory: MemoryName, sets: Iterable[DisclosedRows]) -> list[DisclosedRows]:
@@ -189,22 +183,17 @@ class RememberedSets:
         self.sets += new
         known |= {one.key: first + place for place, one in enumerate(new)}
         # Each line is far longer than the next: so they are few, and no word is moved often.
-        while self._lines and self._lines[-1].size <= _GROWTH * line.size:
-            line = _ordered(np.append(self._lines.pop(), line, axis=1))
-        self._lines.append(line)
+        while self.lines and self.lines[-1].size <= _GROWTH * line.size:
+            line = _ordered(np.append(self.lines.pop(), line, axis=1))
+        self.lines.append(line)
         return new
-
-    @property
-    def words(self) -> int:
-        """How many words they have together."""
-        return sum(line.shape[1] for line in self._lines)
 
     def shared(self, ones: Sequence[RowSet]) -> Ints:
         """How many rows each of `ones` shares with each of the sets: [ones, sets]."""
         width = len(self.sets)
         shared = np.zeros(len(ones) * width)
         own_places, own_words, own = _words_of(ones)
-        for places, words, sets in self._lines:
+        for places, words, sets in self.lines:
             first = np.searchsorted(places, own_places)
             lengths = np.searchsorted(places, own_places, side="right") - first
             turns = 1 + int(lengths.sum()) // _PAIRS_AT_ONCE
@@ -241,11 +230,8 @@ class Comparison:
         every = {one.key: one for one in own}
         rows = {one.rows.digest: one.rows for one in every.values()}
         self._earlier, self._neighbourhood = earlier.remembered, neighbourhood
-        known = neighbourhood.clients_of.known
-        self._unknown = {name: one.without(known) for name, one in rows.items()}
-        """Rows of each own set whose clients are not known."""
-        counts = (self._earlier.shared([*some.values()]) for some in (rows, self._unknown))
-        self._shared, self._shared_unknown = (dict(zip(rows, of, strict=True)) for of in counts)
+        counts = self._earlier.shared([*rows.values()])
+        self._shared = dict(zip(rows, counts, strict=True))
         self._held = np.zeros(len(self._earlier.sets), dtype=np.bool_)
         for memory in earlier.memories:
             self._held[list(self._earlier.places[memory].values())] = True
@@ -265,11 +251,9 @@ class Comparison:
         differing = self._earlier.sizes + one.rows.rows - 2 * self._shared[name]
         may_be_near = differing < max(1, near.rows)
         if near.clients > 1:
-            # Rows of known clients that fewer than so many clients can have.
+            # Fewer than so many clients have no more rows, so the other lacks no more of its own.
             most = (near.clients - 1) * near.clients_of.longest
-            own_known = one.rows.rows - self._unknown[name].rows
-            missing = own_known - self._shared[name] + self._shared_unknown[name]
-            may_be_near |= missing <= most
+            may_be_near |= len(near.clients_of.of(one.rows)) - self._shared[name] <= most
         close = np.flatnonzero(may_be_near & self._other)
         return any(near.is_near(one, sets[place]) for place in close.tolist())
 
@@ -309,10 +293,11 @@ class RowClients:
     """[row numbers]: the client of each row; -1 for rows that a spec leaves out, and for numbers
     that no row or several clients have."""
 
-    @cached_property
-    def known(self) -> RowSet:
-        """Rows whose clients are known."""
-        return RowSet.of(np.flatnonzero(self.numbered >= 0))
+    def of(self, rows: RowSet) -> Ints:
+        """The client of each of these rows whose client is known."""
+        numbers = rows.numbers
+        found = self.numbered[numbers[numbers < len(self.numbered)]]
+        return found[found >= 0]
 
     @cached_property
     def longest(self) -> int:
@@ -342,9 +327,7 @@ class Neighbourhood:
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self.rows:
             return True
-        numbers, numbered = differing.numbers, self.clients_of.numbered
-        clients = numbered[numbers[numbers < len(numbered)]]
-        return self.clients > 1 and len(np.unique(clients[clients >= 0])) < self.clients
+        return self.clients > 1 and len(np.unique(self.clients_of.of(differing))) < self.clients
 
 
 def disclosed_sets(
