@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.fairness.disclosure import PROTECTS
 from fedaudit.fairness.scored_groups import EARLIER
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.privacy.guarantees.cost_sentences import (
@@ -292,10 +293,10 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     for group in hidden["fairness"][0]["groups"]:
         group["suppressed"] = True
     shown = verdict_parts(hidden).next
-    assert shown.startswith("No groups can be compared: hold out more clients, or join")
+    assert shown.startswith("No groups can be compared: hold out more clients or join values of gr")
     by_rows = copy.deepcopy(hidden)
     by_rows["spec"]["federation"]["validation_unit"] = "record"
-    assert ": hold out more rows, or join" in verdict_parts(by_rows).next
+    assert ": hold out more rows or join" in verdict_parts(by_rows).next
     assert "If these figures will do" not in shown
     metric["reason"] = f"suppressed: the groups differ from those of {EARLIER}"
     # Other clients or joined values are no way out of it, and may lead further in.
@@ -307,6 +308,25 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     said = f"by group is unknown: {metric['reason']}. So it is by every other attribute, for"
     assert said in shown
     assert shown.count("unknown") == 1
+
+
+def test_hidden_groups_are_named_with_what_shows_them(good):
+    """Values of an attribute that is cut cannot be joined."""
+    [section] = good["fairness"]
+    small = {"suppressed": True, "reasons": {"loss": "suppressed: fewer than 30 scored rows"}}
+    beside = {"suppressed": True, "reasons": {"loss": f"{PROTECTS}, of fewer than 30 scored rows"}}
+    groups = [{**section["groups"][0], "value": value} for value in ("below 40", "40 to below 60")]
+    by_age = [groups[0] | small, groups[1] | beside]
+    good["fairness"].append({**section, "attribute": "age", "groups": by_age})
+    good["spec"]["fairness"] |= {"sensitive": ["group", "age"], "edges": {"age": [40, 60]}}
+    assert (
+        "age below 40 or 40 to below 60 (to protect a smaller one, or rows in no group). Before "
+        "concluding that everybody is treated alike, hold out more clients or cut age at fewer "
+        "`fairness.edges`."
+    ) in verdict_parts(good).next
+    good["fairness"][1]["intersection_of"] = ["group", "age"]
+    both = "hold out more clients, join values of group by `fairness.groups` or cut age at fewer"
+    assert both in verdict_parts(good).next
 
 
 @pytest.mark.parametrize(
