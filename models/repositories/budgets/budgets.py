@@ -221,6 +221,7 @@ class Budgets(ScopedRepository):
         begun = {"compositions": 0, "spent": 0.0, "state": HELD}
         rows = [{**vars(one), **place, **begun} for one in costs]
         for row in rows:
+            del row["proven"]
             for name in ("curve", "step"):
                 if row[name] is not None:
                     row[name] = np.minimum(row[name], UNBOUNDED)
