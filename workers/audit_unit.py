@@ -27,7 +27,8 @@ from models.repositories.disclosures import SKETCHED, Sketch
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 from workers.claim import ClaimedUnit
-from workers.disclosure_memory import ROWS_OF_FILE, Disclosed, Memory, decide
+from workers.disclosed import Memory
+from workers.disclosure_memory import ROWS_OF_FILE, decide
 from workers.proof.signing import use_key
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
         if row.withheld is not None:
             return frozenset(row.withheld)
         memories = memories_of(self._claim.project_id, row.fingerprint, rows)
+        disclosed = self._context.disclosed
 
         def settle(session: Session) -> frozenset[str] | None:
             audits = self._audits(session)
@@ -172,7 +174,7 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
             return decision.withheld
 
         while True:
-            disclosed = Disclosed()
+            disclosed.begin()
             decision = decide(self._context.database, disclosed, rows.scored, memories)
             self._progressed()
             settled = self._writer.write(settle)

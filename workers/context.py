@@ -21,6 +21,7 @@ from infrastructure.storage import Storage, stored_artifact
 from models.database import Database, schema_fault
 from models.repositories import FederationRepository, ProjectRepository
 from models.values import FederationStatus
+from workers.disclosed import Disclosed
 from workers.health import Heartbeat
 from workers.proof.signing import SigningKeyFile
 
@@ -100,6 +101,11 @@ class WorkerContext:
     def heartbeat(self) -> Heartbeat:
         """The sign of life that the health check looks for."""
         return Heartbeat(self.settings)
+
+    @cached_property
+    def disclosed(self) -> Disclosed:
+        """What earlier reports disclosed, as far as this worker has read it."""
+        return Disclosed()
 
     @property
     def device_kind(self) -> str:

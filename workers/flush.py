@@ -76,8 +76,7 @@ class RunningExperiment:
 
 
 ROUND_COMPLETED = "round.completed"
-_COSTS = ("leakage_max", "epsilon_max")
-_IN_EVENTS = ("round", "selection_loss", "validation_loss", *_COSTS)
+_IN_EVENTS = ("round", "selection_loss", "validation_loss", "leakage_max", "epsilon_max")
 
 
 def store_totals(
@@ -93,7 +92,7 @@ def store_totals(
 
 
 def _round_event(row: RoundRow) -> dict[str, Any]:
-    reasons = {name: row.reasons[name] for name in _COSTS if name in row.reasons}
+    reasons = {name: row.reasons[name] for name in _IN_EVENTS if name in row.reasons}
     return {**{name: getattr(row, name) for name in _IN_EVENTS}, "reasons": reasons}
 
 
@@ -136,15 +135,15 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
     return ExperimentRepository(session, project_id).progress_each(done)
 
 
-_FLUSH_SECONDS = 0.25
-_FLUSHED = {"sqlite": (120_000, 1_000), "postgresql": (480_000, 4_000)}
+_FLUSH_SECONDS = 1.0
+_FLUSHED = {"sqlite": (120_000, 1_000), "postgresql": (480_000, 8_000)}
 """Client entries and rounds of all experiments together: keeps a transaction on SQLite below 100
 ms. On Postgres nothing else waits for it."""
 _GROWTH = 16
 
 
 class Pace:
-    """How many rounds fit into 250 ms and a transaction; at least one."""
+    """How many rounds fit into a second and a transaction; at least one."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._most, self._rounds = _FLUSHED[dialect], 1

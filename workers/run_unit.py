@@ -87,6 +87,7 @@ class UnitRun(ClaimedUnit[list[Experiment]]):
         refused = settle_disclosures(
             self._writer,
             taken_up,
+            self._context.disclosed,
             secret=self._context.signing_key.derived_secret(ROUNDING),
             progressed=self._lease.progressed,
         )

@@ -100,6 +100,7 @@ _FIGURES: dict[CostFigure, str] = {
     "log_ratio": "a log-ratio by the theorem",
     "epsilon": "an epsilon",
 }
+BY_RDP = "composed by `rdp`, which gives more than `pld` does"
 _LIMITS: dict[CostFigure, str] = {
     "leakage": "privacy.client_budget",
     "log_ratio": "privacy.client_budget",
@@ -121,10 +122,11 @@ def _refused(
     """A budget that has no room for the experiment, or does not count it."""
     budget, why, in_all = refusal.budget, refusal.shortage, refusal.composed_total
     if why == "no-room":
+        by = f" ({BY_RDP})" if budget.figure == "epsilon" else ""
         detail = (
             f"in the worst case the experiment by itself costs {_FIGURES[budget.figure]} of "
-            f"{refusal.requested:.6g}, and {in_all:.6g} with all that {_name(budget)} counts, of "
-            f"{budget.total:.6g} with {budget.remaining:.6g} left; "
+            f"{refusal.requested:.6g}, and {in_all:.6g} with all that {_name(budget)} counts{by}, "
+            f"of {budget.total:.6g} with {budget.remaining:.6g} left; "
         )
         if counts_report(budget.observer):
             detail += "ask for a smaller fairness.noise.epsilon"

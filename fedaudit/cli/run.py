@@ -271,10 +271,15 @@ def run(
     asked = read_spec(spec)
     folder = None if out is None else writable_folder(out)
     beside = Path() if spec == STANDARD_INPUT else Path(spec).parent
+    below = sources_dir or sources_dir_of_environment() or beside
+    for name in asked.federation.traits.files:
+        if not (below / name).exists():
+            where = f"there is no file '{name}' below {below.absolute()}"
+            raise usage_error(f"{where}; correct its path, or name its folder by --sources-dir")
     with progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
         done = run_locally(
             asked,
-            sources_dir=sources_dir or sources_dir_of_environment() or beside,
+            sources_dir=below,
             device=device,
             progress=progress,
             open_artifact=named_contents(artifact or []).get,

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,86 +150,110 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
-class JoinedSets:
-    """Sets one after the other: [words] each."""
+class _Words(NamedTuple):
+    """Words of some sets: [words] each."""
 
-    def __init__(self, sets: Sequence[RowSet]) -> None:
-        self.lengths = np.array([len(one.words) for one in sets], dtype=np.int64)
-        """[sets]: words of each."""
-        self.sizes = np.array([one.rows for one in sets], dtype=np.int64)
-        """[sets]: rows of each."""
-        self.places = np.concatenate([np.zeros(0, np.int64), *(one.places for one in sets)])
-        self.words = np.concatenate([np.zeros(0, np.uint64), *(one.words for one in sets)])
+    places: Ints
+    words: NDArray[np.uint64]
+    sets: Ints
+    """Which of the sets each is of."""
+
+    @classmethod
+    def of(cls, sets: Sequence[RowSet], *, first: int = 0) -> "_Words":
+        """Those of sets that are counted from `first` on."""
+        return cls(
+            np.concatenate([np.zeros(0, np.int64), *(one.places for one in sets)]),
+            np.concatenate([np.zeros(0, np.uint64), *(one.words for one in sets)]),
+            np.repeat(np.arange(first, first + len(sets)), [len(one.words) for one in sets]),
+        )
+
+    def at(self, which: Ints) -> "_Words":
+        """Some of them."""
+        return _Words(self.places[which], self.words[which], self.sets[which])
+
+    def merged(self, other: "_Words") -> "_Words":
+        """Both, in the order of their places."""
+        places = np.append(self.places, other.places)
+        words, sets = np.append(self.words, other.words), np.append(self.sets, other.sets)
+        return _Words(places, words, sets).at(np.argsort(places, kind="stable"))
+
+
+MemoryName = tuple[str, str]
+"""The key of the data, and how rows are numbered."""
 
 
 class RememberedSets:
-    """Sets that were disclosed, to which others are added."""
+    """Sets that were disclosed, each in a memory, to which others are added."""
 
-    def __init__(self, sets: Iterable[DisclosedRows] = ()) -> None:
-        self.sets: dict[tuple[str, str], DisclosedRows] = {}
-        """Sets by their keys."""
-        self.lines: list[JoinedSets] = []
-        self.add(sets)
+    def __init__(self) -> None:
+        self.sets: list[DisclosedRows] = []
+        self.sizes = np.zeros(0, dtype=np.int64)
+        """[sets]: rows of each."""
+        self.places: dict[MemoryName, dict[tuple[str, str], int]] = defaultdict(dict)
+        """Where the sets of each memory are, by their keys."""
+        self._lines: list[_Words] = []
+        """The words of all sets, in each line in the order of their places."""
 
-    def add(self, sets: Iterable[DisclosedRows]) -> None:
-        """Those that it has not yet."""
-        new = {one.key: one for one in sets if one.key not in self.sets}
-        self.sets |= new
-        self.lines.append(JoinedSets([one.rows for one in new.values()]))
+    def add(self, memory: MemoryName, sets: Iterable[DisclosedRows]) -> list[DisclosedRows]:
+        """Takes in those that the memory has not yet, and returns them."""
+        first, known = len(self.sets), self.places[memory]
+        new = list({one.key: one for one in sets if one.key not in known}.values())
+        rows = [one.rows for one in new]
+        line = _Words.of([]).merged(_Words.of(rows, first=first))
+        self.sizes = np.append(self.sizes, np.array([one.rows for one in rows], dtype=np.int64))
+        self.sets += new
+        known |= {one.key: first + place for place, one in enumerate(new)}
+        # Each line is far longer than the next: so they are few, and no word is moved often.
+        while self._lines and len(self._lines[-1].words) <= _GROWTH * len(line.words):
+            line = self._lines.pop().merged(line)
+        self._lines.append(line)
+        return new
 
-
-_WORDS_AT_ONCE = 1 << 20
-_PACKED = 32
-"""Subsets to which others are added that have no row of them."""
-
-
-class SetsBeside:
-    """Sets in one array, with which others are compared many times as fast as one by one."""
-
-    def __init__(self, *remembered: RememberedSets) -> None:
-        lines = [JoinedSets([]), *(line for one in remembered for line in one.lines)]
-        self.sets = [one for known in remembered for one in known.sets.values()]
-        self.sizes = np.concatenate([one.sizes for one in lines])
-        lengths = np.concatenate([one.lengths for one in lines])
-        self._owners = np.repeat(np.arange(len(self)), lengths)
-        self._places = np.concatenate([one.places for one in lines])
-        self._words = np.concatenate([one.words for one in lines])
-        self._width = int(self._places.max(initial=-1)) + 1
-
-    def __len__(self) -> int:
-        return len(self.sets)
+    @property
+    def words(self) -> int:
+        """How many words they have together."""
+        return sum(len(line.words) for line in self._lines)
 
     def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
         """How many rows each of `ones` shares with each of the sets, and how many of those are
         `among` some: [ones, sets] each."""
-        # Few of them have rows in one word: each turn of the loop checks one more.
-        line = JoinedSets(ones)
-        order = np.argsort(line.places, kind="stable")
-        own = np.repeat(np.arange(len(ones)), line.lengths)[order]
-        own_words = line.words[order]
-        width = max([self._width, among.width, *(one.width for one in ones)])
-        ends = np.bincount(line.places, minlength=width).cumsum()
-        starts = np.append(0, ends)
-        union, unknown = RowSet.union(ones).spread(width), ~among.spread(width)
-        shared, lost = np.zeros((2, len(ones) * len(self)))
-        for begin in range(0, len(self._words), _WORDS_AT_ONCE):
-            part = slice(begin, begin + _WORDS_AT_ONCE)
-            words, place, sets = self._words[part], self._places[part], self._owners[part]
-            some = np.flatnonzero(union[place] & words)
-            words, place, sets = words[some], place[some], sets[some]
-            turn = starts[place]
-            while len(turn):
-                both, pair = words & own_words[turn], own[turn] * len(self) + sets
-                shared += np.bincount(pair, np.bitwise_count(both), len(shared))
-                both &= unknown[place]
-                few = np.flatnonzero(both)
-                lost += np.bincount(pair[few], np.bitwise_count(both[few]), len(shared))
-                turn += 1
-                more = np.flatnonzero(turn < ends[place])
-                words, place, sets, turn = words[more], place[more], sets[more], turn[more]
-        counts = np.stack([shared, shared - lost]).astype(np.int64)
-        found, known = counts.reshape(2, len(ones), len(self))
-        return found, known
+        own = _Words.of(ones)
+        width = max([among.width, *(one.width for one in ones)])
+        unknown = own.words & ~among.spread(width)[own.places]
+        every = self._shared(own, len(ones))
+        lost = own._replace(words=unknown).at(np.flatnonzero(unknown))
+        return every, every - self._shared(lost, len(ones))
+
+    def _shared(self, own: _Words, count: int) -> Ints:
+        """How many rows each of `count` sets, with these words, shares with each: [count, sets]."""
+        width = len(self.sets)
+        shared = np.zeros(count * width)
+        for line in self._lines:
+            first = np.searchsorted(line.places, own.places)
+            lengths = np.searchsorted(line.places, own.places, side="right") - first
+            turns = 1 + int(lengths.sum()) // _PAIRS_AT_ONCE
+            for part in np.array_split(np.flatnonzero(lengths), turns):
+                # Each own word beside all words in its place.
+                mine = np.repeat(part, lengths[part])
+                begins = first[part] - lengths[part].cumsum() + lengths[part]
+                other = np.arange(len(mine)) + np.repeat(begins, lengths[part])
+                both = np.bitwise_count(own.words[mine] & line.words[other])
+                pair = own.sets[mine] * width + line.sets[other]
+                shared += np.bincount(pair, both, len(shared))
+        return shared.astype(np.int64).reshape(count, width)
+
+
+_GROWTH = 4
+_PAIRS_AT_ONCE = 1 << 20
+_PACKED = 32
+"""Subsets to which others are added that have no row of them."""
+
+
+class SetsBeside(NamedTuple):
+    """What some memories hold."""
+
+    remembered: RememberedSets
+    memories: Collection[MemoryName]
 
 
 class Comparison:
@@ -239,35 +264,45 @@ class Comparison:
     ) -> None:
         every = {one.key: one for one in own}
         rows = {one.rows.digest: one.rows for one in every.values()}
-        clients = neighbourhood.clients_of
-        counts = earlier.shared(list(rows.values()), among=clients.known)
-        self._earlier, self._neighbourhood = earlier, neighbourhood
-        self._digests = {known.rows.digest for known in earlier.sets}
-        self._other = np.array([one.key not in every for one in earlier.sets], dtype=np.bool_)
-        self._known = np.array([clients.known_rows(one.rows) for one in earlier.sets], np.int64)
+        self._earlier, self._neighbourhood = earlier.remembered, neighbourhood
+        known = neighbourhood.clients_of.known
+        counts = self._earlier.shared(list(rows.values()), among=known)
         self._shared, self._shared_known = (dict(zip(rows, of, strict=True)) for of in counts)
+        self._held = np.zeros(len(self._earlier.sets), dtype=np.bool_)
+        for memory in earlier.memories:
+            self._held[list(self._earlier.places[memory].values())] = True
+        self._again: set[str] = set()
+        """Digests of own sets that some of them have as well."""
+        self._other = self._held.copy()
+        for digest, one in rows.items():
+            alike = (self._earlier.sizes == one.rows) & (self._shared[digest] == one.rows)
+            for place in np.flatnonzero(alike & self._held).tolist():
+                if self._earlier.sets[place].rows.digest == digest:
+                    self._again.add(digest)
+                    self._other[place] = self._earlier.sets[place].key not in every
 
     def any_near(self, one: DisclosedRows) -> bool:
         """Whether `Neighbourhood.is_near` is true of it and any other set."""
         near, name, sets = self._neighbourhood, one.rows.digest, self._earlier.sets
         differing = self._earlier.sizes + one.rows.rows - 2 * self._shared[name]
-        own_known = near.clients_of.known_rows(one.rows)
-        of_known = self._known + own_known - 2 * self._shared_known[name]
-        # Rows of known clients that fewer than so many clients can have.
-        most = (near.clients - 1) * near.clients_of.longest
-        may_be_near = (differing < max(1, near.rows)) | (of_known <= most)
+        may_be_near = differing < max(1, near.rows)
+        if near.clients > 1:
+            # Rows of known clients that fewer than so many clients can have.
+            most = (near.clients - 1) * near.clients_of.longest
+            missing = near.clients_of.known_rows(one.rows) - self._shared_known[name]
+            may_be_near |= missing <= most
         close = np.flatnonzero(may_be_near & self._other)
         return any(near.is_near(one, sets[place]) for place in close.tolist())
 
     def parts_of(self, one: RowSet) -> Iterator[RowSet]:
         """Unions of an own set's proper subsets: of all, and of some that have no row in common,
         from each on, those with most rows first. None of a set that was disclosed with them."""
-        sizes = self._earlier.sizes
-        if one.digest in self._digests:
+        sizes, shared = self._earlier.sizes, self._shared[one.digest]
+        if one.digest in self._again:
             return
-        inside = (sizes < one.rows) & (sizes > 0) & (self._shared[one.digest] == sizes)
+        inside = (sizes < one.rows) & (sizes > 0) & (shared == sizes) & self._held
         found = [self._earlier.sets[place].rows for place in np.flatnonzero(inside).tolist()]
-        found.sort(key=lambda part: -part.rows)
+        found.sort(key=lambda part: (-part.rows, part.digest))
         yield from [RowSet.union(found)] if found else []
         for first in found[:_PACKED]:
             taken = first.spread(one.width)
@@ -483,6 +518,8 @@ class ScoredGroups:
             for numbered, before in earlier:
                 every: dict[tuple[str, str], DisclosedRows] = {}
                 for one in numbered:
+                    if hidden | found >= one.population.codes.keys():
+                        continue  # nothing of them is disclosed, or it is decided once more
                     sets = disclosed_sets(
                         one.population, decided, self.favourable, ordered=fairness.edges
                     )

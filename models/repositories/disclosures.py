@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from models.clock import utc_now
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import DisclosedSet, DisclosureAnchor, DisclosureMemory
 from models.tables.federations import Federation, NearCopy, RowSketch
-from models.values import StoredSet
+from models.values import HeldSets, StoredSet
 
 SKETCHED = 256
 """k: the hashes that are kept of a table."""
@@ -88,27 +89,33 @@ class DisclosureRepository(Repository):
             found |= {(row[0], row[1]) for row in rows}
         return found
 
-    def sets(self, fingerprint: str, numbering: str) -> list[StoredSet]:
-        """The sets whose rows are numbered so."""
+    def sets(
+        self, fingerprint: str, numbering: str, *, since: datetime | None = None
+    ) -> list[StoredSet]:
+        """The sets whose rows are numbered so; those stored `since` a time, if there is one."""
         columns = [table_of(DisclosedSet).c[one.name] for one in fields(StoredSet)]
-        own = DisclosedSet.fingerprint == fingerprint, DisclosedSet.numbering == numbering
+        own = [DisclosedSet.fingerprint == fingerprint, DisclosedSet.numbering == numbering]
+        own += [DisclosedSet.disclosed_at >= since] if since else []
         return [StoredSet(*row) for row in self._rows(select(*columns).where(*own))]
 
-    def counts(self, fingerprints: Collection[str]) -> dict[tuple[str, str], int]:
-        """How many `sets` there are, by fingerprint and numbering, where there are any."""
+    def held(self, fingerprints: Collection[str]) -> dict[tuple[str, str], HeldSets]:
+        """What `sets` there are, by fingerprint and numbering, where there are any."""
         names = DisclosedSet.fingerprint, DisclosedSet.numbering
-        counted = select(*names, func.count()).where(names[0].in_(fingerprints)).group_by(*names)
-        found = self.session.execute(counted)
-        return {(fingerprint, numbering): count for fingerprint, numbering, count in found}
+        of_each = func.count(), func.max(DisclosedSet.disclosed_at)
+        held = select(*names, *of_each).where(names[0].in_(fingerprints)).group_by(*names)
+        return {(row[0], row[1]): HeldSets(*row[2:]) for row in self.session.execute(held)}
 
-    def add(self, sets: Iterable[StoredSet], *, anchored: Iterable[tuple[str, str]] = ()) -> None:
-        """Remembers sets; those that are known already are stored once. Call `lock` before.
-        `anchored`: rows, each with the memory that is found by it."""
+    def add(
+        self, sets: Iterable[StoredSet], *, anchored: Iterable[tuple[str, str]] = ()
+    ) -> datetime:
+        """Remembers sets, and returns when; those that are known already are stored once. Call
+        `lock` before. `anchored`: rows, each with the memory that is found by it."""
         now = utc_now()
         rows = [{**vars(one), "disclosed_at": now} for one in sets]
         self._insert_all_absent(DisclosedSet, rows)
         named = [{"anchor": row, "fingerprint": memory} for row, memory in anchored]
         self._insert_all_absent(DisclosureAnchor, named)
+        return now
 
 
 # An arbitrary constant: two tables that are registered at once must not miss each other.

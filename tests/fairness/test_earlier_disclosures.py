@@ -40,12 +40,18 @@ def near_by(owner, *, rows: int = 30, clients: int = 1) -> Neighbourhood:
     return Neighbourhood(RowClients(np.asarray(owner, dtype=np.int64)), rows=rows, clients=clients)
 
 
+def beside(sets) -> SetsBeside:
+    remembered = RememberedSets()
+    remembered.add(("data", "rows"), sets)
+    return SetsBeside(remembered, [("data", "rows")])
+
+
 def any_near(near: Neighbourhood, one: DisclosedRows, others) -> bool:
-    return Comparison([one], SetsBeside(RememberedSets(others)), near).any_near(one)
+    return Comparison([one], beside(others), near).any_near(one)
 
 
 def conflicting(own, earlier, near) -> set[str]:
-    return scored_groups.conflicting(own, SetsBeside(RememberedSets(earlier)), near)
+    return scored_groups.conflicting(own, beside(earlier), near)
 
 
 @given(ROWS, ROWS)
@@ -195,8 +201,8 @@ def sets_between(edges, age, *, minimum: int = 30):
     """What is remembered of ages that are cut at edges, and which groups are shown."""
     people = population({"age": np.searchsorted(edges, age, side="right")})
     found = decide_together({"age": DisclosureRule(minimum)}, people)
-    nobody = np.zeros(len(age), dtype=bool)
-    return disclosed_sets(people, found, nobody, ordered=["age"]), found["age"].shown
+    no_rows = np.zeros(len(age), dtype=bool)
+    return disclosed_sets(people, found, no_rows, ordered=["age"]), found["age"].shown
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import DROWNED, LONGEST_UPDATE, enough
+from fedaudit.reports.sections.outcome_words import positive_in_words
 from fedaudit.reports.sections.part import Advice
 from fedaudit.reports.sections.ranking import another_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
@@ -107,11 +108,7 @@ def longer_training(report: Mapping[str, Any]) -> Advice | None:
 
 def better_threshold(report: Mapping[str, Any]) -> Advice:
     """Advice for a model that ranks people and gives nearly all of them one answer."""
-    source = parse_admitted(report["spec"]).federation
-    outcome = "the positive class"
-    if isinstance(source, Table) and source.positive is not None:
-        outcome = f"{source.target} = {source.positive}"
-    declare = another_threshold(field="decision.threshold", outcome=outcome)
+    declare = another_threshold(field="decision.threshold", outcome=positive_in_words(report))
     return Advice(
         text=f"{declare}. A run with it costs what this one cost; `fedaudit audit` with `--score` "
         "and `--threshold` judges scores that the model gave at any threshold without training.",

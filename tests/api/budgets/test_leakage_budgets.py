@@ -92,6 +92,10 @@ def test_what_the_theorem_or_the_radius_does_not_bound_is_refused_and_not_projec
 def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     epsilon = {"delta": 1e-5, "adjacency": "replace-one", "observer": "final_model"}
+    short = {name: value for name, value in epsilon.items() if name != "observer"}
+    fault = body_of(api.set_budget(id_, 100, figure="epsilon", **short), 422)["errors"][0]
+    assert fault["pointer"] == "/observer"
+    assert "(final_model, server, report)" in fault["message"]
     api.set_budget(id_, 100, figure="epsilon", **epsilon)
     api.set_budget(id_, 2 * WORST, **FIXED)
     for value, command in (

@@ -1,0 +1,148 @@
+"""What reports disclosed of data, as far as a worker has read it, and what it decides on."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from fedaudit.fairness.scored_groups import (
+    DisclosedRows,
+    DisclosureDecision,
+    MemoryName,
+    Numbered,
+    RememberedSets,
+    RowSet,
+    SetsBeside,
+)
+from models.database import Database
+from models.repositories import DisclosureRepository
+from models.values import HeldSets, StoredSet
+
+ROWS_BY_CELLS = "rows by their cells"
+_MOST_WORDS = 1 << 22
+"""Of 64 rows, that are kept: beyond that all are read anew."""
+_EVERY_ANCHORED = hashlib.sha256(ROWS_BY_CELLS.encode()).hexdigest()
+"""Locked for all memories with anchors, since it is not known which of them another run adds to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The sets of rows that were disclosed under one numbering of the rows."""
+
+    key: str
+    """Key of the data: a fingerprint, or that of data with equal rows or columns."""
+    numbered_by: str
+    rows: Numbered
+    anchors: Sequence[str] = ()
+    """Keys of rows that also find other memories; none for those of one key alone."""
+
+    @property
+    def numbering(self) -> str:
+        """Return the form that is stored."""
+        return hashlib.sha256(self.numbered_by.encode()).hexdigest()
+
+    @property
+    def found_among(self) -> str:
+        """Names all memories that can be found beside this one."""
+        return self.numbered_by if self.anchors else f"{self.numbered_by} {self.key}"
+
+
+class Disclosed:
+    """What was disclosed of data, as a worker has read it: each set once, since none is removed.
+    And what was decided after `begin`, for one report after the other, until `keep`."""
+
+    def __init__(self) -> None:
+        self._sets: dict[str, RememberedSets] = defaultdict(RememberedSets)
+        """By `Memory.found_among`; with those decided since."""
+        self._seen: dict[MemoryName, HeldSets] = {}
+        """What each memory held when it was last read."""
+        self._undone = False
+        """Whether it holds sets that may not be stored."""
+        self.begin()
+
+    def begin(self) -> None:
+        """What others add is read anew; so is everything where what was decided was not kept."""
+        if self._undone or sum(one.words for one in self._sets.values()) > _MOST_WORDS:
+            self._sets.clear()
+            self._seen.clear()
+        self._undone = False
+        self._asked: set[MemoryName] = set()
+        """Each memory is read once, as for the first report that asks for it."""
+        self._anchors: set[str] = set()
+        self._anchored: set[tuple[str, str]] = set()
+        """Those anchors with the key of a memory that was stored for each."""
+        self._locks: set[str] = set()
+        self._new_sets: list[StoredSet] = []
+        self._new_anchored: set[tuple[str, str]] = set()
+
+    def beside(self, database: Database, memory: Memory) -> tuple[Numbered, SetsBeside]:
+        """What a memory, and those that are found beside it, hold, as `ScoredGroups` takes it."""
+        anchors, sets = set(memory.anchors), self._sets[memory.found_among]
+        if unknown := anchors - self._anchors:
+            # Each is asked for once, so that `store` finds what was not there for the first.
+            with database.read() as session:
+                self._anchored |= DisclosureRepository(session).memories(unknown)
+            self._anchors |= unknown
+        every = self._anchored | self._new_anchored
+        keys = {memory.key} | {key for anchor, key in every if anchor in anchors}
+        names = {(key, memory.numbering) for key in keys}
+        if unread := names - self._asked:
+            with database.read() as session:
+                self._read(DisclosureRepository(session), unread, sets)
+            self._asked |= unread
+        return memory.rows, SetsBeside(sets, names)
+
+    def _read(
+        self, disclosed: DisclosureRepository, names: set[MemoryName], sets: RememberedSets
+    ) -> None:
+        held = disclosed.held({key for key, _ in names})
+        for name in names:
+            now, seen = held.get(name, HeldSets()), self._seen.get(name, HeldSets())
+            if now.sets > seen.sets:
+                sets.add(name, _opened(disclosed.sets(*name, since=seen.newest)))
+            if now != seen and (now.sets <= seen.sets or len(sets.places[name]) != now.sets):
+                # By a clock that is behind, or a database that was restored.
+                sets.add(name, _opened(disclosed.sets(*name)))
+            # Where it has sets that are stored no more, `store` fails, and all are read anew.
+            self._seen[name] = now if len(sets.places[name]) == now.sets else HeldSets(-1)
+
+    def add(self, memories: Sequence[Memory], decision: DisclosureDecision) -> None:
+        """Notes what a report is going to disclose."""
+        self._undone = True
+        for one, sets in zip(memories, decision.sets, strict=True):
+            name = one.key, one.numbering
+            self._locks |= {one.key, _EVERY_ANCHORED} if one.anchors else {one.key}
+            self._new_anchored |= {(anchor, one.key) for anchor in one.anchors}
+            self._new_sets += [
+                StoredSet(*name, *each.key, each.rows.as_bytes(), each.favourable.as_bytes())
+                for each in self._sets[one.found_among].add(name, sets)
+            ]
+
+    def store(self, session: Session) -> bool:
+        """Remembers what was decided; False, and nothing is, where another report was quicker."""
+        disclosed = DisclosureRepository(session)
+        disclosed.lock(*self._locks)
+        held = disclosed.held({key for key, _ in self._asked})
+        if any(held.get(name, HeldSets()) != self._seen[name] for name in self._asked):
+            return False
+        if disclosed.memories(self._anchors) != self._anchored:
+            return False
+        self._stored_at = disclosed.add(self._new_sets, anchored=self._new_anchored)
+        return True
+
+    def keep(self) -> None:
+        """What was decided is stored: it need not be read."""
+        new = Counter((one.fingerprint, one.numbering) for one in self._new_sets)
+        for name, count in new.items():
+            self._seen[name] = HeldSets(self._seen[name].sets + count, self._stored_at)
+        self._undone = False
+
+
+def _opened(stored: Sequence[StoredSet]) -> Iterator[DisclosedRows]:
+    for one in stored:
+        yield DisclosedRows(
+            RowSet.from_bytes(one.bits, digest=one.digest),
+            RowSet.from_bytes(one.favourable_bits, digest=one.favourable_digest),
+        )
