@@ -208,12 +208,12 @@ class ExperimentRepository(RowRepository[Experiment]):
     def _settle(self, experiment: Experiment) -> None:
         ledger, budgets = LedgerRepository(self.session), Budgets(self.session, self.project_id)
         of_all = budgets.held(experiment.id, *SUMS, "epsilon")
-        if of_sums := [one for one in of_all if one.figure in SUMS]:
+        if any(one.figure in SUMS for one in of_all):
             nu = experiment.noise_multiplier
             assert nu is not None  # no sum is reserved without one
             [releases] = ledger.charged_releases(experiment.id)
             spent = leakage(releases, n=experiment.parameters, noise_multiplier=nu)
-            budgets.settle(experiment.id, spent=spent, releases=releases, held=of_sums)
+            budgets.settle(experiment.id, spent=spent, releases=releases)
         held = sorted(one.observer for one in of_all if one.figure == "epsilon")
         observers = [observer for observer in held if not counts_report(observer)]
         counted: dict[str, int] = {}
