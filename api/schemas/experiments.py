@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, UtcTime, with_bounds
+from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, with_bounds
 from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.reports.later import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.reports.sections.part import Answer
 from fedaudit.spec.attacks import AttackSpec
-from fedaudit.spec.base import Text, stands_for
+from fedaudit.spec.base import stands_for
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.sweeps import SweepSpec
@@ -93,9 +93,7 @@ class ExperimentBody(BaseModel):
     @classmethod
     def of(cls, row: Experiment, *, status_detail: str | None, **more: Any) -> Self:
         """The body of a stored experiment; `status_detail` is what its reader may see of that."""
-        # A list has a thousand of these: past what SQLAlchemy does at each attribute.
-        stored = vars(row).get
-        same = {name: stored(name) for name in _AS_STORED} | more
+        same = {name: getattr(row, name) for name in _AS_STORED} | more
         same["status_detail"], same["figures"] = status_detail, _figures(row)
         same["tags"] = sorted(set(row.spec["tags"]))
         same["progress"] = {"round": row.rounds_done, "rounds": row.rounds_total}
@@ -187,12 +185,6 @@ class ExperimentParameters(FigureFilters):
     FIGURES, SORT_KEYS = FIGURES, tuple(SORT_KEYS)
 
     status: Status | None = None
-    name: Text | None = None
-    tag: Text | None = None
-    federation_id: Text | None = None
-    mechanism: Text | None = None
-    created_after: UtcTime | None = None
-    created_before: UtcTime | None = None
     alarm: Annotated[bool | None, Field(description="Whether some attack raised an alarm.")] = None
 
 
@@ -201,8 +193,7 @@ _SEVERAL = "it has several sensitive attributes: GET /v1/reports has the figures
 
 
 def _figures(row: Experiment) -> dict[str, Any]:
-    stored = vars(row).get
-    values = {name: stored(name) for name in _FIGURES}
+    values = {name: getattr(row, name) for name in _FIGURES}
     if row.status == "succeeded":
         reason = "the report says why"
     elif row.status in ENDED:

@@ -109,21 +109,21 @@ def test_only_a_federation_that_is_ready_has_a_profile_and_is_trained_on(api: Ap
     id_ = upload(api)["id"]
     path = f"/v1/federations/{id_}"
 
-    def refused(status: str) -> None:
+    def refused(status: str, remedy: str) -> None:
         with api.unchanged():
             assert f"is {status}" in body_of(api.get(f"{path}/profile"), 409)["detail"]
             for query in ("", "?validate_only=true"):
                 faults = _faults(api.post(f"/v1/experiments{query}", json=spec_of({"id": id_})))
-                assert f"is {status}" in faults["/federation/id"]
+                assert faults["/federation/id"] == f"is {status}; {remedy}"
 
-    refused("profiling")
+    refused("profiling", "wait for its profile")
     reject(api, id_, "/federation/target", "no such column")
-    refused("rejected")
+    refused("rejected", f"correct it by PUT {path}/registration")
     rejected = api.get(f"{path}/profile").json()
     assert rejected["type"].endswith("conflict")
     assert rejected["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
     assert api.request("DELETE", path).status_code == 204
-    refused("deleted")
+    refused("deleted", "register its data again")
     assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
 
 
@@ -163,6 +163,8 @@ def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api,
     assert files_of(api) == []
     shown = api.get(f"/v1/federations/{id_}").json()
     assert (shown["status"], shown["profile"]) == ("deleted", None)
+    sizes = {name: before[name] for name in ("clients", "rows")}
+    assert sizes.items() <= shown.items(), "ledgers that name it are judged by them"
     assert (shown["fingerprint"], shown["deleted_at"] is None) == (before["fingerprint"], False)
     assert api.budgets(id_) == budgets
     assert api.get(f"/v1/experiments/{experiment}/report").status_code == 200
@@ -170,6 +172,7 @@ def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api,
     assert [check for check in verified["checks"] if check["outcome"] == "fail"] == []
     again = upload(api)
     assert (again["id"], again["status"], again["deleted_at"]) == (id_, "profiling", None)
+    assert {**sizes, "profile": None}.items() <= again.items()
     assert api.budgets(id_) == budgets
     assert len(files_of(api)) == 1
 
