@@ -1,7 +1,7 @@
 """What is stored of a run: blocks of rounds, each in one fenced transaction; and how a unit's rows
 become experiments that can run, from their beginning or from a checkpoint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.stored import RoundRow
+from fedaudit.stored import CellPlace, RoundRow
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database, Dialect
@@ -59,6 +59,8 @@ class RunningExperiment:
     signature covers, else WORKER."""
     checkpoint: bytes | None = None
     """The trainer's state when the worker resumed it."""
+    place: CellPlace | None = None
+    """The cell that it is a try of."""
 
     @property
     def id(self) -> str:
@@ -176,6 +178,8 @@ class Loaded:
     """Fingerprints of contents as admitted, by id."""
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Keyed by the id of the set."""
+    places: Mapping[str, CellPlace] = field(default_factory=dict)
+    """Keyed by experiment."""
 
 
 def load_cell(
@@ -259,6 +263,7 @@ def resume_experiment(
         ),
         witness=witness,
         checkpoint=None if checkpoint is None else checkpoint.data,
+        place=loaded.places.get(row.id),
     )
 
 

@@ -15,14 +15,18 @@ from models.tables.ledger import LedgerCheckpoint, RunLogEntry, SigningKey
 class SigningKeyRepository(Repository):
     """The service's keys; they belong to no project."""
 
+    def are_in_use(self, *key_ids: str) -> bool:
+        """Whether all of them are listed, and none is retired."""
+        these = (SigningKey.key_id.in_(key_ids), SigningKey.retired_at.is_(None))
+        return self.session.scalar(select(func.count()).where(*these)) == len(key_ids)
+
     def use(
         self, key_id: str, *, algorithm: str, public_key: str, derived_from: str | None = None
-    ) -> bool:
-        """Makes this the key in use, listed if it is new, and retires all others of its algorithm.
-        False, and no change, if it is in use. `derived_from`: the key that it follows from."""
-        known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
-        if known is not None and known.retired_at is None:
-            return False
+    ) -> None:
+        """Makes this the key in use, listed if it is new, and retires all others of its algorithm;
+        no change if it is in use. `derived_from`: the key that it follows from."""
+        if self.are_in_use(key_id):
+            return
         row = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
         new = {"derived_from": derived_from, "created_at": utc_now()}
         self._insert_absent(SigningKey, {**row, **new})
@@ -30,7 +34,6 @@ class SigningKeyRepository(Repository):
         alike = (SigningKey.algorithm == algorithm, SigningKey.retired_at.is_(None))
         others = (SigningKey.key_id != key_id, *alike)
         self._set(SigningKey, *others, retired_at=utc_now())
-        return True
 
     def mark_compromised(
         self, key_id: str, *, since: datetime, note: str | None

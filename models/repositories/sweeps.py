@@ -1,7 +1,7 @@
 """Sweeps of one project and their cells."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,26 +128,26 @@ class SweepRepository(RowRepository[Sweep]):
         cell = {"experiment_id": experiment_id, "position": position, "values": values}
         return {**owner, **cell, "newest": True}
 
-    def place_of(self, experiment_id: str) -> CellPlace | None:
-        """The cell that an experiment is a try of; None where it is of none."""
+    def places(self, experiment_ids: Collection[str]) -> dict[str, CellPlace]:
+        """The cells that experiments are tries of, by experiment; they stay the same."""
         found = self.session.execute(
-            # All of what was asked for is long, and each cell's report would read it.
+            # All of what was asked for is long.
             select(Sweep, SweepCell)
             .options(defer(Sweep.asked))
             .join(SweepCell, SweepCell.sweep_id == Sweep.id)
-            .where(self._own(SweepCell), SweepCell.experiment_id == experiment_id)
-        ).one_or_none()
-        if found is None:
-            return None
-        sweep, cell = found
-        return CellPlace(
-            sweep_id=sweep.id,
-            name=sweep.name,
-            cells=sweep.cells,
-            position=cell.position,
-            values=cell.values,
-            facts=sweep.facts,
+            .where(self._own(SweepCell), SweepCell.experiment_id.in_(experiment_ids))
         )
+        return {
+            cell.experiment_id: CellPlace(
+                sweep_id=sweep.id,
+                name=sweep.name,
+                cells=sweep.cells,
+                position=cell.position,
+                values=cell.values,
+                facts=sweep.facts,
+            )
+            for sweep, cell in found
+        }
 
     def tries(self, sweep_id: str) -> Sequence[str]:
         """The experiments of all cells, those that were tried again among them."""
