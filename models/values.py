@@ -76,6 +76,7 @@ Gap = Literal[
     "other-observer",
     "other-unit",
     "other-clients",
+    "unproven",
     "simulated",
     "profile",
 ]

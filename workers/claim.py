@@ -43,7 +43,7 @@ class Lease:
         renewed: Callable[[], None] | None = None,
     ) -> None:
         """`renewed` is called in the thread after each renewal."""
-        self.unit_id, self.fence, self.attempts = claim.id, claim.fence, claim.attempts
+        self.unit_id, self.fence = claim.id, claim.fence
         self.is_last_attempt = claim.attempts >= claim.max_attempts
         self.seconds = seconds
         self._database = database

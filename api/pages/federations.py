@@ -13,7 +13,7 @@ from api.pages.visits import FederationsVisit
 from api.routers.erasures import shown_erasure
 from api.routers.federations import get_disclosure
 from api.schemas.federations import BudgetBody, DisclosureBody
-from api.services.budgets import budgets_of
+from api.services.budgets import BY_RDP, budgets_of
 from api.services.lookups import find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
@@ -84,7 +84,7 @@ def _budget_words(budget: BudgetBody) -> tuple[str, str]:
         case "epsilon":
             return (
                 f"Epsilon against {observer_words(budget.observer or '')}",
-                f"of (epsilon, delta)-differential privacy; neighbours: "
+                f"of (epsilon, delta)-differential privacy, {BY_RDP}; neighbours: "
                 f"{adjacency_words(budget.adjacency or '')}",
             )
         case "leakage":

@@ -215,7 +215,6 @@ def _facts(column: Column) -> str:
 def _sample(column: Column) -> str:
     """Some values; of many numbers where they begin and end."""
     if column.numeric and len(column.distinct) > _SAMPLE:
-        low, middle, high = (column.quantile(share) for share in (0.0, 0.5, 1.0))
-        return f"{low:g} to {high:g}, median {middle:g}"
+        return f"{column.low:g} to {column.high:g}, median {column.quantile(0.5):g}"
     shown = [value[:_LONGEST] for value in column.distinct[:_SAMPLE]]
     return ", ".join(shown) + (" …" if len(column.distinct) > _SAMPLE else "")

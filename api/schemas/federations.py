@@ -92,7 +92,7 @@ def shown_profile(row: Federation) -> dict[str, Any] | None:
     without a registration the groups are left out: the first experiment on them named these, and
     earlier versions stored their sizes however small. So are those of data that were registered
     before their disclosure policy, and otherwise than it demands."""
-    if not row.profile:
+    if not row.profile or row.status == "deleted":
         return None
     if row.profiled_at is None:
         return _without(row.profile, "attributes")
@@ -391,7 +391,8 @@ class BudgetSetting(Body):
                 message = (
                     f"{self.figure} is metric privacy and has none; leave it out"
                     if given
-                    else "an epsilon means something only with delta, adjacency and observer"
+                    else "an epsilon means something only with delta (such as 1.0e-5), adjacency "
+                    "(add-or-remove-one or replace-one) and observer (final_model, server, report)"
                 )
                 raise refuse_at(f"/{field}", message)
         for field in ("radius", "clip"):

@@ -89,6 +89,11 @@ def gap_words(budget: Budget, gap: Gap) -> str:
         "other-clients": "its figures are about clients that another key distinguishes than "
         f"{unit_key_words(clients) if clients else 'these'}, and one person may have rows with "
         "clients of both",
+        "unproven": "its epsilon is heuristic, and no theorem bounds what it reveals; one without "
+        "privacy.baseline, and with privacy.inversion `exact`, is proven"
+        if budget.figure == "epsilon"
+        else "with several hypotheses the theorem's sum holds between datasets that choose alike "
+        "alone, and choices show; that of one hypothesis holds between all",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
         "be composed",
     }
@@ -100,6 +105,7 @@ _FIGURES: dict[CostFigure, str] = {
     "log_ratio": "a log-ratio by the theorem",
     "epsilon": "an epsilon",
 }
+BY_RDP = "composed by `rdp`, which gives more than `pld` does"
 _LIMITS: dict[CostFigure, str] = {
     "leakage": "privacy.client_budget",
     "log_ratio": "privacy.client_budget",
@@ -121,10 +127,11 @@ def _refused(
     """A budget that has no room for the experiment, or does not count it."""
     budget, why, in_all = refusal.budget, refusal.shortage, refusal.composed_total
     if why == "no-room":
+        by = f" ({BY_RDP})" if budget.figure == "epsilon" else ""
         detail = (
             f"in the worst case the experiment by itself costs {_FIGURES[budget.figure]} of "
-            f"{refusal.requested:.6g}, and {in_all:.6g} with all that {_name(budget)} counts, of "
-            f"{budget.total:.6g} with {budget.remaining:.6g} left; "
+            f"{refusal.requested:.6g}, and {in_all:.6g} with all that {_name(budget)} counts{by}, "
+            f"of {budget.total:.6g} with {budget.remaining:.6g} left; "
         )
         if counts_report(budget.observer):
             detail += "ask for a smaller fairness.noise.epsilon"

@@ -59,6 +59,9 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
             floor=floor_of(call.resources.settings),
             may_simulate=row.simulation == "allowed",
             epsilon_left=_left(budgets, "epsilon"),
+            epsilon_delta=min(
+                (one.delta for one in budgets if one.total and one.delta), default=None
+            ),
             leakage_left=_left(budgets, "leakage"),
             bounds_reports=any(one.total is not None and one.book in books for one in reports),
         ),

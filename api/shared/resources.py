@@ -83,7 +83,9 @@ class Resources:
             return
         self._schema_right_at = float("-inf")
         if fault := schema_fault(self.database):
-            raise unavailable(fault)
+            # Anyone may ask for the health, and the fault may name folders of this machine.
+            log.error("schema of another version", fault=fault)
+            raise unavailable("the database lacks this version's schema; run `fedaudit migrate`")
         self._schema_right_at = time.monotonic()
 
     def may_read(self, project_id: str) -> "MayRead | None":

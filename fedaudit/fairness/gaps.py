@@ -160,8 +160,9 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
 
 NO_OUTCOME = "no favourable outcome was declared"
 REMEDY_OF_SPEC = (
-    "to get one, join small groups by `fairness.groups`, or leave their rows out of every figure "
-    "by `fairness.exclude`, which a service refuses beside a report that counted them"
+    "to get one, join small groups by `fairness.groups` or fewer `fairness.edges`, or leave their "
+    "rows out of every figure by `fairness.exclude`, which a service refuses beside a report that "
+    "counted them"
 )
 """What to change in the spec of a run, where fewer than two groups are shown."""
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"

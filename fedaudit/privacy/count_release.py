@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 
@@ -223,6 +223,14 @@ def count_release(spec: ExperimentSpec) -> CountRelease | None:
         delta=delta,
         scale=scale,
     )
+
+
+def held_out_units(data: Any, *, unit: str) -> int:
+    """How many clients with held-out rows, or rows, there are by the section `data`, or as many
+    rows as may be held out."""
+    if unit == "record":
+        return int(data["rows"])
+    return int(data["clients"] - data["training_clients"] or data["clients"])
 
 
 def _noise_multiplier(epsilon: float, delta: float) -> float:

@@ -32,6 +32,8 @@ class DeclaredFacts:
     may_simulate: bool = True
     epsilon_left: float | None = None
     """The smallest remainder of an epsilon's totals; None where none is set."""
+    epsilon_delta: float | None = None
+    """The smallest delta of such a total."""
     leakage_left: float | None = None
     bounds_reports: bool = False
     """Whether a total bounds what reports of such runs reveal of the people held out."""

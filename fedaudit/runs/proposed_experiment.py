@@ -430,7 +430,11 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
     _put_delta(draft, clients, f"{clients} clients train")
-    draft.put("/privacy/accountant", "pld")
+    if draft.facts.epsilon_left is None:
+        draft.put("/privacy/accountant", "pld")
+    else:
+        why = "a total composes runs by it, and may refuse the lesser noise of `pld`"
+        draft.put("/privacy/accountant", "rdp", why)
     draft.put("/privacy/noise_multiplier", 1.0)
     noise = draft.figure().least_noise(epsilon)
     draft.put("/privacy/noise_multiplier", noise)
@@ -498,9 +502,13 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
 
 def _put_delta(draft: _Draft, units: int, named: str) -> None:
     """The largest power of ten with less than a tenth of one of the units, at most 0.001."""
-    usual = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
-    why = "as asked for" if draft.aim.delta else f"below a tenth of 1 / {units}: {named}"
-    draft.put("/privacy/delta", draft.aim.delta or usual, why)
+    delta = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
+    why, of_total = f"below a tenth of 1 / {units}: {named}", draft.facts.epsilon_delta or 1.0
+    if draft.aim.delta:
+        delta, why = draft.aim.delta, "as asked for"
+    elif of_total < delta:
+        delta, why = of_total, "that of the federation's total"
+    draft.put("/privacy/delta", delta, why)
 
 
 # -- judgement ------------------------------------------------------------------------------------

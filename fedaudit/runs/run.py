@@ -20,10 +20,11 @@ from fedaudit.ledger.encoding import new_salt
 from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext, build_metric_context
 from fedaudit.ledger.rows import report_inputs
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.count_release import count_release
+from fedaudit.privacy.count_release import count_release, held_out_units
 from fedaudit.privacy.leakage import ClusterCounts
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.ledger_writer import LedgerWriter
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import COUNTS
 from fedaudit.training.base.cell import Cell
@@ -175,7 +176,7 @@ def cell_ledger_context(cell: Cell) -> LedgerContext:
     """Who is charged for a spec over its data, by which mechanism and against whom.
 
     Raises InvalidInputError where no noise is enough for its records' budgets, or keeps the epsilon
-    of the fairness counts.
+    of the fairness counts, and where the delta of these hides no one.
     """
     spec, federation = cell.spec, cell.federation
     layers, plan = layer_sizes(cell.shape), spending_of(spec, federation)
@@ -187,6 +188,15 @@ def cell_ledger_context(cell: Cell) -> LedgerContext:
     release = count_release(spec)
     if release is None:
         return context
+    training = training_clients(federation.clients, spec.federation)
+    sizes = {"rows": federation.rows, "clients": federation.clients, "training_clients": training}
+    if spec.hides_counts and release.delta * held_out_units(sizes, unit=release.unit) >= 1:
+        message = (
+            f"{release.delta:g} is too large for noise to stand in for suppression: the data of a "
+            f"held-out {release.unit} could be handed over whole; take one far below one in as "
+            "many as are held out, or `discrete-laplace`"
+        )
+        raise error_at("/fairness/noise/delta", message, of_spec=True)
     counts = len(COUNTS) * sum(len(attribute.values) for attribute in federation.attributes)
     charged = report_inputs(release, counts=counts, noise=spec.privacy.noise)
     return replace(context, held_out=HeldOutContext(release, charged))

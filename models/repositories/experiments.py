@@ -207,12 +207,12 @@ class ExperimentRepository(RowRepository[Experiment]):
     def _settle(self, experiment: Experiment) -> None:
         ledger, budgets = LedgerRepository(self.session), Budgets(self.session, self.project_id)
         of_all = budgets.held(experiment.id, *SUMS, "epsilon")
-        if any(one.figure in SUMS for one in of_all):
+        if of_sums := [one for one in of_all if one.figure in SUMS]:
             nu = experiment.noise_multiplier
             assert nu is not None  # no sum is reserved without one
             [releases] = ledger.charged_releases(experiment.id)
             spent = leakage(releases, n=experiment.parameters, noise_multiplier=nu)
-            budgets.settle(experiment.id, spent=spent, releases=releases)
+            budgets.settle(experiment.id, spent=spent, releases=releases, held=of_sums)
         held = sorted(one.observer for one in of_all if one.figure == "epsilon")
         observers = [observer for observer in held if not counts_report(observer)]
         counted: dict[str, int] = {}
@@ -228,12 +228,16 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:
         """A change of status from one of the expected ones, with its event."""
-        changed = self._update(id, Experiment.status.in_(expected), **values)
-        if changed:
+        values["event_sequence"] = Experiment.event_sequence + 1
+        mine = (Experiment.id == id, self._own(Experiment), Experiment.status.in_(expected))
+        changed = self._returned(
+            update(Experiment).where(*mine).values(values), Experiment.event_sequence
+        ).scalar()
+        if changed is not None:
             event = {"status": values["status"], "status_reason": values.get("status_reason")}
             events = EventRepository(self.session, self.project_id)
-            events.append(id, [("status.changed", event)])
-        return changed
+            events.insert(id, [("status.changed", event)], first=changed)
+        return changed is not None
 
 
 FIGURES = (

@@ -50,7 +50,7 @@ class FederationRepository(RowRepository[Federation]):
         )
 
     def units(self, federation_id: str | None, unit: str) -> int:
-        """Clients or records of a federation; 0 without it or its profile."""
+        """Clients or records of a federation, also of a deleted one; 0 without it or its sizes."""
         mine = None if federation_id is None else self.get(federation_id)
         profile = {} if mine is None else mine.profile
         return int(profile.get("clients" if unit == "client" else "rows", 0))
@@ -130,15 +130,17 @@ class FederationRepository(RowRepository[Federation]):
         return self._exists(self._own(Experiment), Experiment.federation_id == id)
 
     def mark_deleted(self, id: str) -> bool:
-        """Any status -> deleted, without profile or sketch; False if it was deleted before.
-        `storage_key` stays until `forget_file`."""
+        """Any status -> deleted, without sketch, and of the profile with the sizes alone, by which
+        ledgers that name it are judged; False if it was deleted before. `storage_key` stays until
+        `forget_file`."""
         found = self.lock(id)
         if found is None or found.status in ("deleted", "erased"):
             return False
         if found.unit_id is not None:
             UnitRepository(self.session).withdraw(found.unit_id)
         self._delete(RowSketch, RowSketch.federation_id == id)
-        gone: dict[str, Any] = {"profile": {}, "reasons": None, "deleted_at": utc_now()}
+        sizes = {name: found.profile[name] for name in ("clients", "rows") if name in found.profile}
+        gone: dict[str, Any] = {"profile": sizes, "reasons": None, "deleted_at": utc_now()}
         self._update(id, status="deleted", **gone)
         return True
 

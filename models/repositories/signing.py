@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import Select, bindparam, func, select, tuple_
 
 from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository, Repository
@@ -17,8 +17,7 @@ class SigningKeyRepository(Repository):
 
     def are_in_use(self, *key_ids: str) -> bool:
         """Whether all of them are listed, and none is retired."""
-        these = (SigningKey.key_id.in_(key_ids), SigningKey.retired_at.is_(None))
-        return self.session.scalar(select(func.count()).where(*these)) == len(key_ids)
+        return len(self._rows(_IN_USE, key_ids=key_ids)) == len(key_ids)
 
     def use(
         self, key_id: str, *, algorithm: str, public_key: str, derived_from: str | None = None
@@ -83,6 +82,13 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
 
 # Any constant: who appends to a log holds this lock.
 _LOCK = 7_302_117_645_208_332
+_ENTRIES = select(RunLogEntry).order_by(RunLogEntry.size.desc())
+_NEWEST_ENTRY = _ENTRIES.where(RunLogEntry.federation_id == bindparam("federation_id")).limit(1)
+_BEGUN = _ENTRIES.where(RunLogEntry.experiment_id == bindparam("experiment_id")).limit(1)
+_LOCKED = select(func.pg_advisory_xact_lock(_LOCK))
+_IN_USE = select(SigningKey.key_id).where(
+    SigningKey.key_id.in_(bindparam("key_ids", expanding=True)), SigningKey.retired_at.is_(None)
+)
 
 
 class RunLogRepository(Repository):
@@ -92,8 +98,8 @@ class RunLogRepository(Repository):
         """The newest entry; others wait until this transaction ends."""
         if self._dialect() == "postgresql":
             # One lock for all logs: a transaction that appends to several waits in no order.
-            self.session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        return next(iter(self._all(self._of(federation_id).limit(1))), None)
+            self.session.execute(_LOCKED)
+        return self._one(_NEWEST_ENTRY, federation_id=federation_id)
 
     def runs(self, federation_id: str) -> int:
         """How many have begun."""
@@ -102,8 +108,7 @@ class RunLogRepository(Repository):
 
     def begun(self, experiment_id: str) -> RunLogEntry | None:
         """The newest entry of an experiment; None where it never began under a log."""
-        mine = select(RunLogEntry).where(RunLogEntry.experiment_id == experiment_id)
-        return next(iter(self._all(mine.order_by(RunLogEntry.size.desc()).limit(1))), None)
+        return self._one(_BEGUN, experiment_id=experiment_id)
 
     def add(self, row: RunLogEntry) -> None:
         """Appends an entry, at the latest when the transaction ends."""
@@ -114,8 +119,7 @@ class RunLogRepository(Repository):
         return self._all(self._of(federation_id))[::-1]
 
     def _of(self, federation_id: str) -> "Select[RunLogEntry]":
-        mine = select(RunLogEntry).where(RunLogEntry.federation_id == federation_id)
-        return mine.order_by(RunLogEntry.size.desc())
+        return _ENTRIES.where(RunLogEntry.federation_id == federation_id)
 
 
 class SignOffRepository(ExperimentPartRepository):

@@ -70,10 +70,10 @@ def test_the_command_verifies_a_bundle_and_says_what_it_does_not(api, audit, tmp
         assert b"one audit of predictions" in archive.read("README.txt")
         assert archive.read("ledger.ndjson") == b""
     ended = _verify(str(path), public_key=key_file)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert ended == ExitCode.DONE
-    assert f"valid: audit {audit['id']}\n" in told
-    assert "not verified: The rows are not here" in told
+    assert f"valid: audit {audit['id']}\n" in output
+    assert "not verified: The rows are not here" in output
     with pytest.raises(CommandError, match="is in no log of runs"):
         verify_command(str(path), public_key=key_file, earlier=[path])
     # An audit is in no log either: that nothing was set back is not shown by what is there.

@@ -51,7 +51,7 @@ def said(call: Command) -> Callable[..., str]:
 
 
 @pytest.fixture
-def told(said: Callable[..., str]) -> Callable[..., Any]:
+def json_of(said: Callable[..., str]) -> Callable[..., Any]:
     """The same of one that prints JSON."""
     return lambda *arguments, **options: json.loads(said(*arguments, **options))
 

@@ -63,7 +63,7 @@ def table(seed: int) -> str:
 
 
 @pytest.fixture
-def submit(told, tmp_path, request) -> Any:
+def submit(json_of, tmp_path, request) -> Any:
     # Data for each test: reports on the same data hide what two of them together would disclose.
     (tmp_path / "sites.csv").write_text(table(crc32(request.node.name.encode())))
     registration = {
@@ -73,24 +73,24 @@ def submit(told, tmp_path, request) -> Any:
     }
     (tmp_path / "sites.yaml").write_text(yaml.safe_dump(registration))
     add = ("federations", "add", tmp_path / "sites.csv", "--spec", tmp_path / "sites.yaml")
-    federation = told(*add, "--wait", "--json")["id"]
+    federation = json_of(*add, "--wait", "--json")["id"]
 
     def submitted(*, federation_changes: dict[str, Any] | None = None, **changes: Any) -> str:
         source = {**SPEC["federation"], "id": federation, **(federation_changes or {})}
         spec = {**SPEC, "federation": source, **changes}
-        return str(told("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"])
+        return str(json_of("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"])
 
     submitted.federation = federation  # type: ignore[attr-defined]
     return submitted
 
 
 @pytest.fixture
-def clients_of(told) -> Callable[[str], list[dict[str, Any]]]:
+def clients_of(json_of) -> Callable[[str], list[dict[str, Any]]]:
     """What is said of each client of an experiment."""
-    return lambda id_: told("api", "GET", f"experiments/{id_}/clients")["items"]
+    return lambda id_: json_of("api", "GET", f"experiments/{id_}/clients")["items"]
 
 
-def test_what_each_site_paid_and_how_it_fares(said, told, service, submit, clients_of):
+def test_what_each_site_paid_and_how_it_fares(said, json_of, service, submit, clients_of):
     id_ = submit()
     found = {one["client"]: one for one in clients_of(id_)}
     assert list(found) == list(SITES)
@@ -209,14 +209,14 @@ def test_a_client_has_no_accuracy_where_few_of_its_rows_are_not_scored(
     assert any("not all rows of the client are scored" in one["reason"] for one in found)
 
 
-def test_sites_are_compared_and_small_ones_pooled(told, submit):
+def test_sites_are_compared_and_small_ones_pooled(json_of, submit):
     fairness = {"sensitive": ["site"], "minimum_group_clients": 1}
     seed = next(one for one in range(20) if {"Emden"} < _held_out(one) and len(_held_out(one)) == 4)
     found = _held_out(seed)
     gates = [{"figure": "accuracy_difference", "attribute": "site", "op": "le", "value": 1,
               "allow_degenerate": True, "allow_simulation": True}]  # fmt: skip
     id_ = submit(seed=seed, fairness=fairness, training=WITHOUT_PATIENCE, gates=gates)
-    report = told("report", id_)
+    report = json_of("report", id_)
     [section] = report["fairness"]
     groups = {one["value"]: one for one in section["groups"]}
     assert "Emden" not in groups
@@ -233,7 +233,7 @@ def test_sites_are_compared_and_small_ones_pooled(told, submit):
     other = next(one for one in range(20) if not {"Emden", "Dachau"} <= _held_out(one)
                  and _held_out(one) != found and "Emden" not in _held_out(one))  # fmt: skip
     id_ = submit(seed=other, fairness=fairness, training=WITHOUT_PATIENCE)
-    [section] = told("report", id_)["fairness"]
+    [section] = json_of("report", id_)["fairness"]
     assert {one["value"] for one in section["groups"]} == set(SITES)
 
 

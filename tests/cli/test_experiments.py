@@ -32,9 +32,9 @@ def protected(waited):
     return text, text.split()[0]
 
 
-def test_submit_ends_with_the_verdict_and_a_link(call, said, told, protected, service):
+def test_submit_ends_with_the_verdict_and_a_link(call, said, json_of, protected, service):
     text, id_ = protected
-    report = told("report", id_)
+    report = json_of("report", id_)
     _, *verdict, link = text.splitlines()
     assert verdict[::2] == list(PART_TITLES.values())
     assert " ".join(map(str.strip, verdict[1::2])) == report["verdict"]
@@ -55,9 +55,9 @@ def test_a_list_for_people_fits_their_terminal(said, protected, waited):
             assert word in shown
 
 
-def test_one_for_people_begins_with_its_answer(said, told, protected):
+def test_one_for_people_begins_with_its_answer(said, json_of, protected):
     _, id_ = protected
-    one = told("show", id_, "--json")
+    one = json_of("show", id_, "--json")
     first, *others = said("show", id_).splitlines()
     assert first.startswith(f"answer              {answer_words_of(one)}: ")
     assert one["answer"]["reasons"][0]["text"] in first
@@ -70,9 +70,9 @@ def test_one_for_people_begins_with_its_answer(said, told, protected):
     assert (shown["status"], shown["id"]) == ("succeeded", id_)
 
 
-def test_lists_are_filtered_as_over_http(call, told, protected):
+def test_lists_are_filtered_as_over_http(call, json_of, protected):
     asked = ("--status", "succeeded", "--mechanism", "laplace-l2", "--name", "protected [by noise]")
-    assert [one["id"] for one in told("list", *asked, "--json")] == [protected[1]]
+    assert [one["id"] for one in json_of("list", *asked, "--json")] == [protected[1]]
     nothing = call("list", "--tag", "nobody")
     assert (nothing.returncode, nothing.stdout) == (0, "")
     assert "no experiment fits" in nothing.stderr
@@ -83,10 +83,10 @@ def test_lists_are_filtered_as_over_http(call, told, protected):
         assert wrong.stderr.count(name) == 1  # each fault once
 
 
-def test_cancel_and_retry(call, said, told, small_spec):
+def test_cancel_and_retry(call, said, json_of, small_spec):
     spec = {**small_spec, "name": "endless"}
     spec["training"] = {**spec["training"], "rounds": 100_000}
-    endless = told("submit", "-", "--json", stdin=json.dumps(spec))["id"]
+    endless = json_of("submit", "-", "--json", stdin=json.dumps(spec))["id"]
     assert endless in call("cancel", endless).stderr
     watched = call("watch", endless)
     assert_refused(watched, "the experiment was cancelled (cancelled-by-caller)", code=1)
@@ -95,18 +95,18 @@ def test_cancel_and_retry(call, said, told, small_spec):
     assert shown.startswith("status              cancelled: cancelled-by-caller\n")
     assert f"/experiments/{endless}\n" in shown
     said("cancel", endless)  # once more does no harm
-    again = told("retry", endless, "--json")
+    again = json_of("retry", endless, "--json")
     assert again["retry_of"] == endless
-    assert told("cancel", again["id"], "--json")["id"] == again["id"]
-    listed = told("list", "--name", "endless", "--json")
+    assert json_of("cancel", again["id"], "--json")["id"] == again["id"]
+    listed = json_of("list", "--name", "endless", "--json")
     assert [one["id"] for one in listed] == [again["id"], endless]
 
 
-def test_budgets_are_for_release_unless_asked_otherwise(said, told, protected):
-    budget = ("budget", told("show", protected[1], "--json")["federation_id"])
+def test_budgets_are_for_release_unless_asked_otherwise(said, json_of, protected):
+    budget = ("budget", json_of("show", protected[1], "--json")["federation_id"])
 
     def totals(*setting):
-        return {one["book"]: one["total"] for one in told(*budget, "--set", *setting, "--json")}
+        return {one["book"]: one["total"] for one in json_of(*budget, "--set", *setting, "--json")}
 
     assert totals("leakage=40") == {"release": 40, "simulation": None}
     assert "40 of 40" in said(*budget)

@@ -25,9 +25,9 @@ def _text(value):
     return yaml.safe_dump(value)
 
 
-def test_a_federation_from_upload_to_removal(call, said, told, data):
+def test_a_federation_from_upload_to_removal(call, said, json_of, data):
     spec = _text(spec_of({"path": "elsewhere.csv"}, name="on incomes"))
-    federation = told("federations", "add", data, "--spec", "-", "--wait", "--json", stdin=spec)
+    federation = json_of("federations", "add", data, "--spec", "-", "--wait", "--json", stdin=spec)
     id_ = federation["id"]
     assert (federation["status"], federation["name"]) == ("ready", "on incomes")
     assert federation["profile"]["rows"] == 120
@@ -36,14 +36,14 @@ def test_a_federation_from_upload_to_removal(call, said, told, data):
     for text in ("incomes.csv", "  group:", "a: 60", "median: 3.0", "income >= 50"):
         assert text in shown
     by_id = _text(spec_of({"id": id_}))
-    assert told("submit", "-", "--wait", "--json", stdin=by_id)["federation_id"] == id_
+    assert json_of("submit", "-", "--wait", "--json", stdin=by_id)["federation_id"] == id_
     # A disclosure policy that refuses the spec, and is taken back.
     path = ("api", "PUT", f"federations/{id_}/disclosure", "--body", "-")
-    policy = told(*path, stdin=_text({"minimum_group_size": 31, "edges": {}}))
+    policy = json_of(*path, stdin=_text({"minimum_group_size": 31, "edges": {}}))
     assert policy["minimum_group_size"] == 31
     assert_refused(call("submit", "-", stdin=by_id), "/fairness/minimum_group_size")
     assert_refused(call(*path, stdin="size: 3"), "/size")
-    assert told(*path, stdin="{}")["minimum_group_size"] is None
+    assert json_of(*path, stdin="{}")["minimum_group_size"] is None
     shown = said("federations", "show", id_)
     for text in ("unit_key client_key=client", "no total is set", "They count"):
         assert text in shown

@@ -21,15 +21,15 @@ def service(running_service):
 
 
 @pytest.fixture
-def finished(told, small_spec):
+def finished(json_of, small_spec):
     """An experiment that has ended; every test may ask for it, and it runs once."""
     once = ("--wait", "--json", "--idempotency-key", "one")
-    return told("submit", "-", *once, stdin=yaml.safe_dump(small_spec))
+    return json_of("submit", "-", *once, stdin=yaml.safe_dump(small_spec))
 
 
-def test_submit_prints_the_warnings_of_the_service(call, said, told):
+def test_submit_prints_the_warnings_of_the_service(call, said, json_of):
     table, example = (ROOT / "examples" / name for name in ("people.csv", "people.yaml"))
-    federation = told("federations", "add", table, "--wait", "--json", "--spec", example)["id"]
+    federation = json_of("federations", "add", table, "--wait", "--json", "--spec", example)["id"]
     said("budget", federation, "--set", "leakage=40")
     spec = yaml.safe_load(example.read_text("utf-8"))
     spec["federation"] = {"id": federation, **spec["federation"]}
@@ -39,9 +39,9 @@ def test_submit_prints_the_warnings_of_the_service(call, said, told):
     assert "mind: the noise is simulated" in done.stderr or "release book" in done.stderr
 
 
-def test_the_same_key_starts_nothing_new(call, told, finished, small_spec):
+def test_the_same_key_starts_nothing_new(call, json_of, finished, small_spec):
     once = ("--idempotency-key", "one")
-    again = told("submit", "-", "--json", *once, stdin=json.dumps(small_spec))
+    again = json_of("submit", "-", "--json", *once, stdin=json.dumps(small_spec))
     assert again["id"] == finished["id"]
     small_spec["seed"] += 1
     other = call("submit", "-", *once, stdin=json.dumps(small_spec))
@@ -88,9 +88,9 @@ def test_every_export_holds_the_same_ledger(said, finished, tmp_path):
         assert {json.loads(line)["round"] for line in lines} == set(range(1, 13))
 
 
-def test_keys(call, said, told, service, command):
+def test_keys(call, said, json_of, service, command):
     create = ("keys", "create", "--data-dir", service.data_dir)
-    key = told(
+    key = json_of(
         *(*create, "--scopes", "experiments:read", "--scope", "federations:read"),
         *("--person", "Ada Lovelace", "--person-role", "officer", "--json"),
     )
@@ -130,8 +130,8 @@ def test_a_key_for_a_folder_without_a_service(command, tmp_path):
     assert "sqlalche" not in done.stderr
 
 
-def test_any_call_of_the_interface(call, said, told, finished, service, tmp_path):
-    found = told("api", "GET", "reports?leakage_max[lte]=1e9&attribute=group&limit=1")
+def test_any_call_of_the_interface(call, said, json_of, finished, service, tmp_path):
+    found = json_of("api", "GET", "reports?leakage_max[lte]=1e9&attribute=group&limit=1")
     assert [one["experiment"]["id"] for one in found["items"]]
     said("api", "GET", f"experiments/{finished['id']}/report.html", "--out", "page.html")
     content = tmp_path / "parameters"
@@ -153,13 +153,13 @@ def test_what_is_not_there(call, command):
 
 
 def test_a_run_is_attacked_alike_by_its_spec_and_after_its_end(
-    call, said, told, finished, small_spec
+    call, said, json_of, finished, small_spec
 ):
     """Two real kinds, carried out by the service's own worker."""
     attacks = [{"kind": "cluster-membership"}, {"kind": "membership"}]
     spec = {**small_spec, "name": "attacked", "attacks": attacks}
-    asked = told("submit", "-", "--wait", "--json", stdin=json.dumps(spec))
-    report = told("report", asked["id"], "--format", "json")
+    asked = json_of("submit", "-", "--wait", "--json", stdin=json.dumps(spec))
+    report = json_of("report", asked["id"], "--format", "json")
     assert [one["status"] for one in report["attacks"]] == ["done", "done"]
     later = call(
         *("attack", finished["id"], "--attacks", "-", "--wait", "--json", "--out", "found"),

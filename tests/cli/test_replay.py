@@ -36,9 +36,9 @@ def test_a_spec_without_a_fault_is_replayed_and_nothing_is_found(command: Comman
     assert report["rounds"] == 4
     assert report["checks"]["distance of neighbouring sums"] == 2 * 4  # values, and rows
     assert "validation_loss, of those held out" in report["unprotected"]
-    told = command("replay", "-", "--rounds", "2", stdin=small())
-    assert told.returncode == ExitCode.DONE, told.stderr
-    said = " ".join(told.stdout.split())
+    answer = command("replay", "-", "--rounds", "2", stdin=small())
+    assert answer.returncode == ExitCode.DONE, answer.stderr
+    said = " ".join(answer.stdout.split())
     assert "2 rounds beside a neighbour in which a client that trains has other values" in said
     assert "Nothing found" in said
 

@@ -81,16 +81,16 @@ def test_a_dead_api_comes_back_at_the_same_address(service: Up) -> None:
 
 
 def test_an_erasure_survives_the_death_of_its_sweeper_and_gives_a_signed_receipt(
-    said, told, service, tmp_path
+    said, json_of, service, tmp_path
 ):
     data, receipt = tmp_path / "incomes.csv", tmp_path / "receipt.json"
     data.write_bytes(CONTENT)
     text = yaml.safe_dump(REGISTRATION)
     add = ("federations", "add", data, "--registration", "-", "--wait", "--json")
-    id_ = told(*add, stdin=text)["id"]
+    id_ = json_of(*add, stdin=text)["id"]
     privacy = gaussian("local", 2.0, noise="release")
     spec = spec_of({"id": id_}, training={"hypotheses": 1}, privacy=privacy, gates=[])
-    experiment = told("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"]
+    experiment = json_of("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"]
     service.child("workers.sweeper").kill()
     erased = ("federations", "erase", id_, "--yes", "--reference", "2026-117", "--out", receipt)
     assert "remains: budgets: totals" in said(*erased)
@@ -103,18 +103,18 @@ def test_an_erasure_survives_the_death_of_its_sweeper_and_gives_a_signed_receipt
     assert list((service.data_dir / "files").rglob("*/*/*")) == []
 
 
-def test_keys_are_exchanged_under_the_running_service_and_marked(said, told, service):
+def test_keys_are_exchanged_under_the_running_service_and_marked(said, json_of, service):
     """First an API key, which is an entry of the audit log: the sweeper signs it with the new
     signing key."""
 
     def signing_keys() -> Any:
-        return told("api", "GET", "signing-keys")["items"]
+        return json_of("api", "GET", "signing-keys")["items"]
 
     folder = {"FEDAUDIT_DATA_DIR": str(service.data_dir)}
     before, _ = signing_keys()
     assert Path(said("signing-keys", "rotate", **folder).strip()).exists()
-    made = told("keys", "create", "--scopes", "reports:read", "--json", **folder)
-    rotated = told("api", "POST", f"api-keys/{made['id']}/rotate-secret?overlap_seconds=0")
+    made = json_of("keys", "create", "--scopes", "reports:read", "--json", **folder)
+    rotated = json_of("api", "POST", f"api-keys/{made['id']}/rotate-secret?overlap_seconds=0")
     answers = [
         status(f"{service.url}/v1/reports", Authorization=f"Bearer {one['key']}")
         for one in (made, rotated)

@@ -21,10 +21,10 @@ UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 
 @pytest.fixture
-def bundle(call, told, small_spec, tmp_path):
+def bundle(call, json_of, small_spec, tmp_path):
     """A finished experiment's id and its bundle; the experiment runs once."""
     once = ("--wait", "--json", "--idempotency-key", "verified")
-    identifier = told("submit", "-", *once, stdin=yaml.safe_dump(small_spec))["id"]
+    identifier = json_of("submit", "-", *once, stdin=yaml.safe_dump(small_spec))["id"]
     path = tmp_path / "bundle.zip"
     fetched = call("verify", identifier, "--out", path)
     assert_refused(fetched, "a key that comes with the evidence proves nothing", code=3)
@@ -51,10 +51,10 @@ def trusted(service):
 
 
 def test_a_sign_off_is_signed_by_the_service_and_in_the_bundle(
-    call, said, told, service, small_spec, trusted, tmp_path
+    call, said, json_of, service, small_spec, trusted, tmp_path
 ):
     spec = {**small_spec, "name": "signed-off"}
-    id_ = told("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"]
+    id_ = json_of("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))["id"]
     made = said(
         *("keys", "create", "--project", service.project, "--scopes", "reports:read,reports:sign"),
         *("--person", "Ada Lovelace", "--person-role", "officer", "--data-dir", service.data_dir),
@@ -65,7 +65,7 @@ def test_a_sign_off_is_signed_by_the_service_and_in_the_bundle(
     stated = "sign-off 1: approved by Ada Lovelace, officer"
     assert stated in said(*approve, "--note", "a rehearsal", **ada)
     listed = ("api", "GET", f"experiments/{id_}/sign-offs")
-    signed = lambda: told(*listed, **ada)["items"][0]["envelope"]  # noqa: E731
+    signed = lambda: json_of(*listed, **ada)["items"][0]["envelope"]  # noqa: E731
     wait_until(signed, "the sweeper to sign it", pause=0.5)
     call("verify", id_, "--out", tmp_path / "bundle.zip")
     found = said("verify", tmp_path / "bundle.zip", *trusted)
@@ -74,16 +74,16 @@ def test_a_sign_off_is_signed_by_the_service_and_in_the_bundle(
 
 
 def test_a_training_elsewhere_is_declared_and_its_bundle_is_valid(
-    call, said, told, service, trusted, tmp_path
+    call, said, json_of, service, trusted, tmp_path
 ):
-    ledger = told("api", "POST", "ledgers", "--body", "-", stdin=yaml.safe_dump(LOCAL))["id"]
+    ledger = json_of("api", "POST", "ledgers", "--body", "-", stdin=yaml.safe_dump(LOCAL))["id"]
     declare = ("api", "POST", f"ledgers/{ledger}/rounds", "--body", "-")
     event = {"kind": "gaussian", "noise_multiplier": 8}
     rounds = {"rounds": [{"round": 1, "event": event, "participants": ["a", "b"]}]}
-    posted = told(*declare, stdin=json.dumps(rounds))
+    posted = json_of(*declare, stdin=json.dumps(rounds))
     assert posted["rounds"][0]["charged"] == "participants"
     report = ("api", "GET", f"ledgers/{ledger}/report")
-    signature = lambda: told(*report)["integrity"]["signature"]  # noqa: E731
+    signature = lambda: json_of(*report)["integrity"]["signature"]  # noqa: E731
     wait_until(signature, "the sweeper to sign", pause=0.5)
     bundle, kept = tmp_path / "bundle.zip", tmp_path / "kept.zip"
     said("api", "GET", f"ledgers/{ledger}/bundle", "--out", bundle)

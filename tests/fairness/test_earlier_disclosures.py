@@ -201,8 +201,8 @@ def sets_between(edges, age, *, minimum: int = 30):
     """What is remembered of ages that are cut at edges, and which groups are shown."""
     people = population({"age": np.searchsorted(edges, age, side="right")})
     found = decide_together({"age": DisclosureRule(minimum)}, people)
-    nobody = np.zeros(len(age), dtype=bool)
-    return disclosed_sets(people, found, nobody, ordered=["age"]), found["age"].shown
+    no_rows = np.zeros(len(age), dtype=bool)
+    return disclosed_sets(people, found, no_rows, ordered=["age"]), found["age"].shown
 
 
 @pytest.mark.parametrize(

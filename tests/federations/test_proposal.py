@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -111,6 +112,40 @@ def test_gaps_texts_and_missing_clients_get_their_rules(tmp_path: Path) -> None:
     keys = proposed(tmp_path, TABLES["missing-keys"])
     assert keys.federation["missing_client"] == keys.federation["missing_target"] == "drop-row"
     assert keys.fairness["edges"] == {"age": [30.0, 50.0]}
+
+
+@pytest.mark.parametrize("gap", ["NA", "?", ""])
+def test_medians_and_ranges_are_of_the_numbers_alone(tmp_path: Path, gap: str) -> None:
+    columns: dict[str, Cell] = {
+        "hospital": in_turn("a", "b", "c"),
+        "age": gaps(4, lambda row: 40 + row % 41, text=gap),
+        "pressure": gaps(4, lambda row: 100 + row % 41, text=gap),
+        "dose": gaps(4, lambda row: f"{20 + row % 41}e-6", text=gap),
+        "score": gaps(9, lambda row: 500 + row % 41, text=gap),
+    }
+    found = proposed(tmp_path, table(4_100, columns), target="score")
+    _, dose = found.federation["features"]
+    assert (found.fairness["sensitive"], found.fairness["edges"]) == (["age"], {"age": [50, 70]})
+    assert found.federation["features"][0]["fill"] == 120
+    assert found.suggested == {"op": "ge", "value": 500}
+    assert "score, if as much is publicly known, {mean: 520, " in found.guesses["/federation/scale"]
+    # For a reader of YAML 1.1 `4e-05` is a text.
+    assert dose["fill"] == 4e-05
+    read = yaml.safe_load(proposal_yaml(found))
+    assert read["federation"]["features"] == found.federation["features"]
+
+
+def test_of_a_sorted_file_with_many_values_the_median_is_of_all_rows(tmp_path: Path) -> None:
+    columns: dict[str, Cell] = {
+        "hospital": in_turn("a", "b", "c"),
+        "lab": lambda row: row / 10 if row % 10 else "",
+        "y": in_turn("n", "y", "y", "y"),
+    }
+    found = proposed(tmp_path, table(5_000, columns))
+    # All rows are in the sample; of more a fixed part is, whose rank errs by 0.01.
+    assert found.federation["features"][0]["fill"] == 249.9
+    twice = proposed(tmp_path, table(20_000, columns), most_rows=20_000)
+    assert abs(twice.federation["features"][0]["fill"] - 1_000) < 100
 
 
 def test_ages_of_things_having_none_and_codes_below_zero_are_no_gaps_of_people(tmp_path):

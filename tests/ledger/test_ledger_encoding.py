@@ -347,9 +347,9 @@ def test_what_cannot_be_encoded_is_refused():
 
 
 def test_a_round_in_which_nobody_released_is_an_entry():
-    nobody = an_entry(outcomes=np.array([2, 1, 2], np.uint8), radii=np.full(3, NAN))
-    assert columns_of(nobody.row()).outcomes.tolist() == [2, 1, 2]
-    assert encode(nobody, NAMES) != encode(an_entry(), NAMES)
+    unreleased = an_entry(outcomes=np.array([2, 1, 2], np.uint8), radii=np.full(3, NAN))
+    assert columns_of(unreleased.row()).outcomes.tolist() == [2, 1, 2]
+    assert encode(unreleased, NAMES) != encode(an_entry(), NAMES)
 
 
 CLUSTERS = np.array([1, -1, 0], np.int16)

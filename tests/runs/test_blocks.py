@@ -98,9 +98,9 @@ def test_what_is_noised_moves_by_no_more_than_the_sensitivity_and_each_time_anew
         moved.append(sum(map(abs, totals)))
     # The draws of other clients' rows move with the one that is left out; their numbers do not.
     assert 0 < max(moved) <= release.l1
-    nobody = {"group": np.zeros((3, 2, 4), dtype=np.int64)}
+    no_rows = {"group": np.zeros((3, 2, 4), dtype=np.int64)}
     drawn = {
-        tuple(noised_counts(release, nobody, CounterSource(5), round_=one).counts["group"].flat)
+        tuple(noised_counts(release, no_rows, CounterSource(5), round_=one).counts["group"].flat)
         for one in range(4)
     }
     assert len(drawn) == 4, "every release has separate noise"

@@ -156,9 +156,9 @@ def test_what_the_spec_says_stays() -> None:
     assert (found.fairness.sensitive, found.fairness.edges) == (["SEX"], {})
     dealt = spec(federation__partition={"method": "iid", "clients": 30})
     assert dealt.federation.client_key is None
-    nobody = spec(fairness={"sensitive": []})
-    assert (nobody.fairness.sensitive, nobody.fairness.favourable) == ([], None)
-    assert set(nobody.federation.labels) == {"recid"}
+    ungrouped = spec(fairness={"sensitive": []})
+    assert (ungrouped.fairness.sensitive, ungrouped.fairness.favourable) == ([], None)
+    assert set(ungrouped.federation.labels) == {"recid"}
 
 
 def test_a_spec_that_names_its_columns_keeps_its_meaning_and_takes_words() -> None:

@@ -258,9 +258,9 @@ def test_rounds_that_were_charged_again_count() -> None:
 
 
 def test_what_reports_reveal_of_the_held_out_is_counted_apart() -> None:
-    told = replace(ONE, observer="report", amount=0.5)
+    of_report = replace(ONE, observer="report", amount=0.5)
     unprotected = {**FACTS, "cost_kinds": ["unbounded"]}
-    costs = sweep_costs([ONE, told], runs=["a"], facts=unprotected)
+    costs = sweep_costs([ONE, of_report], runs=["a"], facts=unprotected)
     assert [one["observer"] for one in costs["epsilon"]] == ["report"]
     assert costs["reasons"]["epsilon"]
 

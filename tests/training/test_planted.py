@@ -145,10 +145,10 @@ def test_clients_clip_and_send_what_is_planted(engine: Callable[[Cell], Cell]) -
 
 def test_planted_clients_take_part_by_the_same_sampling() -> None:
     cell, plant = _planted(_bare("gaussian-central", training__cohort=COINS), length=CLIP)
-    nobody = KeptUpdates(plant.clients[:0], plant.matrix[:0])
+    none_kept = KeptUpdates(plant.clients[:0], plant.matrix[:0])
     Stack([cell]).advance(8)
-    Stack([replace(cell, planted=nobody)]).advance(8)
-    for seen, other in zip(plant.sums, nobody.sums, strict=True):
+    Stack([replace(cell, planted=none_kept)]).advance(8)
+    for seen, other in zip(plant.sums, none_kept.sums, strict=True):
         own = np.intersect1d(seen.clients, plant.clients)
         assert own.tolist() == np.intersect1d(other.clients, plant.clients).tolist()
 
@@ -191,10 +191,10 @@ def test_planted_gradients_are_clipped_added_and_noised() -> None:
 
 
 def test_a_plant_of_nobody_leaves_the_training_as_it_is() -> None:
-    nobody, nothing = np.zeros(0, np.int64), np.zeros((0, 3), np.float32)
+    no_clients, nothing = np.zeros(0, np.int64), np.zeros((0, 3), np.float32)
     for bare, plant in (
-        (cell_of(records_spec()), KeptRecords(nobody, nobody, nothing)),
-        (cell_with(None), KeptUpdates(nobody, nothing)),
+        (cell_of(records_spec()), KeptRecords(no_clients, no_clients, nothing)),
+        (cell_with(None), KeptUpdates(no_clients, nothing)),
     ):
         runs = [Stack([bare]), Stack([replace(bare, planted=plant)])]
         for run in runs:

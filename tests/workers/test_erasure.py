@@ -240,12 +240,12 @@ def test_projects_that_share_the_data_are_notified_and_keep_theirs(api, served, 
     answer = erase(api, federation).json()
     sweeper.tick()
     assert (answer["other_projects"], "other-projects" in answer["remains"]) == (1, True)
-    [told] = [
+    [entry] = [
         one
         for one in api.get("/v1/audit-log", key=other).json()["items"]
         if one["action"] == "federation.erased-elsewhere"
     ]
-    assert told["subject"] == api.stored(theirs).federation_id
+    assert entry["subject"] == api.stored(theirs).federation_id
     shown = [
         {line["subject"][:6] for line in api.get(f"{path}/privacy-ledger", key=key).json()["items"]}
         for path, key in ((f"/v1/experiments/{theirs}", other), (f"/v1/experiments/{mine}", ""))

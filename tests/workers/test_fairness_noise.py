@@ -9,7 +9,9 @@ from api.http.problems import ProblemError
 from api.services.report_evidence import bundle_of
 from api.services.report_evidence import evidence_of as stored_evidence
 from fedaudit.ledger.bundle import Evidence, opened_bundle
+from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.verification import verify
+from fedaudit.spec.errors import InvalidInputError
 from models.database import Database
 from models.repositories import Budgets, FairnessRepository
 from tests.workers.admission import (
@@ -107,14 +109,26 @@ CHANGED = ("training", "privacy")
 
 def test_a_delta_that_hands_over_a_held_out_client_is_a_limit(database, context):
     gaussian = {"mechanism": "gaussian", "delta": 0.1}
-    asked = {**noised(noise=gaussian), **{name: released(central())[name] for name in CHANGED}}
+    asked = {**noised(noise=gaussian), **{name: central()[name] for name in CHANGED}}
     report = document_of(database, ran(database, context, asked))
     held_out = report["data"]["clients"] - report["data"]["training_clients"]
     stated = f"delta = 0.1 is not below one in the {held_out} clients with held-out rows"
     assert stated in " ".join(report["limits"])
-    codes = [one["code"] for one in report["answer"]["reasons"]]
-    assert report["answer"]["outcome"] == "do-not-release"
-    assert "fairness-delta-gives-data-away" in codes
+    report["spec"]["privacy"]["noise"], report["guarantee"]["in_force"] = "release", True
+    answer = answer_of(report)  # of a stored run: no other is so released
+    assert answer.outcome == "do-not-release"
+    assert "fairness-delta-gives-data-away" in [one.code for one in answer.reasons]
+
+
+@pytest.mark.parametrize("unit", [{}, {"unit": "record", "max_rows_per_client": None}], ids=str)
+def test_noise_with_such_a_delta_stands_in_for_no_suppression(unit, database, context):
+    """Not even where it is secret."""
+    asked = noised(noise={"mechanism": "gaussian", "delta": 0.1, **unit})
+    asked |= {name: released(central())[name] for name in CHANGED}
+    with pytest.raises(InvalidInputError, match=r"^/fairness/noise/delta: 0\.1 is too large"):
+        submit(database, asked)
+    asked["fairness"]["noise"]["delta"] = 1e-5
+    submit(database, asked)
 
 
 def evidence_of(database: Database, submitted: Submitted, *, without: str = "") -> Evidence:

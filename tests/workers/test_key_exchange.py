@@ -96,8 +96,8 @@ def test_what_a_leaked_key_signed_is_never_valid_again(api, served, signing_key_
     assert api.get("/v1/audit-log/verification").json()["valid"]
     found = judged_bundle(bundle_of(api, experiment, tmp_path), leaked.public)
     assert found.verdict == "consistent, signer untrusted"
-    told = [one.detail for one in found.checks if one.name == "keys.compromised"]
-    assert len(told) == 2
-    assert all("2026-01-31" in one for one in told)
+    details = [one.detail for one in found.checks if one.name == "keys.compromised"]
+    assert len(details) == 2
+    assert all("2026-01-31" in one for one in details)
     with pytest.raises(SystemExit, match="compromised"):
         announce_key(api.database, leaked)

@@ -239,11 +239,11 @@ def test_data_that_changed_since_its_admission_is_refused(database, context, tmp
 
 
 @pytest.mark.parametrize(
-    ("planned", "told"),
+    ("planned", "detail"),
     [({"parameters": 1}, "what was reserved"), ({"attributes": {"sex": ["F"]}}, "the groups")],
     ids=["features", "groups"],
 )
-def test_a_plan_that_the_data_do_not_bear_out_is_refused(database, context, planned, told):
+def test_a_plan_that_the_data_do_not_bear_out_is_refused(database, context, planned, detail):
     """As one made from an index that somebody changed: its cost would be that of fewer features."""
     submitted = submit(database, spec_with())
     with database.write() as session:
@@ -251,7 +251,7 @@ def test_a_plan_that_the_data_do_not_bear_out_is_refused(database, context, plan
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
-    assert told in (experiment.status_detail or "")
+    assert detail in (experiment.status_detail or "")
     assert ledger_of(database, submitted) == []
 
 

@@ -268,7 +268,8 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
         with_them = f", nor those of {listed(protecting)} that protect them" if protecting else ""
         so = (
             f"reports will not show their figures{with_them}; join them with others under "
-            "`fairness.groups`, or leave them out under `fairness.exclude`"
+            "`fairness.groups` or by fewer `fairness.edges`, or leave them out under "
+            "`fairness.exclude`"
         )
         warnings += _warnings(where, has, one.values, rows, rule, so=so)
     classes, balance, found, reasons = _classes(federation, rule)

@@ -8,6 +8,7 @@ is in `Klinikname`, `-nummer` in `Fallnummer`. Accents and capitals do not matte
 a language name their concept more likely than later ones.
 """
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -103,11 +104,13 @@ class Column:
     """Rows of each distinct text that is not empty, as long as there are MAX_VALUES at most."""
     many: bool = False
     """Whether there are more, and `values` holds the first only."""
+    sampled: Counter[str] = field(default_factory=Counter)
+    """Then rows of the texts in a sample: the first values of a sorted file are the least."""
     empty: int = 0
     texts: Counter[str] = field(default_factory=Counter)
     """Rows of the distinct texts that are no numbers, as long as they are few."""
-    largest: float = 0.0
-    """The largest absolute value among the numbers."""
+    low: float = math.inf
+    high: float = -math.inf
     fractions: bool = False
     """Whether some number is not whole."""
 
@@ -119,7 +122,7 @@ class Column:
                 self.empty += count
                 continue
             if (number := number_in(text)) is not None:
-                self.largest = max(self.largest, abs(number))
+                self.low, self.high = min(self.low, number), max(self.high, number)
                 self.fractions |= not number.is_integer()
             elif text in self.texts or len(self.texts) < MAX_VALUES:
                 self.texts[text] += count
@@ -181,8 +184,9 @@ class Column:
         return None
 
     def quantile(self, share: float, *, of_sizes: bool = False) -> float:
-        """The number, or absolute value, below which this share of the kept rows is."""
-        numbers = ((number_in(text) or 0.0, rows) for text, rows in self.values.items())
+        """The number, or absolute value, below which this share of the rows with numbers is."""
+        counted = (self.sampled or self.values).items()
+        numbers = ((one, rows) for text, rows in counted if (one := number_in(text)) is not None)
         found = sorted((abs(one) if of_sizes else one, rows) for one, rows in numbers)
         left = sum(rows for _, rows in found) * share
         for number, rows in found:
@@ -242,6 +246,9 @@ def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
         sample.add(read)
         if not complete:
             break
+    for column in columns:
+        if column.many:
+            column.sampled = Counter(sample.texts(column.name))
     return Survey(columns, rows, complete, header, sample, table.note)
 
 

@@ -68,8 +68,9 @@ def flow(value: Any) -> str:
         return "{" + ", ".join(f"{flow(name)}: {flow(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, float):
+        # JSON writes 1e-05, which YAML 1.1 takes for a text.
+        return str(int(value)) if value.is_integer() else yaml.safe_dump(value).split()[0]
     if isinstance(value, str) and _PLAIN.fullmatch(value) and yaml.safe_load(value) == value:
         return value
     return json.dumps(value, ensure_ascii=False)
@@ -170,7 +171,7 @@ def _edges(column: Column) -> tuple[float, ...]:
     """Round numbers that part the rows of a measurement in about three; none for codes."""
     if not column.numeric or len(column.distinct) <= _CODES:
         return ()
-    low, high = column.quantile(0.0), column.quantile(1.0)
+    low, high = column.low, column.high
     is_age = named(column.name, "age") is not None
     if is_age and low < _AGES[0] and _AGES[-1] < high:
         return _AGES
@@ -435,7 +436,7 @@ def _put_chosen(draft: Proposal, chosen: list[Column], target: Column) -> None:
         if reasons:
             draft.guesses[pointer("federation", "features", place)] = "; ".join(reasons)
         if column.numeric:
-            scale[column.name] = power_above(column.largest)
+            scale[column.name] = power_above(max(-column.low, column.high))
     draft.federation["features"] = features
     if scale:
         draft.federation["scale"] = scale

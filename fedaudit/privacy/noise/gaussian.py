@@ -206,17 +206,17 @@ class LocalGaussian:
         """Spacing of the grid of uploads: float64 [cells, 1, 1]."""
         return grid_spacing(self.deviation)
 
-    def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> tuple[Tensor, Tensor]:
-        """What leaves the clients, float32, and which uploads are released, bool [cells, clients].
+    def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> Tensor:
+        """What leaves the clients, float32.
 
         `start`, `updated`: float32, `unit_noise`: float64, all [cells, clients, n]. An update that
         is not finite is withheld: its upload holds the start and noise alone.
         """
-        clipped, finite = clip_to_norm(updated - start, clip=self.clip)
+        clipped, _ = clip_to_norm(updated - start, clip=self.clip)
         # The start comes last: next to large parameters an update would be rounded while it is
         # still bare, and two could end up farther apart than two clips.
         noised = (unit_noise * self.deviation).add_(clipped).add_(start)
-        return round_to_grid(noised, self.spacing).float(), finite
+        return round_to_grid(noised, self.spacing).float()
 
 
 def noised_average(

@@ -383,7 +383,7 @@ def _quality(report: Report) -> Chart | None:
         "accuracy": utility.get("baseline_accuracy"),
         "validation_loss": utility.get("baseline_loss"),
     }
-    weighted = weighted_words(utility)
+    weighted = weighted_words(report)
     if weighted and utility["balanced_accuracy"] is not None:
         # A threshold is moved for the sake of the rarer outcome, which accuracy hardly counts.
         constants = {"balanced_accuracy": 0.5}

@@ -43,11 +43,16 @@ def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
 
 
 def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
-    names = [section["attribute"] for section in report["fairness"]]
-    if gate.compares_groups and gate.attribute is None and len(names) > 1:
-        return _worst(
-            [_evaluate(gate.model_copy(update={"attribute": name}), report) for name in names]
+    sections = {section["attribute"]: section for section in report["fairness"]}
+    if gate.compares_groups and gate.attribute is None and len(sections) > 1:
+        worst = _worst(
+            [_evaluate(gate.model_copy(update={"attribute": name}), report) for name in sections]
         )
+        for name, section in sections.items():
+            note = section["metrics"][gate.figure]["reason"]
+            if note and name != worst["attribute"]:
+                worst["reason"] += f"; by {name}, {note}"
+        return worst
     value, reason = _look_up(gate, report)
     outcome, why = _judge(gate, value, reason, report)
     return _found(gate, value, outcome, why)

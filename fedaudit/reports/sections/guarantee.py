@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from fedaudit.number_text import at_most
+from fedaudit.privacy.count_release import held_out_units
 from fedaudit.privacy.guarantees.guarantee import Guarantee, start_limit
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan, SubjectKind
@@ -34,14 +35,6 @@ def is_in_force(report: Mapping[str, Any]) -> bool:
     decides, not what the report states of itself: its own statement cannot make it better."""
     secret = report["spec"]["privacy"].get("noise") == "release"
     return bool(report["guarantee"]["kind"] != "none" and secret)
-
-
-def held_out_units(data: Any, *, unit: str) -> int:
-    """How many clients with held-out rows, or rows, there are by the section `data`, or as many
-    rows as may be held out."""
-    if unit == "record":
-        return int(data["rows"])
-    return int(data["clients"] - data["training_clients"] or data["clients"])
 
 
 def counts_give_data_away(report: Mapping[str, Any]) -> bool:

@@ -16,11 +16,11 @@ from fedaudit.privacy.accounting.privacy_events import (
     adjacency_words,
     observer_words,
 )
-from fedaudit.privacy.count_release import CountRelease, count_release
+from fedaudit.privacy.count_release import CountRelease, count_release, held_out_units
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import Check, agrees, check, failed, same, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
-from fedaudit.reports.sections.guarantee import delta_limits, held_out_units
+from fedaudit.reports.sections.guarantee import delta_limits
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, Section
 from fedaudit.spec.experiment import ExperimentSpec

@@ -50,15 +50,16 @@ _SIGNS = {"in": "=", "ge": ">=", "le": "<="}
 
 def _rule_in_words(rule: Rule, *, target: str, labels: Labels) -> str:
     values = [_text(one) for one in (rule.value if isinstance(rule.value, list) else [rule.value])]
-    condition = f"{target} {_SIGNS[rule.op]} {_alternatives(values)}"
+    condition = f"{target} {_SIGNS[rule.op]} {alternatives(values)}"
     named = [label_of(labels.get(target, {}), value) for value in values]
     label = rule.label
     if not label and isinstance(rule.value, list) and None not in named:
-        label = _alternatives([str(one) for one in named])
+        label = alternatives([str(one) for one in named])
     return f"{label} ({condition})" if label else condition
 
 
-def _alternatives(values: Sequence[str]) -> str:
+def alternatives(values: Sequence[str]) -> str:
+    """`a, b or c`; of many values the first and how many others."""
     if len(values) > _MOST_VALUES:
         return f"{', '.join(values[:_MOST_VALUES])} or {len(values) - _MOST_VALUES} others"
     *first, last = values
@@ -118,6 +119,13 @@ def derived_outcome(report: Mapping[str, Any]) -> str | None:
     words = outcome_of_spec(value_at(report, "spec"), positive_class=positive)
     unnamed = words is None and value_at(report, "spec", "fairness", "favourable") is None
     return _UNNAMED_POSITIVE if unnamed and _classifies(value_at(report, "spec")) else words
+
+
+def positive_in_words(report: Mapping[str, Any]) -> str:
+    """The class that is predicted above the threshold, whatever is favourable."""
+    federation = {"federation": value_at(report, "spec", "federation")}
+    positive = value_at(report, "data", "positive_class")
+    return outcome_of_spec(federation, positive_class=positive) or _UNNAMED_POSITIVE
 
 
 def outcome_of_spec(spec: Any, *, positive_class: Any) -> str | None:

@@ -16,6 +16,7 @@ from fedaudit.fairness.ranking import METHOD, TOO_FEW
 from fedaudit.reports.sections.fairness import no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.noised_counts import WITHHELD, NoisedGain
+from fedaudit.reports.sections.outcome_words import positive_in_words
 from fedaudit.reports.sections.part import IntervalSection, Part, Share, Shown, or_why
 from fedaudit.utility import NEARLY_CONSTANT, NO_INTERVALS, ConstantComparison
 
@@ -86,19 +87,21 @@ def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
     )
 
 
-def weighted_words(utility: Mapping[str, Any]) -> str:
+def weighted_words(report: Mapping[str, Any]) -> str:
     """Words on how good decisions are if the threshold makes one error worse than the other; '' if
-    not. `utility` is that of a stored report."""
+    not. `report` is a stored one."""
+    utility = report.get("utility") or {}
     gain = utility.get("weighted_accuracy_over_baseline")
     if gain is None:
         return ""
     times = (1 - utility["threshold"]) / utility["threshold"]
-    errors = ["a missed outcome", "a false alarm"]
-    more, less = errors if times >= 1 else errors[::-1]
+    classes = ["the other class", positive_in_words(report)]
+    more, less = classes if times >= 1 else classes[::-1]
     side = "above" if gain >= 0 else "below"
     return (
-        f"By its threshold {more} counts {max(times, 1 / times):.3g} times {less}: so counted, its "
-        f"accuracy is {abs(gain):.3g} {side} that of the best constant."
+        f"By its threshold, predicting {more} wrongly counts {max(times, 1 / times):.3g} times as "
+        f"much as predicting {less} wrongly: so counted, its accuracy is {abs(gain):.3g} {side} "
+        "that of the best constant."
     )
 
 

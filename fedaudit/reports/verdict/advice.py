@@ -19,6 +19,7 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import DROWNED, LONGEST_UPDATE, enough
+from fedaudit.reports.sections.outcome_words import positive_in_words
 from fedaudit.reports.sections.part import Advice
 from fedaudit.reports.sections.ranking import another_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
@@ -67,14 +68,6 @@ def _about(value: float) -> str:
 def better_model(report: Mapping[str, Any]) -> Advice:
     """Advice for a run whose model is no better than a constant, or is not shown to be."""
     run = AdvisedRun(report, parse_admitted(report["spec"]))
-    budget = getattr(run.spec.privacy, "client_budget", None)
-    if budget is not None and not report["privacy"]["participations_max"]:
-        noise = float(f"{run.parameters / budget * 1.0005:.4g}")
-        text = (
-            f"A release costs more than the client_budget of {budget:g}, so that no client took "
-            f"part: train with a noise_multiplier of {noise:g}."
-        )
-        return _advice(run, text, _noise(run, noise))
     why = run.utility["reasons"].get("validation_loss", "")
     if why.startswith(TOO_FEW):
         more = "more rows" if run.spec.federation.holds_out_rows else "more clients"
@@ -107,11 +100,7 @@ def longer_training(report: Mapping[str, Any]) -> Advice | None:
 
 def better_threshold(report: Mapping[str, Any]) -> Advice:
     """Advice for a model that ranks people and gives nearly all of them one answer."""
-    source = parse_admitted(report["spec"]).federation
-    outcome = "the positive class"
-    if isinstance(source, Table) and source.positive is not None:
-        outcome = f"{source.target} = {source.positive}"
-    declare = another_threshold(field="decision.threshold", outcome=outcome)
+    declare = another_threshold(field="decision.threshold", outcome=positive_in_words(report))
     return Advice(
         text=f"{declare}. A run with it costs what this one cost; `fedaudit audit` with `--score` "
         "and `--threshold` judges scores that the model gave at any threshold without training.",

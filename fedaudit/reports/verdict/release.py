@@ -328,7 +328,7 @@ def _beside_constant(report: Mapping[str, Any]) -> list[str]:
             f"Always predicting the most frequent class has an accuracy of "
             f"{utility['baseline_accuracy']:.4g}."
         )
-        if weighted := weighted_words(utility):
+        if weighted := weighted_words(report):
             found.append(weighted)
     elif utility.get("baseline_loss") is not None:
         found.append(

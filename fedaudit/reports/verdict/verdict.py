@@ -1,15 +1,17 @@
 """The verdict: what to decide, what was spent, who is worst off, what to do next."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from fedaudit.fairness.disclosure import PROTECTS
 from fedaudit.fairness.scored_groups import EARLIER
 from fedaudit.ledger.statements import Concern
 from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import counts_give_data_away, delta_gives_data_away
+from fedaudit.reports.sections.outcome_words import alternatives
 from fedaudit.reports.sections.part import (
     PART_TITLES,
     Advice,
@@ -47,6 +49,7 @@ from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 _SIGN_OFF = "Read what this report does not show, and decide whether to sign off."
+_PROTECTING = " (to protect a smaller one, or rows in no group)"
 _ADVICE = 2
 """Suggestions that are shown."""
 
@@ -184,10 +187,9 @@ def _of_groups(report: Mapping[str, Any]) -> Iterator[Advice]:
         if gate["figure"] in FAIRNESS_FIGURES:
             yield _for_failed(report, gate)
     sections = report["fairness"]
-    hidden = any(group["suppressed"] for one in sections for group in one["groups"])
-    if hidden and not by_unevenness(sections):
+    if any(map(_hidden_groups, sections)) and not by_unevenness(sections):
         why = {metric["reason"] for one in sections for metric in one["metrics"].values()}
-        how = f": hold out more {_held_out(report)}, or join values by `fairness.groups`."
+        how = f": {_larger_groups(report, sections)}."
         if any(EARLIER in (reason or "") for reason in why):
             how = (
                 f" beside {EARLIER}: keep to its edges, categories, rules and split, and leave out "
@@ -196,10 +198,28 @@ def _of_groups(report: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(text=f"No groups can be compared{how}")
 
 
-def _held_out(report: Mapping[str, Any]) -> str:
-    """Of what more may be held out; where all clients train, rows of each."""
+def _hidden_groups(section: Mapping[str, Any]) -> str:
+    """Its hidden groups by name, as `age >=90 or 80 to <90 (to protect ...)`; '' without any."""
+    hidden = [
+        (one.get("label") or one["value"]) + _PROTECTING * (PROTECTS in str(one["reasons"]))
+        for one in section["groups"]
+        if one["suppressed"]
+    ]
+    return f"{section['attribute']} {alternatives(hidden)}" if hidden else ""
+
+
+def _larger_groups(report: Mapping[str, Any], sections: Sequence[Mapping[str, Any]]) -> str:
+    """How groups get larger. Where all clients train, rows of each are held out. Of an attribute
+    that is cut no values can be joined."""
     by_rows = report["spec"]["federation"].get("validation_unit") == "record"
-    return "rows" if by_rows else "clients"
+    ways = [f"hold out more {'rows' if by_rows else 'clients'}"]
+    names = {name for one in sections for name in one["intersection_of"] or [one["attribute"]]}
+    cut = sorted(names & (report["spec"]["fairness"].get("edges") or {}).keys())
+    if joined := sorted(names.difference(cut)):
+        ways.append(f"join values of {', '.join(joined)} by `fairness.groups`")
+    if cut:
+        ways.append(f"cut {', '.join(cut)} at fewer `fairness.edges`")
+    return alternatives(ways)
 
 
 def _failed(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -256,12 +276,12 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
             f"{following} it."
         )
     sections = report["fairness"]
-    hidden = any(group["suppressed"] for one in sections for group in one["groups"])
+    hidden = [one for one in sections if _hidden_groups(one)]
     if hidden and by_unevenness(sections):
         yield (
-            "Some groups are hidden because they are small, or to protect smaller ones: hold out "
-            f"more {_held_out(report)}, or join values by `fairness.groups`, before concluding "
-            "that everybody is treated alike."
+            "Some groups are hidden because they are small, or to protect others that are: "
+            f"{'; '.join(map(_hidden_groups, hidden))}. Before concluding that everybody is "
+            f"treated alike, {_larger_groups(report, hidden)}."
         )
     yield _SIGN_OFF
 
@@ -291,7 +311,7 @@ def _for_failed(report: Mapping[str, Any], gate: Mapping[str, Any]) -> Advice:
     rests = Gate.model_validate({"figure": figure, "op": gate["op"], "value": gate["bound"]})
     if rests.measures_predictions:
         how = "try more rounds, another step_size or another model"
-        if figure == "accuracy" and weighted_words(report["utility"]):
+        if figure == "accuracy" and weighted_words(report):
             how = (
                 "accuracy counts all errors alike, and the threshold does not, so set the gate on "
                 f"weighted_accuracy_over_baseline or balanced_accuracy; or {how}"
@@ -318,16 +338,13 @@ def _fairer(report: Mapping[str, Any], gate: Mapping[str, Any]) -> str:
         f"see which group is worst off above, and try {several}, more rounds, or features that "
         "predict its outcome better"
     )
-    intervals = [
-        one["metrics"][gate["figure"]]["interval"]
-        for one in report["fairness"]
-        if gate["attribute"] in (None, one["attribute"])
-    ]
+    sections = [one for one in report["fairness"] if gate["attribute"] in (None, one["attribute"])]
+    intervals = [one["metrics"][gate["figure"]]["interval"] for one in sections]
     if not any(one and one["low"] <= gate["bound"] <= one["high"] for one in intervals):
         return how
     return (
-        f"its interval has {gate['bound']:g} in it, so few people may be why: hold out more "
-        f"{_held_out(report)} or join small groups by `fairness.groups`. Otherwise {how}"
+        f"its interval has {gate['bound']:g} in it, so few people may be why: "
+        f"{_larger_groups(report, sections)}. Otherwise {how}"
     )
 
 

@@ -140,7 +140,7 @@ def judging(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[Mappi
     every = counted_by(report)["every_attribute"] and _gap(section) is not None
     return [
         gate
-        for gate, asked in zip(report["gates"], report["spec"]["gates"], strict=False)
+        for gate, asked in zip(report["gates"], report["spec"]["gates"], strict=True)
         if requires(report, gate)
         and (
             gate["attribute"] in (None, section["attribute"])

@@ -240,7 +240,7 @@ class GaussianUploads(ClientProtection):
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         # An update that is not finite adds nothing: that it is not leaves with noise alone.
-        uploads, _ = self.gaussian(start, updated, unit)
+        uploads = self.gaussian(start, updated, unit)
         return ProtectedUploads(uploads, radii=None, finite=finite_uploads(uploads))
 
 

@@ -133,20 +133,20 @@ def test_a_fault_of_the_data_is_quoted_to_readers_of_data_alone(api: Api) -> Non
     posted = api.post("/v1/experiments", json=value, key=api.key_with(*AUTHOR))
     assert posted.json()["errors"] == redacted
     form = {"mode": "document", "document": json.dumps(value), "action": "preview"}
-    for scopes, told in ((READER, True), (AUTHOR, False)):
+    for scopes, shown in ((READER, True), (AUTHOR, False)):
         page = signed_in(api, *scopes).post("/experiments/new", form)
-        assert (page.status_code, "row 1 " in page.text) == (422, told)
-        assert ("federations:read" in page.text) is not told
+        assert (page.status_code, "row 1 " in page.text) == (422, shown)
+        assert ("federations:read" in page.text) is not shown
 
 
 def test_data_that_the_spec_makes_up_are_no_secret(api: Api) -> None:
     value = spec_of({})
     value["federation"] = {"source": "synthetic-linear", "clients": 10, "rows_per_client": 2}
     value["fairness"] = {"favourable": {"op": "in", "value": ["x"]}}
-    told = validated(api, value, *AUTHOR)
-    assert told.status_code == 422
-    assert told.json() == validated(api, value, *READER).json()
-    assert REDACTED not in told.text
+    answer = validated(api, value, *AUTHOR)
+    assert answer.status_code == 422
+    assert answer.json() == validated(api, value, *READER).json()
+    assert REDACTED not in answer.text
 
 
 @pytest.mark.parametrize("reason", ["invalid-data", "worker-error"])

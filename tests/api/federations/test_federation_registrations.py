@@ -143,6 +143,18 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     of_budget = api.post(at, json={}).json()
     assert of_budget["projection"]["leakage_worst_case"] <= 5.0
     assert of_budget["spec"]["privacy"]["mechanism"] == "laplace-l2"
+    assert api.set_budget(id_, None).status_code == 200
+    # A total composes by rdp, at its own delta: it has room for what fits it by that alone.
+    terms = {"figure": "epsilon", "observer": "final_model", "adjacency": "add-or-remove-one"}
+    assert api.set_budget(id_, 2.0, delta=1e-6, **terms).status_code == 200
+    for unit, mechanism in (("client", "gaussian-central"), ("record", "record-personalised")):
+        spec = api.post(at, json={"unit": unit}).json()["spec"]
+        assert (spec["privacy"]["mechanism"], spec["privacy"]["delta"]) == (mechanism, 1e-6)
+        assert unit == "record" or body_of(api.check(spec))["budget"]["has_room"]
+    spec = api.post(at, json={"unit": "client"}).json()["spec"]
+    spec["privacy"]["accountant"] = "pld"
+    assert "composed by `rdp`" in body_of(api.check(spec))["budget"]["detail"]
+    assert api.set_budget(id_, None, delta=1e-6, **terms).status_code == 200
     of_reports = {"figure": "epsilon", "observer": "report", "delta": 1e-6}
     of_reports |= {"adjacency": "add-or-remove-one"}
     for total, setting in ((None, {}), (0.0, {**of_reports, "book": "release"})):

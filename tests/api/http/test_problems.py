@@ -24,6 +24,7 @@ from api.app import create_app
 from api.http import middleware
 from benchmarks.served_api import http
 from infrastructure.logs import configure_logs
+from infrastructure.settings import Settings
 from models.database import Database
 from tests.api.service import SPEC, Api, running_api, served, settings_for
 
@@ -95,6 +96,17 @@ def test_not_ready_on_another_schema(empty_database_url: str, tmp_path: Path) ->
         problem = _is_problem(client.get("/health/ready"), 503, "unavailable")
         assert "fedaudit migrate" in problem["detail"]
         assert client.get("/health/live").status_code == 200
+
+
+def test_an_api_without_a_database_names_no_folder_to_anyone(tmp_path: Path) -> None:
+    with (
+        structlog.testing.capture_logs() as logged,
+        TestClient(create_app(Settings(data_dir=tmp_path / "moved"))) as client,
+    ):
+        problem = _is_problem(client.get("/health/ready"), 503, "unavailable")
+    assert "fedaudit migrate" in problem["detail"]
+    assert str(tmp_path) not in json.dumps(problem)
+    assert f"no service keeps its data in {tmp_path / 'moved'}" in str(logged)
 
 
 def test_nothing_is_written_on_the_schema_of_another_version(sqlite_url, tmp_path, monkeypatch):

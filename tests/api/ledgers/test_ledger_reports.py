@@ -50,8 +50,8 @@ def page(api: Api, ledger: str) -> str:
 
 
 def judged(api: Api, ledger: str) -> tuple[bool, str]:
-    told = trainings.verified(api, ledger)
-    return told["valid"], told["verdict"]
+    verification = trainings.verified(api, ledger)
+    return verification["valid"], verification["verdict"]
 
 
 def saved(api: Api, ledger: str, folder: Path) -> Path:
@@ -72,9 +72,11 @@ def test_a_bundle_is_valid_although_names_grow(api: Api, tmp_path: Path) -> None
         with opened_bundle(path) as evidence:
             found = verify(evidence, trusted=trusted)
         assert (found.verdict, found.entries, found.experiment_id) == (verdict, 4, ledger)
-    told = trainings.verified(api, ledger)
-    assert told["valid"]
-    assert [one["name"] for one in told["checks"] if one["outcome"] != "pass"] == ["ledger.waiting"]
+    verification = trainings.verified(api, ledger)
+    assert verification["valid"]
+    assert [one["name"] for one in verification["checks"] if one["outcome"] != "pass"] == [
+        "ledger.waiting"
+    ]
 
 
 @pytest.mark.parametrize("change", ["epsilon", "event"])
@@ -180,12 +182,12 @@ def test_the_answer_is_never_to_release_and_follows_from_the_figures(api, tmp_pa
             post(api, ledger, declared(1, ["a"], {"kind": "gaussian", **event}, **more))
         said = report(api, ledger)
         open_ = code in ("no-rounds", "training-not-observed")
-        stands = "not-decided" if open_ else "do-not-release"
+        expected = "not-decided" if open_ else "do-not-release"
         answer = said["answer"]
-        assert (answer["outcome"], [one["code"] for one in answer["reasons"]]) == (stands, [code])
+        assert (answer["outcome"], [one["code"] for one in answer["reasons"]]) == (expected, [code])
         if code in ("training-not-observed", "delta-gives-data-away"):
             assert ("a guess" in said["verdict"]) == (code == "training-not-observed")
-        assert f'class="answer answer-{stands}"' in page(api, ledger)
+        assert f'class="answer answer-{expected}"' in page(api, ledger)
     assert sign(api) == len(ANSWERS)
     with opened_bundle(saved(api, ledger, tmp_path)) as evidence:
         true = evidence.report or {}
@@ -275,6 +277,20 @@ def test_the_attack_a_population_below_the_federation_turns_no_rule_of_delta_off
             assert trainings.judged(api, small, asked)[0]["outcome"] == "pass"
             assert sign(api) == 2 - signed
         assert report(api, large)["ledger"]["witness"] == "trainer"
+
+
+def test_a_federation_that_is_deleted_keeps_the_rule_of_delta_on(api: Api) -> None:
+    submitted = api.submit()
+    federation = submitted["federation_id"]
+    clients = body_of(api.get(f"/v1/federations/{federation}"))["clients"]
+    terms = {**LOCAL, "population": 2, "federation_id": federation, "delta": 1 / clients}
+    ledger = opened(api, terms, rounds=[declared(1, ["a"])])
+    api.post(f"/v1/experiments/{submitted['id']}/cancel")
+    assert api.request("DELETE", f"/v1/federations/{federation}").status_code == 204
+    for _ in range(2):
+        [said] = report(api, ledger)["contradictions"]
+        assert "not below one in the clients" in said
+        sign(api)
 
 
 def test_a_policy_that_became_stricter_holds_for_the_next_report(api: Api) -> None:
@@ -428,8 +444,11 @@ def test_behind_another_keys_signature_the_witness_is_the_database(api_on_both, 
     said = report(api, ledger)
     assert said["ledger"]["witness"] == DATABASE
     assert any("could choose what was signed" in one for one in said["limits"])
-    told = trainings.verified(api, ledger)
-    assert (told["valid"], told["verdict"]) == (True, "consistent, signer untrusted")
+    verification = trainings.verified(api, ledger)
+    assert (verification["valid"], verification["verdict"]) == (
+        True,
+        "consistent, signer untrusted",
+    )
     assert "checkpoints.witness" in checks(api, ledger, "unchecked")
     key_file = tmp_path / "key.pub"
     key_file.write_text(KEY.public.pem)

@@ -398,9 +398,9 @@ def test_a_trainer_that_cannot_name_participants_says_so_and_its_figures_are_con
 
 def test_bundles_do_not_name_who_was_drawn(api: Api) -> None:
     ledger = opened(api, CENTRAL, population=3, budget={"epsilon": 1e-3})
-    told = post(api, ledger, declared(1, ["z", "k"], POISSON), declared(2, ["p"])).json()
+    answer = post(api, ledger, declared(1, ["z", "k"], POISSON), declared(2, ["p"])).json()
     # Everyone is over the budget, drawn or not; and a later round finds the names again.
-    assert [one["over_budget"] for one in told["rounds"]] == [3, 1]
+    assert [one["over_budget"] for one in answer["rounds"]] == [3, 1]
     assert post(api, ledger, declared(3, ["k"], POISSON)).status_code == 200
     with trainings.bundle(api, ledger) as bundle:
         assert json.loads(bundle.read("subjects.json")) == ["everyone", "p"]

@@ -78,8 +78,8 @@ def test_a_key_sees_what_its_scopes_allow(api: Api) -> None:
     path = f"/sweeps/{sweep['id']}"
     reader, officer = signed_in(api, "experiments:read"), signed_in(api, "reports:read")
     page = reader.get(path).text
-    told = [words in page for words in ("What it costs together", "The table", "Cancel all")]
-    assert told == [True, False, False]
+    shown = [words in page for words in ("What it costs together", "The table", "Cancel all")]
+    assert shown == [True, False, False]
     refused = (reader.get(f"{path}/table.csv"), reader.post(f"{path}/cancel"), officer.get(path))
     assert [one.status_code for one in refused] == [403] * 3
     assert 'href="/sweeps"' not in officer.get("/reports").text

@@ -89,19 +89,19 @@ def test_what_was_signed_cannot_be_changed_unseen(api: Api, how: str, tmp_path: 
     signer = AuditLogSigner(api.database, KEY, signed={})
     assert signer.sign_waiting(10) == 1
     assert signer.sign_waiting(10) == 0
-    told = _verified(api)
-    assert (told["valid"], told["entries"], told["signed_entries"]) == (True, 3, 3)
+    verified = _verified(api)
+    assert (verified["valid"], verified["entries"], verified["signed_entries"]) == (True, 3, 3)
     public_key = tmp_path / "key.pub"
     public_key.write_text(KEY.public.pem)
-    check = checked(told, _log(api), public_key=public_key, earlier=told["signed_head"])
+    check = checked(verified, _log(api), public_key=public_key, earlier=verified["signed_head"])
     assert (check["trusted"], check["faults"]) == (True, [])
     api.change(*TAMPERED[how])
     assert not _verified(api)["valid"]
     # Whoever also forgets the signed head deceives the service, and nobody who kept it.
     api.change(update(AuditHead).values(signed_entries=0, envelope=None))
-    told_now = _verified(api)
-    assert told_now["valid"] == (how == "cut off")
-    check = checked(told_now, _log(api), public_key=public_key, earlier=told["signed_head"])
+    verified_now = _verified(api)
+    assert verified_now["valid"] == (how == "cut off")
+    check = checked(verified_now, _log(api), public_key=public_key, earlier=verified["signed_head"])
     assert check["faults"]
     assert signer.sign_waiting(10) == 0, "the sweeper remembers what it signed"
 
@@ -133,8 +133,8 @@ def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
 def test_entries_that_come_at_once_are_in_one_chain(api_on_both: Api) -> None:
     api = api_on_both
     at_once(lambda number: [key_of(api, f"{number}") for _ in range(3)], 4)
-    told = _verified(api)
-    assert (told["valid"], told["entries"]) == (True, 12)
+    verified = _verified(api)
+    assert (verified["valid"], verified["entries"]) == (True, 12)
 
 
 # -- who did what is on record, in the name that the key had then ---------------------------------

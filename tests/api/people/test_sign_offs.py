@@ -292,6 +292,6 @@ def test_the_form_on_the_report(api: Api) -> None:
     assert "form-action 'none'" in kept.headers["content-security-policy"]
     assert "approved" in browser.get("/reports").text
     # Readers have no form; a key without a person sees the reason.
-    for scopes, told in ((["reports:read"], False), (["reports:read", "reports:sign"], True)):
+    for scopes, warned in ((["reports:read"], False), (["reports:read", "reports:sign"], True)):
         page = signed_in(api, *scopes).get(f"{base}/report").text
-        assert ("<form" in page, "names no person" in page) == (False, told)
+        assert ("<form" in page, "names no person" in page) == (False, warned)

@@ -334,8 +334,8 @@ def test_it_leaves_what_cancelling_every_cell_leaves(api_on_both: Api, kind: str
     assert left(api, together) == left(api, one_by_one)
     assert left(api, together)[-1] == ["cancelled"] * 3
     assert {state for _, _, state, *_ in left(api, together)[2]} == {"settled"}
-    told = api.get("/v1/audit-log").json()["items"]
-    assert ("sweep.cancelled", together["id"]) in [(one["action"], one["subject"]) for one in told]
+    log = api.get("/v1/audit-log").json()["items"]
+    assert ("sweep.cancelled", together["id"]) in [(one["action"], one["subject"]) for one in log]
 
 
 def test_cells_that_a_worker_has_end_when_it_stops(api_on_both: Api) -> None:

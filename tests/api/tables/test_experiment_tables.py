@@ -88,8 +88,8 @@ def test_rounds_and_their_clusters(api: Api, done: str) -> None:
     assert older["leakage_by_cluster"] is None
     assert "did not record it" in older["reasons"]["leakage_by_cluster"]
     assert _lines(api.get(f"{path}.ndjson")) == [now, older]
-    told, nothing = (row["leakage_by_cluster"] for row in _csv(api.get(f"{path}.csv")))
-    assert (json.loads(told), nothing) == (by_cluster, "")
+    written, nothing = (row["leakage_by_cluster"] for row in _csv(api.get(f"{path}.csv")))
+    assert (json.loads(written), nothing) == (by_cluster, "")
     table = _parquet(api.get(f"{path}.parquet"))
     assert [row["leakage_by_cluster"] for row in table] == [by_cluster, None]
 
@@ -148,8 +148,8 @@ def test_files_carry_what_pages_carry(api: Api, done: str, table: str) -> None:
             rows = _csv(file)
             assert list(rows[0]) == list(pages[0])
             assert [int(row["round"]) for row in rows] == [line["round"] for line in pages]
-            told = [row.get("epsilon") or None for row in rows]
-            figures = [one and float(one) for one in told]
+            epsilons = [row.get("epsilon") or None for row in rows]
+            figures = [one and float(one) for one in epsilons]
             assert figures == [line.get("epsilon") for line in pages]
     if table == "privacy-ledger":
         later = _lines(api.get(f"{done}/{table}.ndjson?round_from=2&round_to=2"))

@@ -68,10 +68,10 @@ def test_an_end_is_delivered_again_until_it_is_taken_and_says_ids_and_outcomes_a
     receiver.answers = [500, 302, 503]
     states = [[one["state"] for one in deliver(api, dispatcher, webhook)] for _ in range(3)]
     assert states[-1] == ["delivered", "delivered"]
-    told = {one["type"]: one["data"] for one in receiver.verified(webhook["secret"])[-2:]}
+    data_by_type = {one["type"]: one["data"] for one in receiver.verified(webhook["secret"])[-2:]}
     common = {"project": "hospital", "experiment_id": id_}
     ended = {"status": "succeeded", "status_reason": None}
-    assert told == {
+    assert data_by_type == {
         "experiment.finished": {**common, **ended, "gate_outcome": "insufficient_evidence"},
         "gate.failed": {**common, "outcome": "insufficient_evidence"},
     }
@@ -93,8 +93,8 @@ def test_each_way_to_end_is_delivered_and_what_is_rolled_back_is_not(api, receiv
         )
         raise InterruptedError
     data = [one["data"] for one in deliveries(api, webhook)]
-    told = [(one["experiment_id"], one["status"]) for one in data]
-    assert told == [(cancelled, "cancelled"), (failed, "failed")]
+    ended = [(one["experiment_id"], one["status"]) for one in data]
+    assert ended == [(cancelled, "cancelled"), (failed, "failed")]
 
 
 def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(api, dispatcher, receiver):
@@ -234,10 +234,10 @@ def test_a_crossing_is_announced_once_and_again_after_the_budget_had_recovered(a
     assert api.check(run(**FIXED)).status_code == 200
     assert _told(api, webhook) == []
     third = api.submit(run(**FIXED))
-    [told] = _told(api, webhook)
-    assert (told["project"], told["federation_id"]) == ("hospital", id_)
+    [event] = _told(api, webhook)
+    assert (event["project"], event["federation_id"]) == ("hospital", id_)
     absent = dict.fromkeys(("delta", "adjacency", "observer"))
-    assert told["budget"] == {"book": "simulation", "figure": "leakage", **absent, **FIXED}
+    assert event["budget"] == {"book": "simulation", "figure": "leakage", **absent, **FIXED}
     # Already low: a smaller total crosses nothing.
     api.set_budget(id_, 3.1 * WORST, **FIXED)
     assert len(_told(api, webhook)) == 1
@@ -255,8 +255,8 @@ def test_a_total_that_is_lowered_crosses_too_and_an_epsilon_is_composed(api: Api
     set_total(api, id_, 10 * spent)
     assert _told(api, webhook) == []
     set_total(api, id_, 1.05 * spent)
-    [told] = _told(api, webhook)
-    assert (told["budget"]["figure"], told["budget"]["observer"]) == ("epsilon", "final_model")
+    [event] = _told(api, webhook)
+    assert (event["budget"]["figure"], event["budget"]["observer"]) == ("epsilon", "final_model")
 
 
 def test_another_project_that_draws_on_the_same_data_lets_the_owner_know(api: Api) -> None:
@@ -267,8 +267,8 @@ def test_another_project_that_draws_on_the_same_data_lets_the_owner_know(api: Ap
     api.set_budget(id_, 4.1, book="release", **FIXED)
     assert _told(api, webhook) == []
     api.submit(value, key=api.key_with(*SCOPES, project="another"))
-    [told] = _told(api, webhook)
-    assert (told["federation_id"], told["budget"]["radius"]) == (id_, 0.5)
+    [event] = _told(api, webhook)
+    assert (event["federation_id"], event["budget"]["radius"]) == (id_, 0.5)
 
 
 def test_a_key_that_cannot_be_used_ends_the_start(

@@ -58,7 +58,7 @@ def _place(context: Context) -> int:
 
 def trained(asked: dict[str, Any]) -> dict[str, Any]:
     """What came of a training."""
-    told: dict[str, Any] = {"error": None, "metrics": None}
+    printed: dict[str, Any] = {"error": None, "metrics": None}
     app = ServerApp()
     folder = Path(asked["folder"])
 
@@ -81,15 +81,15 @@ def trained(asked: dict[str, Any]) -> dict[str, Any]:
             strategy = FedauditStrategy(
                 inner, ledger, event=asked["event"], ask_subjects=asked["asks"], group_counts=True
             )
-        told["ledger"] = strategy.ledger.id
+        printed["ledger"] = strategy.ledger.id
         try:
             arrays = ArrayRecord([np.zeros(3)])
             result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=ROUNDS)
-            told["metrics"] = {
+            printed["metrics"] = {
                 round_: sorted(one) for round_, one in result.evaluate_metrics_clientapp.items()
             }
         except RoundRefused as refused:
-            told["error"] = str(refused)
+            printed["error"] = str(refused)
 
     weights = asked.get("weights", [1] * CLIENTS)
     run_simulation(
@@ -98,7 +98,7 @@ def trained(asked: dict[str, Any]) -> dict[str, Any]:
         num_supernodes=CLIENTS,
         backend_config={"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}},
     )
-    return told
+    return printed
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def run_training(
     for path in sorted(folder.iterdir()):
         round_, _, name = path.name.partition("-")
         trained.setdefault(int(round_), []).append(name)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told, trained
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result, trained
 
 
 def manual_snippet(framework: str) -> str:

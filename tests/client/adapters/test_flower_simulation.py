@@ -33,31 +33,31 @@ def training(service: tuple[Api, str], tmp_path: Path) -> Training:
 
 def test_three_rounds_are_declared_with_the_wrappers_noise(service, training):
     api, _ = service
-    told, trained = training()
-    assert told["error"] is None
+    result, trained = training()
+    assert result["error"] is None
     assert trained == {1: SILOS, 2: SILOS, 3: SILOS}
     # The counts by group are declared, and do not reach the strategy's own metrics.
-    assert told["metrics"] == {str(one): ["loss"] for one in (1, 2, 3)}
-    assert epsilon(api, told["ledger"]) == pytest.approx(library([NOISE] * 3), rel=1e-12)
-    report = api.get(f"/v1/ledgers/{told['ledger']}/report").json()
+    assert result["metrics"] == {str(one): ["loss"] for one in (1, 2, 3)}
+    assert epsilon(api, result["ledger"]) == pytest.approx(library([NOISE] * 3), rel=1e-12)
+    report = api.get(f"/v1/ledgers/{result['ledger']}/report").json()
     gap = report["fairness"][0]["metrics"]["demographic_parity_difference"]["value"]
     assert gap == pytest.approx(55 / 95 - 25 / 75)
     # The same program once more releases anew: it is charged anew, behind the first.
-    again, _ = training(ledger=told["ledger"])
+    again, _ = training(ledger=result["ledger"])
     assert again["error"] is None
-    assert api.get(f"/v1/ledgers/{told['ledger']}").json()["last_round"] == 6
-    assert epsilon(api, told["ledger"]) == pytest.approx(library([NOISE] * 6), rel=1e-12)
+    assert api.get(f"/v1/ledgers/{result['ledger']}").json()["last_round"] == 6
+    assert epsilon(api, result["ledger"]) == pytest.approx(library([NOISE] * 6), rel=1e-12)
 
 
 def test_the_round_that_would_pass_the_budget_trains_no_one(service, training):
     api, _ = service
     budget = library([NOISE] * 2) * (1 + 1e-9)
     snippet = manual_snippet("flower").replace("budget=8.0", f"budget={budget!r}")
-    told, trained = training(snippet=snippet)
-    assert "round 3 is refused" in told["error"]
-    assert "silo-0: would have spent" in told["error"]
+    result, trained = training(snippet=snippet)
+    assert "round 3 is refused" in result["error"]
+    assert "silo-0: would have spent" in result["error"]
     assert sorted(trained) == [1, 2]
-    shown = api.get(f"/v1/ledgers/{told['ledger']}").json()
+    shown = api.get(f"/v1/ledgers/{result['ledger']}").json()
     assert (shown["rounds"], shown["over_budget"]) == (2, 0)
 
 
@@ -65,8 +65,8 @@ def test_only_clients_with_room_are_asked_and_failures_are_charged(service, trai
     api, _ = service
     ledger = opened(api, {**LOCAL, "budget": {"epsilon": library([3.0] * 3) * (1 + 1e-9)}})
     post(api, ledger, *(declared(one, ["silo-1"], EVENT) for one in (1, 2)))
-    told, trained = training(ledger=ledger, event=EVENT, failing=[2])
-    assert told["error"] is None
+    result, trained = training(ledger=ledger, event=EVENT, failing=[2])
+    assert result["error"] is None
     others = [one for one in SILOS if one != "silo-1"]
     assert trained == {1: SILOS, 2: others, 3: others}
     assert api.get(f"/v1/ledgers/{ledger}").json()["over_budget"] == 0
@@ -78,15 +78,15 @@ def test_only_clients_with_room_are_asked_and_failures_are_charged(service, trai
 def test_only_the_noise_of_means_as_they_were_released_counts(service, training):
     api, _ = service
     # The wrapper was told of eight clients, and the mean of four has half of its noise.
-    told, _ = training(calibrated=8, asks=False)
-    assert told["error"] is None
-    assert epsilon(api, told["ledger"]) == pytest.approx(library([NOISE * 4 / 8] * 3), rel=1e-12)
-    names = {one["subject"] for one in entries(api, told["ledger"])}
+    result, _ = training(calibrated=8, asks=False)
+    assert result["error"] is None
+    assert epsilon(api, result["ledger"]) == pytest.approx(library([NOISE * 4 / 8] * 3), rel=1e-12)
+    names = {one["subject"] for one in entries(api, result["ledger"])}
     assert all(one.isdigit() for one in names)
     # A wrapper releases nothing where a client failed, and a mean with weights is refused.
-    told, _ = training(failing=[1])
-    assert (told["error"], epsilon(api, told["ledger"])) == (None, 0.0)
-    told, trained = training(weights=[1, 1, 1, 9])
-    assert "'num-examples'" in told["error"]
+    result, _ = training(failing=[1])
+    assert (result["error"], epsilon(api, result["ledger"])) == (None, 0.0)
+    result, trained = training(weights=[1, 1, 1, 9])
+    assert "'num-examples'" in result["error"]
     assert sorted(trained) == [1]
-    assert api.get(f"/v1/ledgers/{told['ledger']}").json()["rounds"] == 0
+    assert api.get(f"/v1/ledgers/{result['ledger']}").json()["rounds"] == 0

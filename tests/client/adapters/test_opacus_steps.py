@@ -6,6 +6,7 @@ import pytest
 import torch
 from opacus import PrivacyEngine
 from opacus.accountants import RDPAccountant
+from opacus.schedulers import ExponentialNoise
 from opacus.utils.adaptive_clipping import PrivacyEngineAdaptiveClipping
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch.utils.data import (
@@ -205,3 +206,17 @@ def test_adaptive_clipping_is_refused(client: Client) -> None:
             else:
                 ghost.epoch()
         assert ledger.current()["rounds"] == (not refused)
+
+
+def test_noise_that_changes_under_ghost_clipping_is_refused_for_what_it_is(client: Client) -> None:
+    ghost, ledger = Silo("rdp", grad_sample_mode="ghost"), Ledger.open(client, RECORDS)
+    schedule = ExponentialNoise(ghost.optimizer, gamma=0.9)
+    with attach(ghost.optimizer, ghost.loader, ledger, subject="silo"):
+        ghost.epoch()
+        schedule.step()
+        with pytest.raises(ValueError, match="noise multiplier changed") as refused:
+            ghost.epoch()
+    assert "`attach` anew" in str(refused.value)
+    with attach(ghost.optimizer, ghost.loader, ledger, subject="silo"):
+        ghost.epoch()
+    assert ledger.current()["rounds"] == 2

@@ -98,6 +98,6 @@ def test_a_round_that_breaks_is_charged_unless_it_was_withdrawn(api, client, wit
     with pytest.raises(KeyError) as broken:
         broken_round()
     [note] = broken.value.__notes__
-    told = "no client is charged" if withdrawn else "declared and charged: 1 asked, 0 sent"
-    assert told in note
+    remark = "no client is charged" if withdrawn else "declared and charged: 1 asked, 0 sent"
+    assert remark in note
     assert reserve(api, ledger.id, 2, ["a"])["admitted"] == (["a"] if withdrawn else [])

@@ -198,8 +198,8 @@ def test_what_was_spent_is_told_with_who_looks(make):
     spec = make()
     [observer, *_] = guaranteed(spec).observers
     spent = ObserverEpsilon(observer=observer, delta=1e-5, adjacency="replace-one", value=1.25)
-    told = mechanism_of(spec).guarantee(n=2, epsilons=[spent]).statement
-    assert "epsilon = 1.25 against " in told
+    text = mechanism_of(spec).guarantee(n=2, epsilons=[spent]).statement
+    assert "epsilon = 1.25 against " in text
     assert "Spent" not in guaranteed(spec).statement
 
 

@@ -58,10 +58,10 @@ def test_guesses_within_the_claim_are_worth_at_most_1(epsilon: float, below: flo
 @pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-3])
 def test_the_term_of_delta_is_paid_for(delta: float) -> None:
     """Under the worst law that the theorem leaves: every tail is as large as it proves."""
-    told = {"canaries": 40, "guesses": GUESSES, "epsilon": 1.0, "delta": delta}
-    tails = [one_run_p_value(**told, correct=one) for one in range(1, GUESSES + 1)]  # type: ignore[arg-type]
+    one_run = {"canaries": 40, "guesses": GUESSES, "epsilon": 1.0, "delta": delta}
+    tails = [one_run_p_value(**one_run, correct=one) for one in range(1, GUESSES + 1)]  # type: ignore[arg-type]
     chances = -np.diff([1.0, *np.minimum.accumulate(tails), 0.0])
-    found = [one_run_e_value(**told, correct=one) for one in range(GUESSES + 1)]  # type: ignore[arg-type]
+    found = [one_run_e_value(**one_run, correct=one) for one in range(GUESSES + 1)]  # type: ignore[arg-type]
     assert chances @ np.array(found) <= 1 + 1e-9
     assert chances @ np.array(found) > 0.9
 
@@ -121,9 +121,9 @@ def test_looking_after_every_round_raises_few_false_alarms(ratio: float) -> None
 
 
 def test_the_power_is_what_is_stated() -> None:
-    told = {"claimed": 0.5, "weight": 60.0, "numbers": 400}
+    known = {"claimed": 0.5, "weight": 60.0, "numbers": 400}
     for share in (0.8, None):
-        stated = known_noise_alarm_power(**told, true=0.9, share=share)  # type: ignore[arg-type]
+        stated = known_noise_alarm_power(**known, true=0.9, share=share)  # type: ignore[arg-type]
         generator, seen = np.random.default_rng(1), 0
         for _ in range(400):
             signal = 60 * 0.9 + 60**0.5 * generator.standard_normal()

@@ -56,12 +56,12 @@ def test_the_one_run_p_value_is_its_formula() -> None:
 def test_randomised_response_is_bounded_tightly_and_from_below() -> None:
     """Where every coin is told with the chance e^1 / (1 + e^1), the bound comes close to 1."""
     generator = np.random.default_rng(1)
-    told = generator.binomial(20_000, 1 / (1 + math.exp(-1)), size=20)
+    right = generator.binomial(20_000, 1 / (1 + math.exp(-1)), size=20)
     found = [
         one_run_epsilon(
             canaries=20_000, guesses=20_000, correct=int(one), delta=0.0, significance=0.01
         )
-        for one in told
+        for one in right
     ]
     assert max(found) < 1.0
     assert np.median(found) > 0.95

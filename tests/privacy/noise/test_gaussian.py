@@ -181,8 +181,7 @@ def test_a_client_releases_its_clipped_update_and_noise() -> None:
     release = LocalGaussian(clip=column(1.0, 10.0), noise_multiplier=column(2.0, 0.5))
     start = torch.ones(2, 1, 2)
     noise = torch.tensor([[[0.5, -0.25]]]).expand(2, 1, 2)
-    uploads, released = release(start, start + torch.tensor([3.0, 4.0]), noise)
-    assert released.all()
+    uploads = release(start, start + torch.tensor([3.0, 4.0]), noise)
     assert uploads.dtype == torch.float32
     # Standard deviations 2 * 1 and 0.5 * 10; half a cell of the wider grid.
     expected = torch.tensor([[[1 + 0.6 + 1.0, 1 + 0.8 - 0.5]], [[1 + 3 + 2.5, 1 + 4 - 1.25]]])
@@ -193,8 +192,7 @@ def test_an_update_that_is_not_finite_counts_as_none() -> None:
     release = LocalGaussian(clip=column(1.0), noise_multiplier=column(1.0))
     start = torch.zeros(1, 2, 2)
     updated = torch.tensor([[[math.nan, 1.0], [0.0, 0.5]]])
-    uploads, released = release(start, updated, torch.ones(1, 2, 2))
-    assert released.tolist() == [[False, True]]
+    uploads = release(start, updated, torch.ones(1, 2, 2))
     assert uploads.tolist() == [[[1.0, 1.0], [1.0, 1.5]]]
 
 
@@ -246,7 +244,7 @@ def gaussian_releases(update: float, *, shrink: float, seed: int) -> NDArray[np.
     one = torch.ones(1, 1, dtype=torch.float64)
     release = LocalGaussian(clip=one, noise_multiplier=one)
     start = torch.zeros(1, DRAWS, 1)
-    uploads, _ = release(start, start + update, torch.from_numpy(shrink * noise)[None])
+    uploads = release(start, start + update, torch.from_numpy(shrink * noise)[None])
     return uploads[0, :, 0].numpy().astype(np.float64)
 
 

@@ -63,7 +63,7 @@ def test_uploads_lie_on_the_grid_however_large_the_parameters() -> None:
     gaussian = LocalGaussian(clip=column(0.5), noise_multiplier=column(8.0))
     noise = torch.from_numpy(np.random.default_rng(1).normal(size=(1, 50, 3)))
     for start in (torch.zeros(1, 50, 3), torch.full((1, 50, 3), 1e4 / 3)):
-        uploads, _ = gaussian(start, start + 0.1, noise)
+        uploads = gaussian(start, start + 0.1, noise)
         cells = uploads.double() / spacing_of(4.0)
         assert torch.equal(cells, cells.round())
 

@@ -188,8 +188,10 @@ def divergence(order, *, first, second, others, rate, sigma, place):
     shared = {"others": others, "rate": rate, "sigma": sigma, "place": place}
     p, q = log_density(first, **shared), log_density(second, **shared)
     mass = np.exp(order * p + (1 - order) * q).sum() * STEP
-    nobody = (1 - rate) ** (others + 1)  # the model stays where it is, with the record or without
-    return np.log(mass + nobody) / (order - 1)
+    unsampled = (1 - rate) ** (
+        others + 1
+    )  # the model stays where it is, with the record or without
+    return np.log(mass + unsampled) / (order - 1)
 
 
 def claimed(order, *, rate, sigma):

@@ -1,7 +1,8 @@
 """The charts on a report's page: which there are, what is said beside them, and how much it is."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ class Round:
     leakage_median: float | None = 1.0
     leakage_max: float | None = 2.0
     epsilon_max: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=lambda: {"validation_loss": "not validated"})
 
 
 @dataclass
@@ -127,6 +129,7 @@ def test_rounds_that_were_not_validated_break_no_line_and_thinned_ones_are_state
     assert [row[0] for row in loss.table.rows] == ["5", "10", "15", "20"]
     assert loss.drawing.body.count("M") == 1
     assert "those that 5 divides are drawn" in loss.caption
+    assert "Why other rounds have no point: not validated." in loss.caption
 
 
 @pytest.mark.parametrize("count", [7, 12])
@@ -196,10 +199,18 @@ def test_the_gap_is_a_bracket_in_words_and_a_constant_lies_on_the_axis(material)
     document["utility"] |= {"balanced_accuracy": 0.64}
     quality = answer_pictures(document)[2]
     assert "balanced accuracy, more is better" in texts(quality.drawing)
-    assert "a missed outcome counts 4 times a false alarm: so counted, its acc" in quality.caption
+    one, other = "predicting the positive class wrongly", "predicting the other class wrongly"
+    assert f"{other} counts 4 times as much as {one}: so counted, its acc" in quality.caption
     document["utility"] |= {"threshold": 0.992, "accuracy": 0.776, "baseline_accuracy": 0.991}
     said = answer_pictures(document)[2].caption
-    assert (
-        "a false alarm counts 124 times a missed outcome: so counted, its accuracy is 0.12" in said
-    )
+    assert f"{one} counts 124 times as much as {other}: so counted, its accuracy is 0.12" in said
     assert "alike it is 0.776, and always the same answer has 0.991." in said
+    # The class is named, whatever is favourable.
+    table = {"path": "t.csv", "client_key": "site", "target": "bad", "positive": "no"}
+    spec = {"federation": {"source": "table", **table}}
+    document["spec"] |= spec | {"fairness": {"favourable": {"op": "in", "value": ["yes"]}}}
+    document["data"]["positive_class"] = "no"
+    said = answer_pictures(document)[2].caption
+    assert (
+        f"By its threshold, predicting bad = no wrongly counts 124 times as much as {other}" in said
+    )

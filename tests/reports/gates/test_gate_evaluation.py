@@ -295,6 +295,9 @@ def test_a_gate_without_an_attribute_is_one_on_each(material, values, op, expect
     [found] = evaluate([gate], report)
     assert (found["attribute"], found["value"], found["outcome"]) == expected
     assert found["reason"].startswith(f"{expected[0]}, the worst of {len(values)} attributes: ")
+    # What is missing by any of them is said, whichever is the worst.
+    missing = [name for name in values if values[name] is None]
+    assert found["reason"].count("one group is left") == len(missing)
     # The worst of the same gates with their attributes named.
     each = [gate.model_copy(update={"attribute": name}) for name in values]
     assert found["outcome"] == overall(evaluate(each, report))

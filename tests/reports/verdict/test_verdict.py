@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.fairness.disclosure import PROTECTS
 from fedaudit.fairness.scored_groups import EARLIER
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.privacy.guarantees.cost_sentences import (
@@ -24,7 +25,7 @@ from fedaudit.reports.report import assemble, gate_checks, gated
 from fedaudit.reports.verdict import release, verdict, worst_off
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, judged
-from fedaudit.reports.verdict.worst_off import counted_by
+from fedaudit.reports.verdict.worst_off import counted_by, judging
 from fedaudit.spec.gates import Gate, can_fail
 from tests.reports.conftest import SPEC, verdict_parts
 from tests.reports.reading_documents import contradicted, gaussian
@@ -120,7 +121,20 @@ def judged_by(report: dict[str, Any], figure: str, **gate: Any) -> dict[str, Any
     """The report with this gate alone, which has not passed."""
     found = {"attribute": None, "op": "le", "bound": 0.5, "value": 0.6, "outcome": "fail"}
     found |= {"figure": figure, "reason": "0.6 is not at most 0.5", **gate}
-    return {**report, "gates": [found], "gate_outcome": found["outcome"]}
+    return with_gates({**report, "gate_outcome": found["outcome"]}, [found])
+
+
+def with_gates(report: dict[str, Any], gates: list[dict[str, Any]]) -> dict[str, Any]:
+    """The report with these outcomes, of as many gates of its spec."""
+    asked = [*report["spec"]["gates"], *({} for _ in gates)][: len(gates)]
+    return {**report, "gates": gates, "spec": {**report["spec"], "gates": asked}}
+
+
+def test_a_report_that_judges_other_gates_than_its_spec_has_is_not_read(material) -> None:
+    report = assemble(material({**ONE, "gates": [FAILING]}))
+    for gates in ([], report["gates"] * 2):
+        with pytest.raises(ValueError, match=r"argument 2 is \w+er than"):
+            judging({**report, "gates": gates}, report["fairness"][0])
 
 
 def test_a_gate_on_accuracy_fails_by_design_where_the_threshold_weighs_errors(good):
@@ -253,10 +267,10 @@ def test_what_to_do_follows_from_the_figures(good, material):
     simulated["guarantee"]["in_force"] = False
     assert "do, train the model for release with `noise: release`" in verdict_parts(simulated).next
     # Gates that are set after a release judge another one, which costs as much again.
-    ungated = verdict_parts({**simulated, "gates": [], "gate_outcome": None}).next
+    ungated = verdict_parts(with_gates({**simulated, "gate_outcome": None}, [])).next
     assert "set gates for what the model must meet, and train the model for release" in ungated
     assert "the next run" not in ungated
-    released = verdict_parts({**good, "gates": [], "gate_outcome": None}).next
+    released = verdict_parts(with_gates({**good, "gate_outcome": None}, [])).next
     assert "the next run, which costs as much again, is judged by them; `fedaudit" in released
     free = assemble(material(NONE))
     diverged = parts_with(free, utility__stopped_by="diverged").next
@@ -279,10 +293,10 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     for group in hidden["fairness"][0]["groups"]:
         group["suppressed"] = True
     shown = verdict_parts(hidden).next
-    assert shown.startswith("No groups can be compared: hold out more clients, or join")
+    assert shown.startswith("No groups can be compared: hold out more clients or join values of gr")
     by_rows = copy.deepcopy(hidden)
     by_rows["spec"]["federation"]["validation_unit"] = "record"
-    assert ": hold out more rows, or join" in verdict_parts(by_rows).next
+    assert ": hold out more rows or join" in verdict_parts(by_rows).next
     assert "If these figures will do" not in shown
     metric["reason"] = f"suppressed: the groups differ from those of {EARLIER}"
     # Other clients or joined values are no way out of it, and may lead further in.
@@ -294,6 +308,25 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     said = f"by group is unknown: {metric['reason']}. So it is by every other attribute, for"
     assert said in shown
     assert shown.count("unknown") == 1
+
+
+def test_hidden_groups_are_named_with_what_shows_them(good):
+    """Values of an attribute that is cut cannot be joined."""
+    [section] = good["fairness"]
+    small = {"suppressed": True, "reasons": {"loss": "suppressed: fewer than 30 scored rows"}}
+    beside = {"suppressed": True, "reasons": {"loss": f"{PROTECTS}, of fewer than 30 scored rows"}}
+    groups = [{**section["groups"][0], "value": value} for value in ("below 40", "40 to below 60")]
+    by_age = [groups[0] | small, groups[1] | beside]
+    good["fairness"].append({**section, "attribute": "age", "groups": by_age})
+    good["spec"]["fairness"] |= {"sensitive": ["group", "age"], "edges": {"age": [40, 60]}}
+    assert (
+        "age below 40 or 40 to below 60 (to protect a smaller one, or rows in no group). Before "
+        "concluding that everybody is treated alike, hold out more clients or cut age at fewer "
+        "`fairness.edges`."
+    ) in verdict_parts(good).next
+    good["fairness"][1]["intersection_of"] = ["group", "age"]
+    both = "hold out more clients, join values of group by `fairness.groups` or cut age at fewer"
+    assert both in verdict_parts(good).next
 
 
 @pytest.mark.parametrize(
@@ -452,6 +485,7 @@ def test_a_gate_that_an_earlier_version_passed_by_the_rounds_played_releases_not
     report["guarantee"] |= {"delta": 1e-5, "adjacency": "replace-one"}
     report["utility"]["stopped_by"] = "patience"
     report |= gated([gate], report)
+    report = with_gates(report, report["gates"])
     assert report["gate_outcome"] == "pass"
     report["privacy"]["epsilon_planned"] = 4.7
     found = answer_of(report)
@@ -587,7 +621,7 @@ def test_a_model_that_may_be_no_better_than_a_constant_is_not_decided(material) 
         ("auc", "ge", "not-decided"),  # every one is at least 0
     ):
         gate = {"figure": figure, "op": op, "bound": 0.0, "attribute": None, "outcome": "pass"}
-        judged = {**unsure, "gates": [*unsure["gates"], gate]}
+        judged = with_gates(unsure, [*unsure["gates"], gate])
         assert answer_of(judged).outcome == outcome, figure
     # An earlier version signed its answer without this.
     assert answer_of({**unsure, "answer": {"gap_size": 0.1}}).outcome == "release"

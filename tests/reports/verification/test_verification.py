@@ -259,9 +259,9 @@ def test_an_altered_spec_in_the_report_ends_in_a_verdict_beside_sign_offs(run, t
     path = run.write(tmp_path / "b.zip")
     attacked = later_statement({"kind": "membership", "status": "not-done"})
     empty = dict.fromkeys(("note", "person", "key_id", "key_name", "signed_off_at"), "")
-    nobody: dict[str, Any] = {"role": None, "concerns": (), "by_submitter": None, **empty}
+    unstated: dict[str, Any] = {"role": None, "concerns": (), "by_submitter": None, **empty}
     of = {"experiment_id": ID, "number": 1, "report_hash": "0" * 64, "decision": "approved"}
-    sign_off = SignOff(**of, **nobody)
+    sign_off = SignOff(**of, **unstated)
     signed = sign_off.sign_after(None, KEY).as_dict()
     with opened_bundle(path) as evidence:
         assert evidence.report is not None

@@ -63,8 +63,8 @@ def test_an_alarm_is_announced_and_shown_on_every_page(api: Api, looks: Looks) -
     report = report_of(api, loud)
     assert report["attacks"][1]["alarm"] == ALARM.model_dump()
     assert events_of(api, loud)[-2:] == ["alarm.raised"] * 2
-    [told] = api.get(f"/v1/webhooks/{webhook['id']}/deliveries").json()["items"]
-    assert told["event"] == "alarm.raised"
+    [delivery] = api.get(f"/v1/webhooks/{webhook['id']}/deliveries").json()["items"]
+    assert delivery["event"] == "alarm.raised"
 
     def listed(query: str) -> list[str]:
         return [one["id"] for one in api.get(f"/v1/experiments?{query}").json()["items"]]

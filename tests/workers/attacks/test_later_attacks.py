@@ -89,8 +89,8 @@ def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(api, looks, en
     assert (body["alarms"], body["gate_outcome"]) == (1, "insufficient_evidence")
     assert [one["id"] for one in api.get("/v1/experiments?alarm=true").json()["items"]] == [ended]
     assert events_of(api, ended).count("alarm.raised") == 1
-    told = api.get(f"/v1/webhooks/{webhook['id']}/deliveries").json()["items"]
-    assert sorted(one["event"] for one in told) == ["alarm.raised", "gate.failed"]
+    sent = api.get(f"/v1/webhooks/{webhook['id']}/deliveries").json()["items"]
+    assert sorted(one["event"] for one in sent) == ["alarm.raised", "gate.failed"]
     judged = api.post("/v1/gates/evaluations", json={"experiment_id": ended}).json()
     assert judged["outcome"] == "insufficient_evidence"
     [listed] = api.get("/v1/reports").json()["items"]
@@ -217,8 +217,8 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(api, looks)
         assert outcomes["attacks.evidence"] == "pass"
         assert "fail" not in outcomes.values()
         for altered in ({"evidence": 1.0}, {"e_value": 1.5}, {"e_basis": "other"}):
-            told = {"attacks": [*sections[:-1], {**sections[-1], **altered}]}
-            [judged] = evidence_checks(told, ReadLater([], [], []))
+            document = {"attacks": [*sections[:-1], {**sections[-1], **altered}]}
+            [judged] = evidence_checks(document, ReadLater([], [], []))
             assert judged.outcome == "fail"
         alarms = api.get(f"/v1/experiments/{id_}").json()["alarms"] or 0
         assert alarms == sum(found[noise])

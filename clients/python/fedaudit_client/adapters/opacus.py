@@ -61,6 +61,11 @@ _ADAPTIVE = (
     'secret, which no event of a ledger counts: take `clipping="flat"` or "per_layer", and under '
     "ghost clipping the same clip and noise in each step"
 )
+_SCHEDULED = (
+    "the noise multiplier changed under ghost clipping, as earlier versions of Opacus change it "
+    "where they clip adaptively, and so release more than the ledger counts: `attach` anew "
+    "for each multiplier, or train without ghost clipping"
+)
 _SEVERAL = (
     "gradients of several batches would make one step, and a record in j of them enters it with j "
     "clips, where the noise hides one: make a step of each batch, with a larger `batch_size`, and "
@@ -167,10 +172,12 @@ class WatchedSteps:
         if optimizer.accumulated_iterations > 1:
             raise ValueError(_SEVERAL)
         # Under ghost clipping the loss adapts the clip, and not the optimizer.
-        changed = self._first != (optimizer.noise_multiplier, optimizer.max_grad_norm)
-        adapted = changed or hasattr(optimizer, "_adjusted_noise_multiplier")
-        if adapted and isinstance(optimizer, DPOptimizerFastGradientClipping):
-            raise ValueError(_ADAPTIVE)
+        if isinstance(optimizer, DPOptimizerFastGradientClipping):
+            noise, clip = self._first
+            if clip != optimizer.max_grad_norm or hasattr(optimizer, "_adjusted_noise_multiplier"):
+                raise ValueError(_ADAPTIVE)
+            if noise != optimizer.noise_multiplier:
+                raise ValueError(_SCHEDULED)
         multiplier = float(optimizer.noise_multiplier)
         if multiplier == 0:
             return {"kind": "none"}
