@@ -148,24 +148,26 @@ class Pace:
     """How many rounds fit into a second and a transaction; at least one."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._most, self._rounds = _FLUSHED[dialect], 1
+        self._most, self._newest = _FLUSHED[dialect], 1
         self._seconds_per_round: float | None = None
 
-    def rounds(self, *, experiments: int, cohort: int) -> int:
-        """Rounds of the next block for this many experiments with this many clients a round
-        each."""
+    def rounds(
+        self, *, experiments: int, cohort: int, played: int = 0, seconds: float = 0.0
+    ) -> int:
+        """The next rounds for this many experiments with this many clients a round each; `played`
+        are to be stored with them, which took so many `seconds`."""
         entries, rounds = self._most
-        most = max(1, min(entries // (experiments * cohort), rounds // experiments))
-        if self._seconds_per_round is not None:
-            fitting = int(_FLUSH_SECONDS / max(self._seconds_per_round, 1e-9))
-            # Growing step by step, because one quick round says little about the next thousand.
-            self._rounds = max(1, min(fitting, _GROWTH * self._rounds))
-        self._rounds = min(self._rounds, most)
-        return self._rounds
+        most = min(entries // (experiments * cohort), rounds // experiments) - played
+        if self._seconds_per_round is None:
+            return 1
+        fitting = int((_FLUSH_SECONDS - seconds) / max(self._seconds_per_round, 1e-9))
+        # Growing step by step, because one quick round says little about the next thousand.
+        return max(1, min(fitting, _GROWTH * self._newest, most))
 
     def took(self, rounds: int, seconds: float) -> None:
-        """Record the last block's rounds, and how long they took."""
-        self._seconds_per_round = seconds / max(1, rounds)
+        """Record the newest rounds, and how long they took."""
+        self._newest = max(1, rounds)
+        self._seconds_per_round = seconds / self._newest
 
 
 @dataclass
