@@ -137,7 +137,7 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
     return ExperimentRepository(session, project_id).progress_each(done)
 
 
-_FLUSH_SECONDS = 1.0
+_FLUSH_SECONDS = 0.5
 _FLUSHED = {"sqlite": (120_000, 1_000), "postgresql": (480_000, 8_000)}
 """Client entries and rounds of all experiments together: keeps a transaction on SQLite below 100
 ms. On Postgres nothing else waits for it."""
@@ -145,7 +145,7 @@ _GROWTH = 16
 
 
 class Pace:
-    """How many rounds fit into a second and a transaction; at least one."""
+    """How many rounds fit into half a second and a transaction; at least one."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._most, self._newest = _FLUSHED[dialect], 1
