@@ -320,8 +320,7 @@ def _training_costs(spec: ExperimentSpec, context: LedgerContext) -> Iterator[Co
             one, all_ = theorem_sum(inputs, 1), theorem_sum(inputs, most)
             if not (isinstance(one, str) or isinstance(all_, str)):
                 step = np.array([one])
-                # Choices leave without noise, or show in what is published of clusters.
-                proven = spec.training.hypotheses == 1
+                proven = spec.training.hypotheses == 1  # sizes of clusters show choices
                 yield Cost(
                     figure="log_ratio", unit_key=whose, amount=all_, step=step, proven=proven
                 )
