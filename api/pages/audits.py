@@ -4,7 +4,13 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
 from api.pages.visits import ReportsVisit, as_picture, for_visitors
-from api.routers.audits import audit_report, get_audit_bundle, get_audit_pdf, verify_audit_report
+from api.routers.audits import (
+    audit_report,
+    get_audit,
+    get_audit_bundle,
+    get_audit_pdf,
+    verify_audit_report,
+)
 from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link, render, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
@@ -14,7 +20,13 @@ router = APIRouter(prefix="/audits")
 
 @router.get("/{audit_id}")
 def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
-    """The report: the page that can be kept, with a line of links above it."""
+    """The report: the page that can be kept, with a line of links above it. Of one without a report
+    its line in the list, with its faults."""
+    found = get_audit(audit_id, visit) if visit.may("experiments:read") else None
+    if found is not None and found.status != "succeeded":
+        return visit.page(
+            "audits.html", audits=[found], degenerate={}, first_page="/audits", next_page=None
+        )
     document = audit_report(visit, audit_id)
     base = f"/audits/{audit_id}"
     links = [

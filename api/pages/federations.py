@@ -10,6 +10,7 @@ from api.http.answers import as_file
 from api.http.problems import not_found
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsVisit
+from api.pages.wording import small_number
 from api.routers.erasures import shown_erasure
 from api.routers.federations import get_disclosure
 from api.schemas.federations import BudgetBody, DisclosureBody
@@ -84,12 +85,13 @@ def _budget_words(budget: BudgetBody) -> tuple[str, str]:
     match budget.figure:
         case "epsilon":
             return (
-                f"Epsilon against {observer_words(budget.observer or '')}",
+                f"Epsilon at \u03b4 = {small_number(budget.delta)} against "
+                f"{observer_words(budget.observer or '')}",
                 f"of (epsilon, delta)-differential privacy, {BY_RDP}; neighbours: "
                 f"{adjacency_words(budget.adjacency or '')}",
             )
         case "leakage":
-            return "Leakage", f"of metric privacy, added up over releases; {_terms(budget)}"
+            return f"Leakage, {_terms(budget)}", "of metric privacy, added up over releases"
         case "log_ratio":
             return (
                 "Log-ratio by the theorem",

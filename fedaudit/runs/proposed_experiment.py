@@ -246,7 +246,11 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
 def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> ProposedExperiment:
     draft = _Draft(facts, aim, unit)
     draft.put("/spec_version", 1)
-    draft.put("/name", facts.name)
+    cost = "without privacy"
+    for figure in ("epsilon", "leakage"):
+        if (asked := getattr(aim, figure)) is not None:
+            cost = f"{unit}s at {figure} {asked:g}"
+    draft.put("/name", f"{facts.name[:150]}, {cost}")
     draft.put("/seed", facts.policy.split.seed if facts.policy.split else 1)
     draft.put("/federation/id", facts.federation_id)
     _put_split(draft)

@@ -75,7 +75,7 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
     assert api.set_budget(id_, 8, radius=1, clip=1).status_code == 200
     page = browser.get(f"/federations/{id_}")
     for words in (
-        *("spent 0 reserved 4 left 4 total 8", "added up over releases; radius 1, clip 1"),
+        *("spent 0 reserved 4 left 4 total 8", "Leakage, radius 1, clip 1 noise mode sim"),
         *("Log-ratio by the theorem", f"fedaudit budget {id_} --set"),
     ):
         assert words in text_of(page)

@@ -213,7 +213,7 @@ def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_unchanged(ap
     assert "No useful model is expected: nothing is known of the size of the features" in stated
     assert "Favourable outcome, as registered: income >= 50." in stated
     [name] = re.findall('<input[^>]*name="/name"[^>]*>', answer.text)
-    assert 'value="incomes"' in name
+    assert 'value="incomes, clients at epsilon 2.94"' in name
     # The button gives the same after the data were chosen in the form, and keeps the rest.
     chosen = {**fields.blank(), fields.SOURCE: registered["id"], "/training/rounds": "3"}
     filled = browser.post(NEW, {**chosen, "action": "defaults"})
