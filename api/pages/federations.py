@@ -45,7 +45,7 @@ def federation_page(
         favourable=outcome_of_profile(profile, found.registration),
         disclosure=_disclosure(get_disclosure(found.id, visit)),
         budgets=[(budget, *_budget_words(budget)) for budget in budgets],
-        totals=dict.fromkeys(map(_total, budgets)) or [_TOTAL],
+        totals=dict.fromkeys(map(_total, budgets)),
         budget_scope=budgets[0].scope if budgets else "",
         erasures=erasures,
         replaced=replaced,
@@ -100,10 +100,6 @@ def _budget_words(budget: BudgetBody) -> tuple[str, str]:
             )
         case _:
             assert_never(budget.figure)
-
-
-_TOTAL = "epsilon=8 --delta 1e-5 --adjacency add-or-remove-one --observer final_model"
-"""What sets a total that the example of a release and proposals fit, where nothing ran yet."""
 
 
 def _total(budget: BudgetBody) -> str:

@@ -264,8 +264,12 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
         unknown = _UNKNOWN_MIDDLE
     draft.put("/training/loss", loss, unknown)
     _put_threshold(draft)
-    draft.put("/training/hypotheses", 1, "each of several models gets noise and a part of clients")
-    draft.put("/training/stopping/patience", None, "noise moves losses, and uses patience up")
+    draft.put(
+        "/training/hypotheses", 1, "several models would split the clients, each with its noise"
+    )
+    draft.put(
+        "/training/stopping/patience", None, "noise moves losses, so patience would end too early"
+    )
     if not aim.private:
         _put_no_privacy(draft)
     elif aim.leakage is not None:
@@ -470,7 +474,10 @@ def _put_clip(draft: _Draft, spent: float) -> None:
     rounds, (shortest, longest) = draft.spec["training"]["rounds"], _REACH[draft.facts.target]
     noise = _NOISE_IN_ALL[draft.facts.target] * bearable_noise(draft.parameters)
     reach = max(shortest, min(longest, noise / spent))
-    why = f"shorter than updates: {rounds} rounds go {reach:.2g}, with noise of {spent * reach:.2g}"
+    why = (
+        f"shorter than updates: {rounds} rounds move the model by up to {reach:.2g}, and their "
+        f"noise by {spent * reach:.2g}"
+    )
     draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), why)
 
 
