@@ -76,8 +76,7 @@ class RunningExperiment:
 
 
 ROUND_COMPLETED = "round.completed"
-_COSTS = ("leakage_max", "epsilon_max")
-_IN_EVENTS = ("round", "selection_loss", "validation_loss", *_COSTS)
+_IN_EVENTS = ("round", "selection_loss", "validation_loss", "leakage_max", "epsilon_max")
 
 
 def store_totals(
@@ -93,7 +92,7 @@ def store_totals(
 
 
 def _round_event(row: RoundRow) -> dict[str, Any]:
-    reasons = {name: row.reasons[name] for name in _COSTS if name in row.reasons}
+    reasons = {name: row.reasons[name] for name in _IN_EVENTS if name in row.reasons}
     return {**{name: getattr(row, name) for name in _IN_EVENTS}, "reasons": reasons}
 
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount
 
 from api.http.observation import HEADER, METHODS, instance_of, request_id
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
+from fedaudit.spec.errors import FieldError, InvalidInputError, fault_words, pointer
 from infrastructure.storage import StorageError
 from models.database import AWAY
 
@@ -170,9 +170,7 @@ def install(app: FastAPI) -> None:
 def _invalid_parameters(_request: Request, error: RequestValidationError) -> ProblemError:
     faults = []
     for found in error.errors():
-        message = found["msg"].removeprefix("Value error, ")
-        if found["type"] == "extra_forbidden":
-            message = "unknown parameter; remove it or correct its name"
+        message = fault_words(found).replace("unknown field", "unknown parameter")
         stated = (found.get("ctx") or {}).get("pointer")
         faults.append(FieldError(stated or pointer(*found["loc"]), message))
     return _invalid(faults)

@@ -19,8 +19,10 @@ from pydantic import (
 )
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.spec.base import Described
-from fedaudit.spec.errors import refuse_at
+from fedaudit.privacy.mechanisms.registry import MECHANISMS
+from fedaudit.spec.base import Described, Text
+from fedaudit.spec.errors import listed, refuse_at
+from models.identifiers import is_id
 from models.repositories.reports import EPSILON
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -117,11 +119,18 @@ Reasons = dict[str, str]
 
 
 class FigureFilters(PageParameters):
-    """Bounds on figures, and what a list is sorted by."""
+    """What experiments and their reports are found by, bounds on figures, and what a list is sorted
+    by."""
 
     FIGURES: ClassVar[Sequence[str]]
     SORT_KEYS: ClassVar[Sequence[str]]
 
+    name: Text | None = None
+    tag: Text | None = None
+    federation_id: Text | None = None
+    mechanism: Text | None = None
+    created_after: UtcTime | None = None
+    created_before: UtcTime | None = None
     delta: Annotated[
         float | None,
         Field(
@@ -134,7 +143,12 @@ class FigureFilters(PageParameters):
     sort: str = "-created_at"
 
     @model_validator(mode="after")
-    def _can_be_sorted(self) -> Self:
+    def _can_be_found(self) -> Self:
+        names = [one.facts.name for one in MECHANISMS]
+        if self.mechanism not in (None, *names):
+            raise refuse_at("/query/mechanism", f"must be one of {listed(names)}")
+        if self.federation_id is not None and not is_id(self.federation_id):
+            raise refuse_at("/query/federation_id", "is no id; GET /v1/federations has them")
         if self.sort_key not in self.SORT_KEYS:
             keys = ", ".join(self.SORT_KEYS)
             raise refuse_at("/query/sort", f"is unknown; use one of {keys}, or one with a minus")

@@ -2,9 +2,9 @@
 trainings that run elsewhere."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from api.http.answers import SmallInteger
 from api.schemas.base import Page, PageParameters, Parameters, Reasons
@@ -16,6 +16,7 @@ from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.declared_ledgers import MetricTerms
+from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.privacy import Noise
 
 
@@ -254,6 +255,12 @@ class LedgerFilters(Parameters):
     client: Annotated[Text | None, Field(description="A subject's key.")] = None
     round_from: SmallInteger | None = None
     round_to: SmallInteger | None = None
+
+    @model_validator(mode="after")
+    def _rounds_in_order(self) -> Self:
+        if self.round_to is not None and self.round_to < (self.round_from or 0):
+            raise refuse_at("/query/round_to", "must be no smaller than `round_from`")
+        return self
 
 
 class LedgerParameters(PageParameters, LedgerFilters):

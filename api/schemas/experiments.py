@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, UtcTime, with_bounds
+from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, with_bounds
 from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.reports.later import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.reports.sections.part import Answer
 from fedaudit.spec.attacks import AttackSpec
-from fedaudit.spec.base import Text, stands_for
+from fedaudit.spec.base import stands_for
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.sweeps import SweepSpec
@@ -187,12 +187,6 @@ class ExperimentParameters(FigureFilters):
     FIGURES, SORT_KEYS = FIGURES, tuple(SORT_KEYS)
 
     status: Status | None = None
-    name: Text | None = None
-    tag: Text | None = None
-    federation_id: Text | None = None
-    mechanism: Text | None = None
-    created_after: UtcTime | None = None
-    created_before: UtcTime | None = None
     alarm: Annotated[bool | None, Field(description="Whether some attack raised an alarm.")] = None
 
 

@@ -391,7 +391,8 @@ class BudgetSetting(Body):
                 message = (
                     f"{self.figure} is metric privacy and has none; leave it out"
                     if given
-                    else "an epsilon means something only with delta, adjacency and observer"
+                    else "an epsilon means something only with delta (such as 1.0e-5), adjacency "
+                    "(add-or-remove-one or replace-one) and observer (final_model, server, report)"
                 )
                 raise refuse_at(f"/{field}", message)
         for field in ("radius", "clip"):

@@ -86,16 +86,12 @@ class ReportParameters(FigureFilters):
 
     FIGURES, SORT_KEYS = FIGURES, (*SORT_KEYS, *FIGURES)
 
-    name: Text | None = None
     search: Annotated[
         Text | None, Field(description="A part of the experiment's name, whatever the case.")
     ] = None
     person: Annotated[
         Text | None, Field(description="Who submitted it, by the name that the key had then.")
     ] = None
-    tag: Text | None = None
-    federation_id: Text | None = None
-    mechanism: Text | None = None
     guarantee: GuaranteeKind | None = None
     label: Annotated[
         GuaranteeLabel | None,
@@ -117,8 +113,6 @@ class ReportParameters(FigureFilters):
     observer: Annotated[
         Observer | None, Field(description="Only reports that count an epsilon against it.")
     ] = None
-    created_after: UtcTime | None = None
-    created_before: UtcTime | None = None
     finished_after: UtcTime | None = None
     finished_before: UtcTime | None = None
 

@@ -34,7 +34,7 @@ from models.repositories import (
     DisclosureRepository,
     FederationRepository,
 )
-from models.tables.federations import Federation
+from models.tables.federations import Content, Federation
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation
@@ -115,6 +115,7 @@ def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
     )
     with faults_for(call.caller, spec):
         federation = load_for(call, spec)
+        _refuse_joined_data(call, federation.joined_table)
         planned = plan_experiment(
             spec,
             federation,
@@ -123,6 +124,16 @@ def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
         )
         check_attacks(Cell(planned.spec, federation))
     return planned
+
+
+def _refuse_joined_data(call: Call, table: str | None) -> None:
+    """Raises InvalidInputError where the public table that rows are joined with is a federation's
+    data, for no budget of which the run would be charged."""
+    if table is not None:
+        with call.reading() as session:
+            if session.get(Content, table) is not None:
+                message = "is the data of a federation; name a public table of coordinates"
+                raise error_at("/federation/zip_table", message)
 
 
 def hold_start(session: Session, project_id: str, spec: ExperimentSpec) -> None:

@@ -89,6 +89,11 @@ def gap_words(budget: Budget, gap: Gap) -> str:
         "other-clients": "its figures are about clients that another key distinguishes than "
         f"{unit_key_words(clients) if clients else 'these'}, and one person may have rows with "
         "clients of both",
+        "unproven": "its epsilon is heuristic, and no theorem bounds what it reveals; one without "
+        "privacy.baseline, and with privacy.inversion `exact`, is proven"
+        if budget.figure == "epsilon"
+        else "with several hypotheses the theorem's sum holds between datasets that choose alike "
+        "alone, and choices show; that of one hypothesis holds between all",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
         "be composed",
     }

@@ -38,7 +38,9 @@ def usable(found: Federation | None) -> Federation:
         return found
     message = "is no federation of this project; list them with GET /v1/federations"
     if found is not None:
-        message = f"is {found.status}; wait for its profile, or register its data again"
+        again = f"correct it by PUT /v1/federations/{found.id}/registration"
+        remedies = {"profiling": "wait for its profile", "rejected": again}
+        message = f"is {found.status}; {remedies.get(found.status, 'register its data again')}"
     raise error_at("/federation/id", message, of_spec=True)
 
 

@@ -52,6 +52,7 @@ from fedaudit.runs.experiment_plan import (
     OpenArtifact,
     no_artifacts,
     planned_costs,
+    refuse_without_room,
     with_solved_noise,
     with_start,
 )
@@ -133,6 +134,7 @@ def run_locally(
         cell = with_start(Cell(with_solved_noise(one, federation), federation), open_artifact)
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
+        refuse_without_room(runs[-1].spec, runs[-1].ledger.ledger_context)
     show_warnings(
         spec_doubts(
             runs[0].spec,
@@ -271,10 +273,15 @@ def run(
     asked = read_spec(spec)
     folder = None if out is None else writable_folder(out)
     beside = Path() if spec == STANDARD_INPUT else Path(spec).parent
+    below = sources_dir or sources_dir_of_environment() or beside
+    for name in asked.federation.traits.files:
+        if not (below / name).exists():
+            where = f"there is no file '{name}' below {below.absolute()}"
+            raise usage_error(f"{where}; correct its path, or name its folder by --sources-dir")
     with progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
         done = run_locally(
             asked,
-            sources_dir=sources_dir or sources_dir_of_environment() or beside,
+            sources_dir=below,
             device=device,
             progress=progress,
             open_artifact=named_contents(artifact or []).get,

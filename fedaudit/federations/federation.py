@@ -110,6 +110,8 @@ class Federation:
     left_out: Bools | None = None
     """[rows]: those that `fairness.exclude` leaves out of every figure; None where it names none.
     They may train."""
+    joined_table: str | None = None
+    """SHA-256 (hex) of the public table that the rows were joined with; None without one."""
     rows_removed: int = 0
     """How many more rows there were, of held-out clients, that it leaves out. Confidential."""
     is_outline: bool = False

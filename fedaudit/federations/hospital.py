@@ -140,6 +140,7 @@ class HospitalChargesKind(SourceKind[HospitalCharges]):
             rows, service = _select_conditions(read, columns, source.conditions)
             if source.client_key == "zip" or source.zip_table is not None:
                 rows = with_zip(rows, columns["zip"], file.pointer)
+            joined_table = None
             if source.zip_table is None:
                 places = own_places(rows, columns, file.pointer)
             else:  # it takes precedence over the file's own places
@@ -148,6 +149,7 @@ class HospitalChargesKind(SourceKind[HospitalCharges]):
                     source.zip_table, files=asked.files, pointer=_ZIP_TABLE
                 ) as places_of:
                     places = joined_places(zips, places_of)
+                    joined_table = places_of.fingerprint
             kept = are_known(places)
             if not kept.any():
                 raise error_at(
@@ -176,6 +178,7 @@ class HospitalChargesKind(SourceKind[HospitalCharges]):
                 target_scale=source.scale.get(TARGET, 1.0),
                 classes=(),
                 fingerprint=file.fingerprint,
+                joined_table=joined_table,
                 attributes=attributes,
                 notes=notes,
                 row_numbers=rows.row_numbers,

@@ -84,7 +84,7 @@ def listed(names: tuple[str, ...] | list[str]) -> str:
 def listed_values(values: Sequence[str]) -> str:
     """Values of cells for a message; where there are many, none: they may be names or measurements
     of people, which no profile shows either."""
-    return listed(tuple(values)) if len(values) <= _MOST_LISTED else "values too many to be named"
+    return listed(tuple(values)) if len(values) <= _MOST_LISTED else "more values than can be named"
 
 
 def no_column(name: str, known: Sequence[str]) -> str:
@@ -197,7 +197,7 @@ def field_errors(error: ValidationError, value: object) -> list[FieldError]:
         if detail["type"] == "float_type" and _COMMA.fullmatch(str(detail["input"])):
             message = f"has a comma; write {detail['input'].replace(',', '.')} with a point"
         else:
-            message = _message(detail["type"], detail["msg"], context)
+            message = fault_words(detail)
         found[FieldError(pointer, message)] = None
     return list(found)
 
@@ -214,8 +214,13 @@ def validated(kind: type[Part], value: object, *, context: Any = None) -> Part:
         raise InvalidInputError(field_errors(error, value)) from None
 
 
-def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:
-    """What is wrong and what to do, in the words of a spec."""
+def fault_words(detail: Mapping[str, Any]) -> str:
+    """What is wrong with what pydantic refused and what to do, in the words of a spec."""
+    kind, context = detail["type"], detail.get("ctx") or {}
+    must = _SHOULD.sub("must", detail["msg"].removeprefix("Value error, "))
+    must = re.sub(" after validation, not [0-9]+$", "", must)
+    # No one states a delta in percent.
+    share = 1 in (context.get("lt"), context.get("le")) and "delta" not in detail["loc"][-1:]
     match kind:
         case "union_tag_invalid":
             return f"{context['tag']!r} is not offered; choose one of {context['expected_tags']}"
@@ -225,7 +230,7 @@ def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:
             return "must be the SHA-256 of the file, 64 hexadecimal digits in small letters"
         case "string_pattern_mismatch" if context["pattern"].startswith("^" + _NO_CONTROLS):
             return "must not contain control characters"
-        case "less_than" | "less_than_equal" if 1 in (context.get("lt"), context.get("le")):
-            return f"{_SHOULD.sub('must', message)}; 0.3 stands for 30 %"
+        case "less_than" | "less_than_equal" if share:
+            return f"{must}; 0.3 stands for 30 %"
         case _:
-            return _MESSAGES.get(kind) or _SHOULD.sub("must", message.removeprefix("Value error, "))
+            return _MESSAGES.get(kind, must)

@@ -4,7 +4,7 @@ steps and the server make the next parameters of a direction."""
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, assert_never
+from typing import Annotated, Any, ClassVar, Literal, assert_never, get_args
 
 from pydantic import Discriminator, Field, Tag
 
@@ -257,9 +257,14 @@ class ArtifactStart(SpecPart):
     """The SHA-256 of the safetensors file, in hexadecimal: its id, whichever service has it."""
 
 
+_DRAWN = dict.fromkeys(get_args(DrawnStart), "drawn")
 Start = Annotated[
     Annotated[DrawnStart, Tag("drawn")] | Annotated[ArtifactStart, Tag("artifact")],
-    Discriminator(lambda start: "artifact" if isinstance(start, dict | ArtifactStart) else "drawn"),
+    Discriminator(
+        lambda one: "artifact" if isinstance(one, dict | ArtifactStart) else _DRAWN.get(str(one)),
+        custom_error_type="start",
+        custom_error_message="must be 'zeros', 'normal', 'uniform' or {artifact: SHA-256}",
+    ),
 ]
 
 

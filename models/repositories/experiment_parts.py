@@ -5,16 +5,25 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, select, tuple_, update
+from sqlalchemy import bindparam, select, tuple_
 
 from fedaudit.stored import FairnessRow, RoundRow
 from models.arrays import to_json
 from models.clock import seconds_from_now, utc_now
-from models.repositories.base import ExperimentPartRepository, Repository
+from models.repositories.base import ExperimentPartRepository, Repository, table_of
 from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
 from models.tables.ledger import Fairness, Round
 from models.vocabulary import ENDED
 
+_experiments = table_of(Experiment).c
+_NUMBERED = (
+    table_of(Experiment)
+    .update()
+    .values(event_sequence=_experiments.event_sequence + bindparam("more"))
+    .where(_experiments.id.in_(bindparam("ids", expanding=True)))
+    .where(_experiments.project_id == bindparam("project"))
+    .returning(_experiments.id, _experiments.event_sequence)
+)
 Events = Sequence[tuple[str, Mapping[str, Any]]]
 """Pairs of type and data."""
 
@@ -33,10 +42,7 @@ class EventRepository(ExperimentPartRepository):
         last: dict[str, int] = {}
         for count in {len(own) for own in events.values()}:
             ids = [id_ for id_, own in events.items() if len(own) == count]
-            sequence = Experiment.event_sequence
-            mine = update(Experiment).values(event_sequence=sequence + count)
-            mine = mine.where(Experiment.id.in_(ids), Experiment.project_id == self.project_id)
-            numbered = self._returned(mine, Experiment.id, sequence)
+            numbered = self._rows(_NUMBERED, ids=ids, project=self.project_id, more=count)
             last |= {row.id: row.event_sequence for row in numbered}
         for id_, own in events.items():
             if id_ not in last:

@@ -228,12 +228,16 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:
         """A change of status from one of the expected ones, with its event."""
-        changed = self._update(id, Experiment.status.in_(expected), **values)
-        if changed:
+        values["event_sequence"] = Experiment.event_sequence + 1
+        mine = (Experiment.id == id, self._own(Experiment), Experiment.status.in_(expected))
+        changed = self._returned(
+            update(Experiment).where(*mine).values(values), Experiment.event_sequence
+        ).scalar()
+        if changed is not None:
             event = {"status": values["status"], "status_reason": values.get("status_reason")}
             events = EventRepository(self.session, self.project_id)
-            events.append(id, [("status.changed", event)])
-        return changed
+            events.insert(id, [("status.changed", event)], first=changed)
+        return changed is not None
 
 
 FIGURES = (

@@ -34,6 +34,8 @@ _AHEAD_SECONDS = 300.0
 MAX_LEASE_SECONDS = 3600.0
 """The longest lease that settings allow."""
 _WAITS = Unit.state == "waiting"
+_FENCED = (Unit.id == bindparam("unit"), Unit.fence == bindparam("held"), Unit.state == "leased")
+_HOLD = update(Unit).where(*_FENCED).values(worker=Unit.worker)
 _WAITING = table_of(Unit).insert().values(available_at=seconds_from_now())
 
 
@@ -121,7 +123,7 @@ class UnitRepository(Repository):
         """Locks the unit until the transaction ends; every write for it begins here. False if the
         lease was lost, and the caller must roll back; an expired lease that no one else has taken
         is still held."""
-        return self._fenced(unit_id, fence, worker=Unit.worker)
+        return self._ran(_HOLD, unit=unit_id, held=fence) > 0
 
     def release(self, unit_id: str, fence: int, *, count_attempt: bool) -> bool:
         """Gives the unit back to wait. A worker that was asked to stop counts no attempt; after one

@@ -4,6 +4,7 @@ import io
 import json
 import threading
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -149,11 +150,15 @@ def test_faults_are_shown_to_those_who_may_read_data_alone(api: Api, sources: Pa
     assert (fault["pointer"], "is not registered" in fault["message"]) == ("/path", True)
 
 
-def registered(api: Api, path: str, **more: Any) -> str:
+PREDICTED = {"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}
+
+
+def registered(
+    api: Api, path: str, *, answers: Sequence[str | dict[str, Any]] = (PREDICTED,), **more: Any
+) -> str:
     """The id of a federation of these people, by town."""
-    answers = [{"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}, "score"]
     table = {"source": "table", "path": path, "client_key": "town", "target": "hired"}
-    registration = {"name": path, "federation": {**table, "features": answers}, **more}
+    registration = {"name": path, "federation": {**table, "features": list(answers)}, **more}
     found: str = body_of(api.post("/v1/federations", json=registration), 202)["id"]
     return found
 
@@ -162,22 +167,33 @@ def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources:
     write(sources, people(seed=7), "registered.csv")
     fairness = {"sensitive": ["sex"], "favourable": {"op": "in", "value": ["yes"]}}
     federation = registered(api, "registered.csv", fairness=fairness)
+    write(sources, people(seed=9), "scored.csv")
+    by_score = registered(api, "scored.csv", answers=["score"], fairness=fairness)
+    write(sources, people(seed=10), "trained.csv")
+    trained = registered(api, "trained.csv", answers=[PREDICTED, "score"], fairness=fairness)
     with api.database.read() as session:
-        [unit] = [one for one in UnitRepository(session).stale_waiting(-1) if one.kind == "profile"]
-    run_unit(worker_of(api), unit.id)
+        waiting = UnitRepository(session).stale_waiting(-1)
+    for unit in [one.id for one in waiting if one.kind == "profile"]:
+        run_unit(worker_of(api), unit)
     assert api.get(f"/v1/federations/{federation}").json()["status"] == "ready"
     asked = {"path": None, "id": federation, "client_key": "town"}
     limited = api.key_with("experiments:write")
     refused = api.post("/v1/audits", json=asking(**asked), key=limited)
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/sensitive/1"]
-    scored = {**asked, "sensitive": ["sex"], "prediction": None, "score": "score"}
+    # Of a table to train on, an audit by a feature would count its rare values.
+    of_feature = asking(**{**asked, "id": trained, "sensitive": ["sex"]})
+    refused = api.post("/v1/audits", json=of_feature, key=limited)
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/prediction"]
+    assert api.post("/v1/audits", json=of_feature).is_success
+    scored = {**asked, "sensitive": ["sex"], "prediction": None, "score": "score", "id": by_score}
     cut = api.post("/v1/audits", json=asking(**scored, threshold=0.51), key=limited)
     assert [one["pointer"] for one in cut.json()["errors"]] == ["/threshold"]
     assert api.post("/v1/audits", json=asking(**scored, threshold=0.6), key=limited).is_success
     taken = api.post("/v1/audits", json=asking(**asked, sensitive=["sex"]), key=limited)
     assert taken.status_code == 202
     kept = {"minimum_group_size": 50, "minimum_group_clients": 5, "sensitive": ["sex"]}
-    api.request("PUT", f"/v1/federations/{federation}/disclosure", json={**kept, "edges": {}})
+    for one in (federation, by_score):
+        api.request("PUT", f"/v1/federations/{one}/disclosure", json={**kept, "edges": {}})
     cut = api.post("/v1/audits", json=asking(**{**scored, **kept}, threshold=0.51))
     assert [one["pointer"] for one in cut.json()["errors"]] == ["/threshold"]
     faults = api.post("/v1/audits", json=asking(path="registered.csv")).json()["errors"]

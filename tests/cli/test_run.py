@@ -193,6 +193,10 @@ def test_data_are_found_beside_the_spec_and_people_read_a_table(
     command, small_spec, people, tmp_path
 ):
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump({**small_spec, **people}))
+    done = command("run", tmp_path / "spec.yaml", "--sources-dir", tmp_path / "none")
+    assert_refused(
+        done, f"below {tmp_path / 'none'}; correct its path, or name its folder by --sour"
+    )
     done = command("run", tmp_path / "spec.yaml")
     assert done.returncode == 0, done.stderr
     for part in ("formal, not in force", "May it be released?", "Limits."):

@@ -110,7 +110,12 @@ UNIT, IN_A, MAYBE = {"op": "ge", "value": 1}, among("a"), among("no", "maybe")
         (classifier(MAYBE), YES_NO, "/value/1", "it has 'no', 'ye"),
         (classifier(UNIT), YES_NO, "/op", "use `in`"),
         # Names of people are not quoted, not even a few.
-        (classifier(IN_A), PERSONS, "/value/0", "no class 'a'; it has values too many to be named"),
+        (
+            classifier(IN_A),
+            PERSONS,
+            "/value/0",
+            "no class 'a'; it has more values than can be named",
+        ),
     ],
 )
 def test_rules_that_do_not_fit(refuse, changes, data, pointer, says):

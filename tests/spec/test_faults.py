@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from fedaudit.spec.errors import json_pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from tests.spec.documents import HOSPITAL, IMAGES, TABLE, assert_refused, changed, faults
+from tests.spec.documents import (
+    HOSPITAL,
+    IMAGES,
+    TABLE,
+    assert_refused,
+    changed,
+    fault,
+    faults,
+    gaussian,
+)  # fmt: skip
 
 GROUPS = changed(
     HOSPITAL,
@@ -147,6 +156,21 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
 )
 def test_a_fault_names_field_and_remedy(document, changes, pointer, message):
     assert_refused(document, changes, message, pointer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"fairness.favourable": []}, "must have at least 1 item"),
+        ({"privacy": gaussian("central", 1, delta=2)}, "must be less than 1"),
+        (
+            {"model": {"kind": "linear", "start": "ones"}},
+            "must be 'zeros', 'normal', 'uniform' or {artifact: SHA-256}",
+        ),
+    ],
+)
+def test_a_fault_says_no_more_than_what_is_to_be_sent(changes, said):
+    assert fault(changed(HOSPITAL, changes))[1] == said
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ class Series:
     """Sensitive attribute -> difference between its groups -> one value per round."""
     every: int = 1
     """Above 1 for long runs: the first round, the last, and every round that it divides."""
+    without_loss: str | None = None
+    """Why some of the rounds have no loss."""
 
 
 def series_of(rounds: Sequence[RoundRow], gaps: Sequence[FairnessRow], *, every: int = 1) -> Series:
@@ -97,6 +99,9 @@ def series_of(rounds: Sequence[RoundRow], gaps: Sequence[FairnessRow], *, every:
             for attribute in dict.fromkeys(one.attribute for one in gaps)
         },
         every=every,
+        without_loss=next(
+            (one.reasons["validation_loss"] for one in rounds if one.validation_loss is None), None
+        ),
     )
 
 
@@ -209,7 +214,7 @@ def round_charts(
         *_chart(series, "epsilon", "Epsilon spent", epsilon, unit="epsilon"),
     ]
     training = [
-        *_chart(series, "loss", "Loss", losses, unit="loss", best=best),
+        *_chart(series, "loss", "Loss", losses, unit="loss", best=best, why=series.without_loss),
         *_chart(series, "accuracy", "Accuracy", accuracy, unit=correct, whole=_SHARE, best=best),
         *_chart(series, "clusters", "Uploads in each cluster", uploads, unit="uploads", whole=_ANY),
     ]
@@ -238,8 +243,10 @@ def _chart(
     unit: str,
     whole: tuple[float, float] | None = None,
     best: int | None = None,
+    why: str | None = None,
 ) -> list[Chart]:
-    """The chart of the lines that have a value; none without such a line."""
+    """The chart of the lines that have a value; none without such a line. `why` a round
+    has no value."""
     found = [one for one in lines if any(value is not None for value in one.values)]
     if not found:
         return []
@@ -252,6 +259,8 @@ def _chart(
     stated = [_course(one, numbers, among=len(shown)) for one in shown]
     if name == "epsilon" and any(one == next_ for one, next_ in pairwise(shown[0].values)):
         stated.append(_LEVEL)
+    if why is not None:
+        stated.append(f"Why other rounds have no point: {why}.")
     if series.every > 1:
         stated.append(
             f"Of this long run the first round, the last and those that {series.every} divides are "

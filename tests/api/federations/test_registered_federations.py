@@ -109,21 +109,21 @@ def test_only_a_federation_that_is_ready_has_a_profile_and_is_trained_on(api: Ap
     id_ = upload(api)["id"]
     path = f"/v1/federations/{id_}"
 
-    def refused(status: str) -> None:
+    def refused(status: str, remedy: str) -> None:
         with api.unchanged():
             assert f"is {status}" in body_of(api.get(f"{path}/profile"), 409)["detail"]
             for query in ("", "?validate_only=true"):
                 faults = _faults(api.post(f"/v1/experiments{query}", json=spec_of({"id": id_})))
-                assert f"is {status}" in faults["/federation/id"]
+                assert faults["/federation/id"] == f"is {status}; {remedy}"
 
-    refused("profiling")
+    refused("profiling", "wait for its profile")
     reject(api, id_, "/federation/target", "no such column")
-    refused("rejected")
+    refused("rejected", f"correct it by PUT {path}/registration")
     rejected = api.get(f"{path}/profile").json()
     assert rejected["type"].endswith("conflict")
     assert rejected["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
     assert api.request("DELETE", path).status_code == 204
-    refused("deleted")
+    refused("deleted", "register its data again")
     assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
 
 
@@ -222,6 +222,23 @@ def test_a_registered_path_is_trained_on_by_id_while_it_is_unchanged(api: Api) -
     assert "no longer" in _faults(api.post("/v1/experiments", json=changed))["/federation/id"]
     path.unlink()
     assert list(_faults(api.post("/v1/experiments", json=changed))) == ["/federation/id"]
+
+
+def test_a_federation_is_no_table_of_coordinates_of_another_file(api: Api) -> None:
+    """A run would learn its rows, and its budget would be charged with nothing."""
+    rows = "".join(f"p{row % 8},{10000 + row},194,{row}\n" for row in range(80))
+    api.put_source("own.csv", b"provider_id,zip,drg_cd,average_total_payments\n" + rows.encode())
+    places = "".join(f"{10000 + row},{-100 + row / 8},40,{row}\n" for row in range(80))
+    api.put_source("people.csv", b"zip,longitude,latitude,illness\n" + places.encode())
+    joined = {"source": "hospital-charges", "path": "own.csv", "client_key": "provider_id"}
+    value = spec_of({})
+    value["federation"] = {**joined, "conditions": [194], "zip_table": "people.csv"}
+    value["fairness"] = {}
+    body_of(api.post("/v1/experiments?validate_only=true", json=value), 200)
+    people = {"source": "table", "path": "people.csv", "client_key": "zip", "target": "illness"}
+    body_of(api.post("/v1/federations", json={"name": "people", "federation": people}), 202)
+    refused = _faults(api.post("/v1/experiments", json=value))
+    assert "is the data of a federation" in refused["/federation/zip_table"]
 
 
 def test_an_upload_gives_a_registered_path_its_file_without_another_profile(api: Api) -> None:

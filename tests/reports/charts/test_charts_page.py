@@ -1,7 +1,8 @@
 """The charts on a report's page: which there are, what is said beside them, and how much it is."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ class Round:
     leakage_median: float | None = 1.0
     leakage_max: float | None = 2.0
     epsilon_max: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=lambda: {"validation_loss": "not validated"})
 
 
 @dataclass
@@ -130,6 +132,7 @@ def test_rounds_that_were_not_validated_break_no_line_and_thinned_ones_are_state
     assert [row[0] for row in loss.table.rows] == ["5", "10", "15", "20"]
     assert loss.drawing.body.count("M") == 1
     assert "those that 5 divides are drawn" in loss.caption
+    assert "Why other rounds have no point: not validated." in loss.caption
 
 
 @pytest.mark.parametrize("count", [7, 12])
