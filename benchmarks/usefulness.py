@@ -141,7 +141,7 @@ def facts_of(name: str, source: Source, data: Path) -> DeclaredFacts:
     return DeclaredFacts(
         federation_id="0" * 8 + "-0000-0000-0000-" + "0" * 12,
         name=name,
-        registration={"federation": source, "fairness": {}},
+        registration={"name": name, "federation": source, "fairness": {}},
         **shown_facts(profile(federation)),
     )
 

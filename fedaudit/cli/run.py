@@ -52,6 +52,7 @@ from fedaudit.runs.experiment_plan import (
     OpenArtifact,
     no_artifacts,
     planned_costs,
+    refuse_without_room,
     with_solved_noise,
     with_start,
 )
@@ -133,6 +134,7 @@ def run_locally(
         cell = with_start(Cell(with_solved_noise(one, federation), federation), open_artifact)
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
+        refuse_without_room(runs[-1].spec, runs[-1].ledger.ledger_context)
     show_warnings(
         spec_doubts(
             runs[0].spec,

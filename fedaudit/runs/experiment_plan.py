@@ -161,6 +161,22 @@ def _fault(message: str) -> InvalidInputError:
     return error_at("/model/start/artifact", message, of_spec=True)
 
 
+def refuse_without_room(spec: ExperimentSpec, context: LedgerContext) -> None:
+    """Raises InvalidInputError where the spec's own budget has no room for a single round."""
+    inputs, plan = context.inputs, context.plan
+    if mechanism_of(spec).participation_cap(n=inputs.n, plan=plan) != 0:
+        return
+    if plan is None:
+        name, cost = "client_budget", inputs.leakage(1)
+    else:
+        name, cost = "epsilon_budget", max(plan.largest(one, 1) for one in plan.observers)
+    message = (
+        f"has no room for one round, which costs {at_most(cost)}, so nobody could take part; set "
+        "at least that, or a larger noise_multiplier"
+    )
+    raise error_at(f"/privacy/{name}", message, of_spec=True)
+
+
 # Far below the largest number in double precision, so that sums of reservations stay finite.
 _MAX_COST = 1e300
 
@@ -227,10 +243,10 @@ def plan_experiment(
 ) -> ExperimentPlan:
     """Project what a spec costs over its data, which was checked against it.
 
-    Raises InvalidInputError where the cost is beyond what can be counted, no noise is enough for
-    the target or for the records' budgets, the noise that is given does not meet the target, or
-    the artifact that it starts from is not there or does not fit; before anything is computed where
-    the spec exceeds the limits.
+    Raises InvalidInputError where the cost is beyond what can be counted, a budget of its own has
+    no room for one round, no noise is enough for the target or for the records' budgets, the noise
+    that is given does not meet the target, or the artifact that it starts from is not there or does
+    not fit; before anything is computed where the spec exceeds the limits.
     """
     spec = with_solved_noise(spec, federation)
     cell = Cell(spec, federation)
@@ -239,6 +255,7 @@ def plan_experiment(
     cell = with_start(cell, open_artifact)
     n, training = cell.shape.n, training_clients(federation.clients, spec.federation)
     ledger_context = cell_ledger_context(cell)
+    refuse_without_room(spec, ledger_context)
     projection = mechanism_of(spec).project_cost(
         n=n,
         training_clients=training,
@@ -307,7 +324,11 @@ def _training_costs(spec: ExperimentSpec, context: LedgerContext) -> Iterator[Co
             one, all_ = theorem_sum(inputs, 1), theorem_sum(inputs, most)
             if not (isinstance(one, str) or isinstance(all_, str)):
                 step = np.array([one])
-                yield Cost(figure="log_ratio", unit_key=whose, amount=all_, step=step)
+                # Choices leave without noise, or show in what is published of clusters.
+                proven = spec.training.hypotheses == 1
+                yield Cost(
+                    figure="log_ratio", unit_key=whose, amount=all_, step=step, proven=proven
+                )
         case "epsilon":
             assert plan is not None, "what counts an epsilon has a plan"
             for observer in plan.observers:
@@ -324,6 +345,7 @@ def _training_costs(spec: ExperimentSpec, context: LedgerContext) -> Iterator[Co
                     curve=plan.curve(observer, steps),
                     step=plan.curve(observer, 1),
                     planned=plan.events_within(observer, steps),
+                    proven=mechanism.guarantee_kind == "formal",
                 )
         case _:
             assert_never(inputs.cost_kind)

@@ -74,9 +74,12 @@ class Repository:
 
     def _set_rows(self, table: type[Base], *conditions: ColumnElement[bool], **values: Any) -> int:
         """The same, and says how many there are."""
+        return self._ran(update(table).where(*conditions).values(values))
+
+    def _ran(self, changing: Update, **values: object) -> int:
+        """The same of a statement; `values`: of a prepared one."""
         self.session.flush()
-        changed = update(table).where(*conditions).values(values)
-        return self.session.connection().execute(changed).rowcount
+        return self.session.connection().execute(changing, values).rowcount
 
     def _returned(self, changing: Update, *columns: Any) -> Result[Any]:
         """These columns of the rows that are changed."""
@@ -150,7 +153,7 @@ class Repository:
         """The rows as they are now; `values` as in `_one`."""
         return list(self.session.scalars(statement, values, execution_options=_AS_IT_IS))
 
-    def _rows(self, statement: Select[*tuple[Any, ...]], **values: object) -> Sequence[Any]:
+    def _rows(self, statement: Executable, **values: object) -> Sequence[Any]:
         """Columns as they are now; `values` as in `_one`."""
         return rows_of(self.session, statement, **values)
 
@@ -219,9 +222,11 @@ class PartRepository(Repository):
         super().__init__(session)
         self.project_id = project_id
 
-    def _select(self, table: type[Row], owner_id: str) -> Select[Row]:
+    def _select(self, table: type[Base], owner_id: str, *names: str) -> Select[Any]:
+        """The owner's rows; by columns where these are named."""
         columns = table_of(table).c
-        statement = select(table).where(columns[self._owner] == owner_id)
+        chosen: list[Any] = [columns[name] for name in names] or [table]
+        statement = select(*chosen).where(columns[self._owner] == owner_id)
         if self.project_id is not None:
             statement = statement.where(columns.project_id == self.project_id)
         return statement
@@ -270,9 +275,7 @@ def ordered(
     return statement.order_by(*order)
 
 
-def rows_of(
-    session: Session, statement: Select[*tuple[Any, ...]], **values: object
-) -> Sequence[Any]:
+def rows_of(session: Session, statement: Executable, **values: object) -> Sequence[Any]:
     """What a statement finds with these values, after what the session has still to write: of
     columns of tables, SQLAlchemy would not write it first."""
     session.flush()

@@ -5,16 +5,26 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, select, tuple_, update
+from sqlalchemy import bindparam, select, tuple_
 
 from fedaudit.stored import FairnessRow, RoundRow
 from models.arrays import to_json
 from models.clock import seconds_from_now, utc_now
-from models.repositories.base import ExperimentPartRepository, Repository
+from models.repositories.base import ExperimentPartRepository, Repository, table_of
 from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
 from models.tables.ledger import Fairness, Round
 from models.vocabulary import ENDED
 
+_experiments = table_of(Experiment).c
+_NUMBERED = (
+    table_of(Experiment)
+    .update()
+    .values(event_sequence=_experiments.event_sequence + bindparam("more"))
+    .where(_experiments.id.in_(bindparam("ids", expanding=True)))
+    .where(_experiments.project_id == bindparam("project"))
+    .returning(_experiments.id, _experiments.event_sequence)
+)
+_ROUND, _FAIRNESS = table_of(Round).c, table_of(Fairness).c
 Events = Sequence[tuple[str, Mapping[str, Any]]]
 """Pairs of type and data."""
 
@@ -33,10 +43,7 @@ class EventRepository(ExperimentPartRepository):
         last: dict[str, int] = {}
         for count in {len(own) for own in events.values()}:
             ids = [id_ for id_, own in events.items() if len(own) == count]
-            sequence = Experiment.event_sequence
-            mine = update(Experiment).values(event_sequence=sequence + count)
-            mine = mine.where(Experiment.id.in_(ids), Experiment.project_id == self.project_id)
-            numbered = self._returned(mine, Experiment.id, sequence)
+            numbered = self._rows(_NUMBERED, ids=ids, project=self.project_id, more=count)
             last |= {row.id: row.event_sequence for row in numbered}
         for id_, own in events.items():
             if id_ not in last:
@@ -82,12 +89,11 @@ class RoundRepository(ExperimentPartRepository):
         among: Sequence[int] | None = None,
     ) -> list[RoundRow]:
         """Rounds above `round_`, in order; only those `among`."""
-        statement = self._select(Round, experiment_id).where(Round.round > round_)
+        statement = self._select(Round, experiment_id, *RoundRow.__dataclass_fields__)
+        statement = statement.where(_ROUND.round > round_)
         if among is not None:
-            statement = statement.where(Round.round.in_(among))
-        columns: list[Any] = [getattr(Round, name) for name in RoundRow.__dataclass_fields__]
-        chosen = statement.with_only_columns(*columns).order_by(Round.round).limit(limit)
-        found = self.session.execute(chosen)
+            statement = statement.where(_ROUND.round.in_(among))
+        found = self._rows(statement.order_by(_ROUND.round).limit(limit))
         return [RoundRow(**row._mapping) for row in found]
 
 
@@ -113,21 +119,18 @@ class FairnessRepository(ExperimentPartRepository):
         """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute; of
         one `attribute`, only rounds `among`. Without `counts` these are
         None."""
-        statement = self._select(Fairness, experiment_id)
+        names = ("round", "attribute", "figures", *(["counts"] if counts else []))
+        statement = self._select(Fairness, experiment_id, *names)
         if after_attribute is None:
-            statement = statement.where(Fairness.round > round_)
+            statement = statement.where(_FAIRNESS.round > round_)
         else:
-            position = tuple_(Fairness.round, Fairness.attribute)
+            position = tuple_(_FAIRNESS.round, _FAIRNESS.attribute)
             statement = statement.where(position > (round_, after_attribute))
         if attribute is not None:
-            statement = statement.where(Fairness.attribute == attribute)
+            statement = statement.where(_FAIRNESS.attribute == attribute)
         if among is not None:
-            statement = statement.where(Fairness.round.in_(among))
-        columns: list[Any] = [Fairness.round, Fairness.attribute, Fairness.figures]
-        statement = statement.order_by(Fairness.round, Fairness.attribute).limit(limit)
-        if counts:
-            columns.append(Fairness.counts)
-        found = self.session.execute(statement.with_only_columns(*columns))
+            statement = statement.where(_FAIRNESS.round.in_(among))
+        found = self._rows(statement.order_by(_FAIRNESS.round, _FAIRNESS.attribute).limit(limit))
         return [FairnessRow(**{"counts": None, **row._mapping}) for row in found]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import bindparam, func, select, tuple_
 
 from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository, Repository
@@ -20,7 +20,7 @@ class SigningKeyRepository(Repository):
     ) -> bool:
         """Makes this the key in use, listed if it is new, and retires all others of its algorithm.
         False, and no change, if it is in use. `derived_from`: the key that it follows from."""
-        known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
+        known = self._one(_BY_ID, key_id=key_id)
         if known is not None and known.retired_at is None:
             return False
         row = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
@@ -80,6 +80,11 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
 
 # Any constant: who appends to a log holds this lock.
 _LOCK = 7_302_117_645_208_332
+_ENTRIES = select(RunLogEntry).order_by(RunLogEntry.size.desc())
+_NEWEST_ENTRY = _ENTRIES.where(RunLogEntry.federation_id == bindparam("federation_id")).limit(1)
+_BEGUN = _ENTRIES.where(RunLogEntry.experiment_id == bindparam("experiment_id")).limit(1)
+_LOCKED = select(func.pg_advisory_xact_lock(_LOCK))
+_BY_ID = select(SigningKey).where(SigningKey.key_id == bindparam("key_id"))
 
 
 class RunLogRepository(Repository):
@@ -89,8 +94,8 @@ class RunLogRepository(Repository):
         """The newest entry; others wait until this transaction ends."""
         if self._dialect() == "postgresql":
             # One lock for all logs: a transaction that appends to several waits in no order.
-            self.session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        return next(iter(self._all(self._of(federation_id).limit(1))), None)
+            self.session.execute(_LOCKED)
+        return self._one(_NEWEST_ENTRY, federation_id=federation_id)
 
     def runs(self, federation_id: str) -> int:
         """How many have begun."""
@@ -99,8 +104,7 @@ class RunLogRepository(Repository):
 
     def begun(self, experiment_id: str) -> RunLogEntry | None:
         """The newest entry of an experiment; None where it never began under a log."""
-        mine = select(RunLogEntry).where(RunLogEntry.experiment_id == experiment_id)
-        return next(iter(self._all(mine.order_by(RunLogEntry.size.desc()).limit(1))), None)
+        return self._one(_BEGUN, experiment_id=experiment_id)
 
     def add(self, row: RunLogEntry) -> None:
         """Appends an entry, at the latest when the transaction ends."""
@@ -108,11 +112,7 @@ class RunLogRepository(Repository):
 
     def list(self, federation_id: str) -> "Sequence[RunLogEntry]":
         """Every entry, oldest first."""
-        return self._all(self._of(federation_id))[::-1]
-
-    def _of(self, federation_id: str) -> "Select[RunLogEntry]":
-        mine = select(RunLogEntry).where(RunLogEntry.federation_id == federation_id)
-        return mine.order_by(RunLogEntry.size.desc())
+        return self._all(_ENTRIES.where(RunLogEntry.federation_id == federation_id))[::-1]
 
 
 class SignOffRepository(ExperimentPartRepository):

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, func, select, update
-from sqlalchemy.orm import defer
+from sqlalchemy import ColumnElement, bindparam, func, select, update
 
 from fedaudit.stored import CellPlace, ReservedCost
 from models.clock import utc_now
@@ -25,6 +24,26 @@ _SAME = (
 """What a cost has as it was reserved."""
 _OTHERS = ("amount", "spent", "state", "curve", "step", "planned", "compositions")
 _COLUMNS = tuple(table_of(Reservation).c[name] for name in (*_SAME, *_OTHERS))
+_OWN = table_of(SweepCell).c.project_id == bindparam("project_id")
+_IN_SWEEP = _OWN, SweepCell.sweep_id == bindparam("sweep_id")
+_TRIES = select(SweepCell.experiment_id).where(*_IN_SWEEP)
+_RESERVED = (
+    select(*_COLUMNS, (Experiment.status == "succeeded").label("reported"))
+    .join(SweepCell, SweepCell.experiment_id == Reservation.experiment_id)
+    .join(Experiment, Experiment.id == Reservation.experiment_id)
+    .where(*_IN_SWEEP)
+)
+_PLACE = (
+    select(Sweep.id.label("sweep_id"), Sweep.name, Sweep.cells, Sweep.facts)
+    .add_columns(SweepCell.position, SweepCell.values)
+    .join(SweepCell, SweepCell.sweep_id == Sweep.id)
+    .where(_OWN, SweepCell.experiment_id == bindparam("experiment_id"))
+)
+_HOLD = (
+    select(Sweep.id)
+    .where(Sweep.project_id == bindparam("project_id"), Sweep.id == bindparam("sweep_id"))
+    .with_for_update(key_share=True)
+)
 
 
 @dataclass(frozen=True)
@@ -107,8 +126,7 @@ class SweepRepository(RowRepository[Sweep]):
     def hold(self, sweep_id: str) -> None:
         """Let no cell of it be tried again, or get its report, until the transaction ends."""
         # The sweep rather than its cells: two would lock these in any order.
-        mine = self._select(Sweep).where(Sweep.id == sweep_id).with_only_columns(Sweep.id)
-        self.session.execute(mine.with_for_update(key_share=True))
+        self._rows(_HOLD, project_id=self.project_id, sweep_id=sweep_id)
 
     def leave(self, sweep_id: str, experiment_ids: Sequence[str]) -> set[str]:
         """Marks these cells as about to be retried; returns those that can be. Under `hold`, so
@@ -130,39 +148,17 @@ class SweepRepository(RowRepository[Sweep]):
 
     def place_of(self, experiment_id: str) -> CellPlace | None:
         """The cell that an experiment is a try of; None where it is of none."""
-        found = self.session.execute(
-            # All of what was asked for is long, and each cell's report would read it.
-            select(Sweep, SweepCell)
-            .options(defer(Sweep.asked))
-            .join(SweepCell, SweepCell.sweep_id == Sweep.id)
-            .where(self._own(SweepCell), SweepCell.experiment_id == experiment_id)
-        ).one_or_none()
-        if found is None:
-            return None
-        sweep, cell = found
-        return CellPlace(
-            sweep_id=sweep.id,
-            name=sweep.name,
-            cells=sweep.cells,
-            position=cell.position,
-            values=cell.values,
-            facts=sweep.facts,
-        )
+        found = self._rows(_PLACE, project_id=self.project_id, experiment_id=experiment_id)
+        return CellPlace(**found[0]._mapping) if found else None
 
     def tries(self, sweep_id: str) -> Sequence[str]:
         """The experiments of all cells, those that were tried again among them."""
-        tries = select(SweepCell.experiment_id).where(*self._of(sweep_id))
-        return self.session.scalars(tries).all()
+        found = self._rows(_TRIES, project_id=self.project_id, sweep_id=sweep_id)
+        return [row.experiment_id for row in found]
 
     def reserved_costs(self, sweep_id: str) -> Sequence[ReservedCost]:
         """What every try of every cell has reserved, or spent."""
-        rows = self.session.execute(
-            # Columns and not entities: every cell's report reads the rows of all cells.
-            select(*_COLUMNS, (Experiment.status == "succeeded").label("reported"))
-            .join(SweepCell, SweepCell.experiment_id == Reservation.experiment_id)
-            .join(Experiment, Experiment.id == Reservation.experiment_id)
-            .where(*self._of(sweep_id))
-        )
+        rows = self._rows(_RESERVED, project_id=self.project_id, sweep_id=sweep_id)
         return [_reserved_cost(row) for row in rows]
 
     def _of(self, sweep_id: str) -> tuple[ColumnElement[bool], ...]:
@@ -171,10 +167,12 @@ class SweepRepository(RowRepository[Sweep]):
 
 
 def _reserved_cost(row: Any) -> ReservedCost:
-    """The cost in the columns `_COLUMNS`; `reported`: whether the run has a report; losses may then
-    have ended it, and an epsilon is proven for all rounds that were planned alone."""
+    """The cost in the columns `_COLUMNS`; `reported`: whether the run has a report. Losses may have
+    ended it, or somebody who watched it, and an epsilon is proven for all rounds that were planned
+    alone."""
     amount, curve = row.amount, row.curve
-    ended_early = row.reported and (row.compositions or 0) < (row.planned or 0)
+    begun = row.reported or (row.state == SETTLED and row.compositions)
+    ended_early = begun and (row.compositions or 0) < (row.planned or 0)
     if ended_early and curve is not None and row.step is not None:
         curve = np.maximum(curve, row.planned * row.step)
     if row.figure != "epsilon":

@@ -239,11 +239,6 @@ def test_a_clients_budget_follows_the_noise_and_bars_no_client(tables: Path) -> 
     before, advice, after = next(steps(document, tables))
     assert {one["pointer"] for one in advice["changes"]} >= {"/privacy/client_budget"}
     assert after["privacy"]["participations_max"] == before["privacy"]["participations_max"] > 0
-    document["privacy"]["client_budget"] = 0.5
-    _, advice, after = next(steps(document, tables))
-    assert "costs more than the client_budget of 0.5, so that no client took part" in advice["text"]
-    assert after["privacy"]["participations_max"] == 1
-    assert cost(after) <= 0.5
 
 
 def test_noise_of_records_is_a_cause_too(tables: Path) -> None:
@@ -319,7 +314,7 @@ def test_with_losses_withheld_nothing_is_said_of_them(tables: Path) -> None:
     }
     document = {**spec("tiny", NONE, 0.01), "fairness": fairness}
     first = run(document, tables)
-    assert "all rounds together cannot go far" in first["advice"]["text"]
+    assert "all rounds together move the model too little" in first["advice"]["text"]
     assert first["advice"]["figure"] == "utility/accuracy_over_baseline"
     assert follow(document, tables, first)["utility"]["validation_loss"] is None
 

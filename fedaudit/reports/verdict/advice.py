@@ -68,14 +68,6 @@ def _about(value: float) -> str:
 def better_model(report: Mapping[str, Any]) -> Advice:
     """Advice for a run whose model is no better than a constant, or is not shown to be."""
     run = AdvisedRun(report, parse_admitted(report["spec"]))
-    budget = getattr(run.spec.privacy, "client_budget", None)
-    if budget is not None and not report["privacy"]["participations_max"]:
-        noise = float(f"{run.parameters / budget * 1.0005:.4g}")
-        text = (
-            f"A release costs more than the client_budget of {budget:g}, so that no client took "
-            f"part: train with a noise_multiplier of {noise:g}."
-        )
-        return _advice(run, text, _noise(run, noise))
     why = run.utility["reasons"].get("validation_loss", "")
     if why.startswith(TOO_FEW):
         more = "more rows" if run.spec.federation.holds_out_rows else "more clients"
@@ -244,7 +236,7 @@ def _worse_than_constant(run: AdvisedRun) -> Advice | None:
     worse = gain is not None and gain < -STILL * run.utility["baseline_loss"]
     if not (short or worse):
         return None
-    why = "all rounds together cannot go far"
+    why = "all rounds together move the model too little"
     if worse:
         why = "training did not come as far as a constant"
     if found := _one_scale(run, why):

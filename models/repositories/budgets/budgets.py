@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import ColumnElement, and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from fedaudit.stored import Cost, CostFigure, LeakageTerms
@@ -55,6 +55,20 @@ Price = Callable[[Curve, float], float]
 """Maps a sum of curves and a delta to an epsilon."""
 SUMS: tuple[CostFigure, ...] = ("leakage", "log_ratio")
 _BUDGET = table_of(FederationBudget)
+_HELD = (
+    select(Reservation)
+    .where(
+        Reservation.experiment_id == bindparam("experiment_id"),
+        Reservation.figure.in_(bindparam("figures", expanding=True)),
+        Reservation.state == HELD,
+        Reservation.federation_id.in_(
+            select(Federation.id).where(Federation.project_id == bindparam("project_id"))
+        ),
+    )
+    # The order in which budgets are locked, the same for all.
+    .order_by(Reservation.figure, Reservation.observer)
+    .with_for_update()
+)
 
 
 class Budgets(ScopedRepository):
@@ -187,19 +201,8 @@ class Budgets(ScopedRepository):
     def held(self, experiment_id: str, *figures: CostFigure) -> list[Reservation]:
         """An experiment's reservations of these figures that are not settled, locked for this
         (write) transaction."""
-        mine = self._select(Federation).with_only_columns(Federation.id)
-        return self._all(
-            select(Reservation)
-            .where(
-                Reservation.experiment_id == experiment_id,
-                Reservation.figure.in_(figures),
-                Reservation.state == HELD,
-                Reservation.federation_id.in_(mine),
-            )
-            # The order in which budgets are locked, the same for all.
-            .order_by(Reservation.figure, Reservation.observer)
-            .with_for_update()
-        )
+        of = {"project_id": self.project_id, "experiment_id": experiment_id}
+        return self._all(_HELD, **of, figures=figures)
 
     def reserve(
         self, federation_id: str, *, experiment_id: str, book: str, costs: Sequence[Cost]
@@ -218,6 +221,7 @@ class Budgets(ScopedRepository):
         begun = {"compositions": 0, "spent": 0.0, "state": HELD}
         rows = [{**vars(one), **place, **begun} for one in costs]
         for row in rows:
+            del row["proven"]
             for name in ("curve", "step"):
                 if row[name] is not None:
                     row[name] = np.minimum(row[name], UNBOUNDED)

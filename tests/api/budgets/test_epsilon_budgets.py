@@ -1,5 +1,6 @@
 """Epsilons in the API: what is projected, reserved, refused, and found."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.parse import parse_spec
 from tests.api.service import Api, body_of, spec
+from tests.refusals import refused_by
 from tests.spec.documents import BY_RECORD, gaussian
+from tests.training.specs import ran
 
 DELTA = 1e-5
 LOCAL = gaussian("local", 4.0)
@@ -158,6 +161,20 @@ def test_a_figure_of_clients_does_not_count_records(api: Api) -> None:
     assert "another unit" in left_out["why"]
 
 
+def test_a_total_for_an_epsilon_counts_proven_ones_alone(api: Api) -> None:
+    proven = by_record()
+    proven["training"]["local"]["batch_size"] = 8
+    value = {**proven, "privacy": {**proven["privacy"], "baseline": "dropout"}}
+    federation_id = api.submit(value)["federation_id"]
+    key = {"adjacency": "add-or-remove-one", "delta": proven["privacy"]["delta"]}
+    found = set_total(api, federation_id, 1e6, **key)
+    [left_out] = found["uncounted"]
+    assert (left_out["mechanism"], left_out["runs"]) == ("record-personalised", 1)
+    assert "heuristic" in left_out["why"]
+    assert "heuristic" in no_room(api, value)["detail"]
+    api.submit(proven)
+
+
 def test_the_projection_says_in_which_round_a_budget_ends_the_run(api: Api) -> None:
     epsilons = plan_of(central()).line("final_model").epsilons
     value = central(epsilon_budget=float(epsilons[2]))
@@ -167,6 +184,21 @@ def test_the_projection_says_in_which_round_a_budget_ends_the_run(api: Api) -> N
     assert entry["value"] == epsilons[2]
     assert body["projection"]["leakage_worst_case"] is None
     assert body["projection"]["reasons"]["leakage_worst_case"]
+
+
+@pytest.mark.parametrize("value", [central(), by_coins(), local(), spec()])
+def test_a_budget_without_room_for_one_round_is_refused_with_what_it_needs(api, value):
+    field = "epsilon_budget" if value["privacy"]["mechanism"] != "laplace-l2" else "client_budget"
+    value["privacy"][field] = 0.01
+    [fault] = body_of(api.check(value), 422)["errors"]
+    assert fault["pointer"] == f"/privacy/{field}"
+    [locally] = refused_by(ran, value)
+    assert (locally.pointer, locally.message) == (fault["pointer"], fault["message"])
+    # What it names is enough, for one round.
+    needed = re.search("costs ([0-9.]+),", fault["message"])
+    assert needed is not None
+    value["privacy"][field] = float(needed[1])
+    assert body_of(api.check(value))["projection"]["budget_ends_in_round"] == 2
 
 
 # -- epsilons of fairness counts in the API: told, reserved against readers of reports, refused ---
