@@ -198,9 +198,13 @@ class ExperimentPlan:
 
     @property
     def doubts(self) -> list[str]:
-        """What the spec asks for that protects no one."""
+        """What the spec asks for that protects no one, or in vain."""
+        epsilons = [float(str(one["value"])) for one in self.projection.epsilon]
         return spec_doubts(
-            self.spec, training_clients=self.training_clients, rows=self.federation.rows
+            self.spec,
+            training_clients=self.training_clients,
+            rows=self.federation.rows,
+            epsilon=max(epsilons, default=0.0),
         )
 
     def stored_fields(self) -> dict[str, Any]:
