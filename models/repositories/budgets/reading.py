@@ -69,9 +69,9 @@ _DECLARED = (
     .join(DeclaredLedger, DeclaredLedger.id == _RESERVED.experiment_id)
     .where(_RESERVED.federation_id.in_(_IDS))
 )
-# The weaker lock: it does not stop rows from being added that refer to this one.
+# The weaker lock: rows can be added that refer to this one. Profiles are long and admit nothing.
 _HELD_FEDERATION = (
-    select(Federation)
+    select(*(one for one in table_of(Federation).c if one.name != "profile"))
     .where(Federation.project_id == bindparam("project_id"))
     .with_for_update(key_share=True)
 )
@@ -116,9 +116,10 @@ class BudgetReader(Repository):
         for one in self._federations.values():
             if one.project_id == project_id and getattr(one, name) == value:
                 return one
-        found = self._one(_HELD[name], project_id=project_id, **by)
-        if found is None:
+        held: Sequence[Federation] = self._rows(_HELD[name], project_id=project_id, **by)
+        if not held:
             return None
+        [found] = held
         sharing = self._sharing_of(found, _HELD_CONTENT)
         self._federations[found.id] = found
         self._known.update((found.id, *sharing.ids))
