@@ -225,16 +225,18 @@ def reserve(
             raise _refused(refusal, federation_id, totals=mine, unit_key=whose)
 
 
-def refuse_exact_figures(budgets: Budgets, federation_id: str) -> None:
-    """Raises ProblemError where a total bounds what reports reveal: an audit's figures have no
-    noise of either book, so that nothing bounds what they reveal."""
+def refuse_exact_figures(
+    budgets: Budgets, federation_id: str, what: str = "an audit", *, book: str | None = None
+) -> None:
+    """Raises ProblemError where a total bounds what reports reveal: `what` has no noise on its
+    figures, so that nothing bounds what they reveal. `book`: the only one that it is in."""
     for one in budgets.budgets(federation_id, shown=False):
-        if one.total is not None and counts_report(one.observer):
+        holds = one.total is not None and book in (None, one.book)
+        if holds and counts_report(one.observer):
             raise ProblemError(
                 409,
                 "budget-exhausted",
                 f"{_name(one)} has a total against {observer_words(one.observer or '')}, and "
-                "nothing bounds what an audit, whose figures have no noise, reveals of the people "
-                "in the file; audit another file, or have the total taken back by a project that "
-                "set it",
+                f"nothing bounds what {what}, whose figures have no noise, reveals of the people "
+                "in the file; use another, or have the total taken back by a project that set it",
             )

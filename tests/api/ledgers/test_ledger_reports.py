@@ -127,6 +127,7 @@ def test_all_is_marked_as_declared_and_small_groups_are_suppressed(api: Api) -> 
     guarantee = found["guarantee"]
     assert guarantee["kind"] == guarantee["label"] == "declared"
     assert (guarantee["in_force"], found["declared"], found["fairness_round"]) == (None, True, 1)
+    assert "not observed here" in guarantee["reasons"]["in_force"]
     assert found["verdict"].startswith("As declared by the trainer")
     assert "equalized_odds_difference by sex, in round 1." in found["verdict"]
     asked = {"figure": "demographic_parity_difference", "op": "le", "value": 0.5}
@@ -215,6 +216,8 @@ def test_gates_take_a_trainers_word_only_where_they_say_so(api: Api) -> None:
         answer = api.post("/v1/gates/evaluations", json=body).json()
         assert [one["outcome"] for one in answer["gates"]] == outcomes
         assert (answer["ledger_id"], answer["experiment_id"]) == (ledger, None)
+    none = api.post("/v1/gates/evaluations", json={"ledger_id": ledger}).json()
+    assert (none["outcome"], none["reason"]) == (None, "no gate was given")
 
 
 def test_files_of_entries_have_the_form_of_those_of_runs(api: Api) -> None:
@@ -279,7 +282,7 @@ def test_the_attack_a_population_below_the_federation_turns_no_rule_of_delta_off
         assert report(api, large)["ledger"]["witness"] == "trainer"
 
 
-def test_a_federation_that_is_deleted_keeps_the_rule_of_delta_on(api: Api) -> None:
+def test_a_federation_that_is_not_ready_any_more_keeps_the_rule_of_delta_on(api: Api) -> None:
     submitted = api.submit()
     federation = submitted["federation_id"]
     clients = body_of(api.get(f"/v1/federations/{federation}"))["clients"]

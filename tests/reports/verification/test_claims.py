@@ -25,9 +25,11 @@ from fedaudit.ledger.statements import Keyring, SigningKey
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.reports.checks import Check, check, unchecked
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, TEST_RESULT, VERIFICATION, claims_of
+from fedaudit.reports.dossier.dossier import dossier_files
 from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.checkpoints import Signed, claim_checks
+from fedaudit.reports.verification.verification import verify_folder
 from tests.processes import completed
 from tests.reports.conftest import SPEC
 from tests.reports.reading_documents import BY_DISTANCE, WITHOUT_NOISE, documents, gaussian
@@ -117,6 +119,16 @@ def test_claims_of_every_mechanism_are_accepted_and_a_changed_one_is_named(evide
             found = checked(one, altered)["claims.signatures"]
             assert found.outcome == "fail"
             assert statement(claim)["predicateType"] in found.detail
+
+
+def test_claims_of_a_dossier_are_in_its_folder_and_verified(evidence, tmp_path):
+    files = dossier_files(evidence["fixed"], printed=None)
+    for lines, outcome in ((files["claims.jsonl"], "pass"), (b"{}\n", "fail"), (b"{\n", None)):
+        for name, content in {**files, "claims.jsonl": lines}.items():
+            (tmp_path / name).write_bytes(content)
+        found = {one.name: one.outcome for one in verify_folder(tmp_path).checks}
+        assert found.get("claims.signatures") == outcome
+        assert ("fail" in found.values()) == (outcome != "pass")
 
 
 def test_claims_that_are_missing_foreign_or_of_another_report_are_found(evidence):
