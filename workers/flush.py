@@ -114,7 +114,7 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
         return set()
     project_id = played[0].experiment.project_id
     ledger = LedgerRepository(session, project_id)
-    new = list(played)
+    new, events = list(played), dict[str, list[tuple[str, dict[str, Any]]]]()
     if again:
         ends = [(one.experiment.id, one.experiment.run.ledger) for one in played]
         stored = [ledger.last_row(id_) == (end.last_round, end.head) for id_, end in ends]
@@ -128,10 +128,7 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
             store_totals(session, id_, project_id, run.ledger)
             checkpoints = CheckpointRepository(session, project_id)
             checkpoints.put(id_, round=run.rounds_done, data=one.checkpoint)
-        events = {
-            one.experiment.id: [(ROUND_COMPLETED, _round_event(row)) for row in one.block.rounds]
-            for one in new
-        }
+            events[id_] = [(ROUND_COMPLETED, _round_event(row)) for row in one.block.rounds]
         EventRepository(session, project_id).append_each(events)
     done = {one.experiment.id: one.experiment.run.rounds_done for one in played}
     return ExperimentRepository(session, project_id).progress_each(done)

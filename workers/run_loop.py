@@ -161,12 +161,9 @@ class RunLoop:
     ) -> list[int]:
         """Draws on the budgets and stores the intents; returns the positions without room."""
         refused = []
-
-        def content(position: int) -> str:
-            return self._experiments[position].run.federation.fingerprint
-
+        contents = {one: self._experiments[one].run.federation.fingerprint for one in planned}
         # In the order in which budgets' contents are locked.
-        for position in sorted(planned, key=content):
+        for position in sorted(planned, key=contents.__getitem__):
             rounds, experiment = planned[position], self._experiments[position]
             if not self._draw(session, experiment, rounds):
                 refused.append(position)

@@ -105,12 +105,15 @@ class WebhookDispatcher:
     def _deliver(self, claimed: ClaimedDelivery) -> None:
         try:
             attempted = self._attempt(claimed)
-            gone = attempted.status_code == _GONE
+            gone, retries = attempted.status_code == _GONE, claimed.row.retries
+            pause = None
+            if not gone and retries < len(PAUSES_SECONDS):
+                pause = PAUSES_SECONDS[retries] * random.uniform(1 - _JITTER, 1 + _JITTER)
             with self._database.write() as session:
                 WebhookQueueRepository(session).note(
                     claimed,
                     attempted,
-                    retry_in=None if gone else retry_delay(claimed.row.retries),
+                    retry_in=pause,
                     disable="the receiver answered 410 Gone" if gone else None,
                     disable_after=_DISABLE_AFTER,
                 )
@@ -146,13 +149,6 @@ class WebhookDispatcher:
         except AddressRefusedError as refused:
             error = f"not sent: {refused}"
         return Attempted(status, monotonic() - begun, error and error[:_MAX_ERROR_CHARACTERS])
-
-
-def retry_delay(attempt: int) -> float | None:
-    """Seconds until the next attempt, with jitter; None after the last."""
-    if attempt >= len(PAUSES_SECONDS):
-        return None
-    return PAUSES_SECONDS[attempt] * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
 def signed_request(

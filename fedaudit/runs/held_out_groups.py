@@ -18,7 +18,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import Bools, Floats, Ints
+from fedaudit.arrays import Bools, Ints
 from fedaudit.fairness.disclosure import Disclosure, size_rule, why_too_few
 from fedaudit.fairness.gaps import ClientScores
 from fedaudit.fairness.joint_disclosure import Population, decide_beside
@@ -57,7 +57,8 @@ def cell_keys(cell: Cell, attribute: str, *, secret: bytes) -> Keys:
             found = _mixed(found, _values(federation.attribute(part), secret))
         if by_record:
             found = _mixed(found, record_keys(federation))
-        return _counted_through(found, federation.raw_target)
+        # Rows of one key apart, by how many come before them in the order of targets.
+        return _mixed(found, turns(found, np.lexsort((federation.raw_target, found))))
 
     return federation.once(name, made)
 
@@ -112,11 +113,6 @@ def _mixed(one: Keys, other: Keys) -> Keys:
         found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
     mixed: Keys = found ^ (found >> np.uint64(31))
     return mixed
-
-
-def _counted_through(keys: Keys, targets: Floats) -> Keys:
-    """Rows of one key apart, by how many come before them in the order of targets."""
-    return _mixed(keys, turns(keys, np.lexsort((targets, keys))))
 
 
 _CLIENT = ""

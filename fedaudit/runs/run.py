@@ -139,10 +139,9 @@ class Run:
         from fedaudit.runs.sampled_rounds import SampledRounds
 
         size = self.spec.training.stopping.validation_clients
-        if size is None:
+        if size is None or size >= len(self.cell.validation_rows.clients):
             return None
-        found = SampledRounds(self.cell, self.disclosures, size=size)
-        return found if size < found.clients else None
+        return SampledRounds(self.cell, self.disclosures, size=size)
 
     @cached_property
     def rounder(self) -> Rounder | None:

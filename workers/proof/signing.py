@@ -374,18 +374,14 @@ class SignOffSigner(WaitingSigner):
             names = ("experiment_id", "number", "report_hash", "decision")
             if any(getattr(sign_off, name) != getattr(row, name) for name in names):
                 raise ValueError("the row and its statement differ")
-            self._check_report(session, row)
+            report = ReportRepository(session).get(experiment_id)
+            if report is None or canonical_hash(report.document) != row.report_hash:
+                raise ValueError("the stored report is not the one that was signed off")
+            if (signed := report_envelope(report.document)) is not None:
+                self._check_own(signed, "the report")
             envelope = sign_off.sign_after(self._before(session, row), self._key)
             use_key(session, self._key)
             return SignOffRepository(session).put_envelope(row, envelope.as_dict())
-
-    def _check_report(self, session: Session, row: SignOff) -> None:
-        report = ReportRepository(session).get(row.experiment_id)
-        if report is None or canonical_hash(report.document) != row.report_hash:
-            raise ValueError("the stored report is not the one that was signed off")
-        envelope = report_envelope(report.document)
-        if envelope is not None:
-            self._check_own(envelope, "the report")
 
     def _before(self, session: Session, row: SignOff) -> Envelope | None:
         if row.number == 1:

@@ -7,31 +7,18 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.declared.figures import has_unprotected
 from fedaudit.reports.declared.declared_sections import (
-    FAIRNESS,
-    GUARANTEE,
-    INTEGRITY,
-    LEDGER,
-    PRIVACY,
-    UTILITY,
+    DECLARED,
     DeclaredPrivacy,
     DeclaredUtility,
     LedgerSection,
     counted,
 )
-from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
-from fedaudit.reports.declared.tested_noise import TESTED, TestedNoise, chance_words, status_of
+from fedaudit.reports.declared.ledger_material import DeclaredMaterial
+from fedaudit.reports.declared.tested_noise import TestedNoise, chance_words, status_of
 from fedaudit.reports.sections.attacks import Alarm, alarm_words
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection, delta_gives_data_away
-from fedaudit.reports.sections.part import (
-    Answer,
-    AnswerReason,
-    Part,
-    Section,
-    Values,
-    assembled,
-    reason,
-)
+from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Values, assembled, reason
 from fedaudit.reports.sections.provenance import Integrity
 from fedaudit.reports.verdict.cost import bounding_exponent, excludes_nothing, scale_words
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
@@ -216,15 +203,3 @@ def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
         return f"{what}, and no finite number bounds what they reveal."
     leakage = at_most(privacy["leakage_max"], digits=4)
     return f"{what} have a leakage of at most {leakage} by n/nu a release."
-
-
-DECLARED: tuple[Section[DeclaredMaterial, DeclaredEvidence], ...] = (
-    LEDGER,
-    INTEGRITY,
-    GUARANTEE,
-    PRIVACY,
-    TESTED,
-    UTILITY,
-    FAIRNESS,
-)
-"""The sections of a declared ledger's report, in the order in which they are verified."""

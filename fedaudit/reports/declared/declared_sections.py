@@ -35,6 +35,7 @@ from fedaudit.reports.declared.ledger_material import (
     declared_fairness,
     gaps_of,
 )
+from fedaudit.reports.declared.tested_noise import TESTED
 from fedaudit.reports.sections.epsilon import EpsilonSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.part import Part, Reasons, Section, no_limits, or_why, with_reasons
@@ -145,11 +146,6 @@ def _ledger_limits(material: DeclaredMaterial) -> Iterator[str]:
 def counted(number: int, what: str) -> str:
     """So many of something."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-LEDGER = Section[DeclaredMaterial, DeclaredEvidence](
-    "ledger", _ledger, _ledger_checks, _ledger_limits
-)
 
 
 def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
@@ -306,11 +302,6 @@ def _leakage_limits(material: DeclaredMaterial) -> Iterator[str]:
     )
 
 
-GUARANTEE = Section[DeclaredMaterial, DeclaredEvidence](
-    "guarantee", _guarantee, _guarantee_checks, _guarantee_limits
-)
-
-
 class DeclaredPrivacy(Part):
     """What the rounds spent, if all is as declared."""
 
@@ -418,14 +409,6 @@ def _privacy_limits(material: DeclaredMaterial) -> Iterator[str]:
         )
 
 
-PRIVACY = Section[DeclaredMaterial, DeclaredEvidence](
-    "privacy",
-    lambda material: declared_privacy(material.terms, material.histories),
-    _privacy_checks,
-    _privacy_limits,
-)
-
-
 class DeclaredUtility(Part):
     """No figure of the model but whether the declared counts show one that decides something."""
 
@@ -452,9 +435,6 @@ _CONSTANT = "by the declared counts the model is no better than one answer for e
 _NOT_IN_ENTRIES = (
     "entries hold no counts of groups: the service compares them with what the chain holds"
 )
-UTILITY = Section[DeclaredMaterial, DeclaredEvidence](
-    "utility", _utility, _NOT_IN_ENTRIES, no_limits
-)
 
 
 def _fairness_limits(material: DeclaredMaterial) -> Iterator[str]:
@@ -469,11 +449,6 @@ def _fairness_limits(material: DeclaredMaterial) -> Iterator[str]:
             "Small groups are suppressed attribute by attribute. Which rows attributes have in "
             "common is not declared, so differences between attributes are not looked at."
         )
-
-
-FAIRNESS = Section[DeclaredMaterial, DeclaredEvidence](
-    "fairness", declared_fairness, _NOT_IN_ENTRIES, _fairness_limits
-)
 
 
 def _integrity_limits(material: DeclaredMaterial) -> Iterator[str]:
@@ -493,9 +468,24 @@ def _integrity_limits(material: DeclaredMaterial) -> Iterator[str]:
 
 
 _WHY_UNSIGNED = "waits for the service's signature, or the service has no key"
-INTEGRITY = Section[DeclaredMaterial, DeclaredEvidence](
-    "integrity",
-    lambda material: unsigned(material, _WHY_UNSIGNED),
-    lambda found: integrity_checks(found.report, found.audit),
-    _integrity_limits,
+_Declared = Section[DeclaredMaterial, DeclaredEvidence]
+DECLARED: tuple[_Declared, ...] = (
+    _Declared("ledger", _ledger, _ledger_checks, _ledger_limits),
+    _Declared(
+        "integrity",
+        lambda material: unsigned(material, _WHY_UNSIGNED),
+        lambda found: integrity_checks(found.report, found.audit),
+        _integrity_limits,
+    ),
+    _Declared("guarantee", _guarantee, _guarantee_checks, _guarantee_limits),
+    _Declared(
+        "privacy",
+        lambda material: declared_privacy(material.terms, material.histories),
+        _privacy_checks,
+        _privacy_limits,
+    ),
+    TESTED,
+    _Declared("utility", _utility, _NOT_IN_ENTRIES, no_limits),
+    _Declared("fairness", declared_fairness, _NOT_IN_ENTRIES, _fairness_limits),
 )
+"""The sections of a declared ledger's report, in the order in which they are verified."""

@@ -94,20 +94,17 @@ def junit(results: GateResults) -> str:
         for field, value in stated.items():
             SubElement(properties, "property", {"name": field, "value": _xml_text(value)})
         for gate in gates:
-            _add_case(suite, gate, policy)
+            named = {"name": _xml_text(condition(gate)), "classname": f"fedaudit.{policy}"}
+            case = SubElement(suite, "testcase", {**named, "time": "0"})
+            reason, element = _xml_text(gate["reason"]), _ELEMENTS[gate["outcome"]]
+            if element is None:
+                SubElement(case, "system-out").text = reason
+            else:
+                stated = {"type": gate["outcome"], "message": reason}
+                SubElement(case, element, stated).text = reason
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
-
-
-def _add_case(suite: Element, gate: Mapping[str, Any], policy: str) -> None:
-    named = {"name": _xml_text(condition(gate)), "classname": f"fedaudit.{policy}", "time": "0"}
-    case = SubElement(suite, "testcase", named)
-    reason, element = _xml_text(gate["reason"]), _ELEMENTS[gate["outcome"]]
-    if element is None:
-        SubElement(case, "system-out").text = reason
-    else:
-        SubElement(case, element, {"type": gate["outcome"], "message": reason}).text = reason
 
 
 def _counts(gates: Gates) -> dict[str, str]:

@@ -130,10 +130,17 @@ class SecondFigures:
         shown = [place for place, group in enumerate(section["groups"]) if not group["suppressed"]]
         self._shown, self.any_rows = shown, bool(np.isin(rows.groups, shown).any())
         labels, of_groups = _labels(rows), [rows.groups == place for place in shown]
-        _check_definitions(labels)
         # A rate is NaN without a denominator, for which Fairlearn returns 0.
         self._by_group = {name: [math.nan] * len(shown) for name in [*_RATES, _ACCURACY]}
         for name, (truth, predicted) in labels.items():
+            # On all rows, hidden groups included: so no message names a number.
+            function = accuracy_score if name == _ACCURACY else _RATES[name]
+            rate = _group_rate(name, truth, predicted)
+            if rate is not None and abs(rate - function(truth, predicted)) > TOLERANCE:
+                raise FiguresDisagreeError(
+                    f"{name} of all rows is not what Fairlearn {fairlearn.__version__} computes"
+                    " for it"
+                )
             rates = [_group_rate(name, truth[own], predicted[own]) for own in of_groups]
             self._by_group[name] = [math.nan if one is None else one for one in rates]
 
@@ -195,15 +202,3 @@ def _group_rate(metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> fl
         predicted = predicted[truth == (1 if metric == "true_positive_rate" else 0)]
     # Which rows count is settled above, so that the truth does not matter.
     return float(selection_rate(predicted, predicted)) if len(predicted) else None
-
-
-def _check_definitions(labels: Mapping[str, Labels]) -> None:
-    """Check each rate against Fairlearn's function of that name on all rows, hidden groups
-    included; so no message names a number."""
-    for name, (truth, predicted) in labels.items():
-        function = accuracy_score if name == _ACCURACY else _RATES[name]
-        rate = _group_rate(name, truth, predicted)
-        if rate is not None and abs(rate - function(truth, predicted)) > TOLERANCE:
-            raise FiguresDisagreeError(
-                f"{name} of all rows is not what Fairlearn {fairlearn.__version__} computes for it"
-            )

@@ -84,9 +84,13 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
     disclosure = replace(disclosure, rows=cells[:-1], shown=disclosure.shown[:-1], large=None)
     shown = disclosure.shown
     few = f"suppressed: {disclosure.too_few}, or another group's number would follow"
+    # Those who overspent are records of some groups, so beside a hidden group their number could
+    # reveal its size.
+    over = records.overspent(rounds)
+    small = map(disclosure.rule.is_small, (over, int(disclosure.rows[1:].sum()) - over))
     counts = {
         "left_out": records.left_out if shown[0] or not cells[0] else None,
-        "overspent": _overspent(records.overspent(rounds), disclosure),
+        "overspent": None if over and (disclosure.suppresses or any(small)) else over,
     }
     return RecordsSection(
         groups=[
@@ -95,14 +99,6 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
         ],
         **with_reasons(or_why(counts, few)),
     )
-
-
-def _overspent(count: int, disclosure: Disclosure) -> int | None:
-    """How many records exceeded their budgets, where that reveals no small number. They are the
-    records of some groups, so beside a hidden group the number could reveal its size."""
-    rest = int(disclosure.rows[1:].sum()) - count
-    small = any(disclosure.rule.is_small(number) for number in (count, rest))
-    return None if count and (small or disclosure.suppresses) else count
 
 
 def _group(

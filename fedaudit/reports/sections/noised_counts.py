@@ -1,12 +1,11 @@
 """Fairness and utility from counts with noise, and nothing else of the held-out people."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedaudit.arrays import Bools, Ints
+from fedaudit.arrays import Ints
 from fedaudit.fairness.gaps import Figure, gaps_between, scored_rows
 from fedaudit.fairness.intervals import Interval
 from fedaudit.fairness.noised_counts import (
@@ -20,7 +19,6 @@ from fedaudit.fairness.noised_counts import (
 from fedaudit.reports.sections.fairness import (
     NO_GROUP_INTERVALS,
     FairnessSection,
-    GroupSection,
     group_section,
     metric_section,
     rate_columns,
@@ -65,7 +63,19 @@ def noised_section(
         (None if large[place] else why) if open_[place] else disclosure.reason(place)
         for place in range(len(values))
     ]
-    groups = _groups(values, counts, hidden, open_)
+    rates = rate_columns(counts, has_favourable_outcome=True)
+    groups = [
+        group_section(
+            value,
+            rates,
+            place,
+            hidden=hidden[place],
+            rows=int(counts[place].sum()) if open_[place] else hidden[place],
+            **dict.fromkeys(_NOT_NOISED, WITHHELD),
+            rate_intervals=NO_GROUP_INTERVALS,
+        )
+        for place, value in enumerate(values)
+    ]
     intervals = dict[str, Interval | str]()
     if asked is not None:
         ends = {rate: rate_bounds(drawn, rate, noised, share=1 - asked.level) for rate in RATES}
@@ -87,26 +97,6 @@ def noised_section(
         metrics=metrics,
         cross_check_reason=CHECKED_BEFORE,
     )
-
-
-def _groups(
-    values: tuple[str, ...], counts: Ints, hidden: Sequence[str | None], open_: Bools
-) -> list[GroupSection]:
-    """`hidden`: why a group shows no rates; `open_`: whether it shows its noised size."""
-    rates = rate_columns(counts, has_favourable_outcome=True)
-    missing = dict.fromkeys(_NOT_NOISED, WITHHELD)
-    return [
-        group_section(
-            value,
-            rates,
-            place,
-            hidden=hidden[place],
-            rows=int(counts[place].sum()) if open_[place] else hidden[place],
-            **missing,
-            rate_intervals=NO_GROUP_INTERVALS,
-        )
-        for place, value in enumerate(values)
-    ]
 
 
 NOISED_OUTCOMES = (

@@ -24,7 +24,8 @@ from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.checks import MALFORMED, Check, answer_check, check, failed, shown, unchecked
-from fedaudit.reports.declared.declared_report import DECLARED, declared_answer
+from fedaudit.reports.declared.declared_report import declared_answer
+from fedaudit.reports.declared.declared_sections import DECLARED
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence
 from fedaudit.reports.sections.epsilon import ledger_plan
 from fedaudit.reports.sections.part import section_checks

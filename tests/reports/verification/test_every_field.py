@@ -12,7 +12,7 @@ from fedaudit.audits.audit_material import audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.bundle import Evidence, opened_bundle
-from fedaudit.reports.declared.declared_report import DECLARED
+from fedaudit.reports.declared.declared_sections import DECLARED
 from fedaudit.reports.report import RUN
 from fedaudit.reports.sections.predictions import AUDIT
 from fedaudit.reports.sections.provenance import RECORDED, sign_report
