@@ -172,6 +172,8 @@ class Cost:
     """Renyi divergences of an epsilon; the orders are the same for all runs."""
     planned: int | None = None
     """Events of the whole run."""
+    proven: bool = True
+    """Whether a theorem bounds it whatever the data; of leakage, a convention, it says nothing."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from fedaudit.stored import CostFigure, IndexedFigure, LeakageTerms
 
@@ -76,6 +76,7 @@ Gap = Literal[
     "other-observer",
     "other-unit",
     "other-clients",
+    "unproven",
     "simulated",
     "profile",
 ]
@@ -145,13 +146,6 @@ class StoredSet:
     favourable_digest: str
     bits: bytes
     favourable_bits: bytes
-
-
-class HeldSets(NamedTuple):
-    """How many sets a memory holds, and when the newest of them was stored."""
-
-    sets: int = 0
-    newest: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

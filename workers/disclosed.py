@@ -1,9 +1,10 @@
 """What reports disclosed of data, as far as a worker has read it, and what it decides on."""
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -18,9 +19,10 @@ from fedaudit.fairness.scored_groups import (
 )
 from models.database import Database
 from models.repositories import DisclosureRepository
-from models.values import HeldSets, StoredSet
+from models.values import StoredSet
 
 ROWS_BY_CELLS = "rows by their cells"
+_NOTHING = (0, None)
 _MOST_WORDS = 1 << 22
 """Of 64 rows, that are kept: beyond that all are read anew."""
 _EVERY_ANCHORED = hashlib.sha256(ROWS_BY_CELLS.encode()).hexdigest()
@@ -56,24 +58,24 @@ class Disclosed:
     def __init__(self) -> None:
         self._sets: dict[str, RememberedSets] = defaultdict(RememberedSets)
         """By `Memory.found_among`; with those decided since."""
-        self._seen: dict[MemoryName, HeldSets] = {}
-        """What each memory held when it was last read."""
-        self._undone = False
-        """Whether it holds sets that may not be stored."""
+        self._seen: dict[MemoryName, tuple[int, datetime | None]] = {}
+        """How many sets each memory had, and when the newest was stored, when it was read."""
+        self._locks: set[str] = set()
+        """None where all that it holds is stored."""
         self.begin()
 
     def begin(self) -> None:
         """What others add is read anew; so is everything where what was decided was not kept."""
-        if self._undone or sum(one.words for one in self._sets.values()) > _MOST_WORDS:
+        words = sum(line.shape[1] for one in self._sets.values() for line in one.lines)
+        if self._locks or words > _MOST_WORDS:
             self._sets.clear()
             self._seen.clear()
-        self._undone = False
         self._asked: set[MemoryName] = set()
         """Each memory is read once, as for the first report that asks for it."""
         self._anchors: set[str] = set()
         self._anchored: set[tuple[str, str]] = set()
         """Those anchors with the key of a memory that was stored for each."""
-        self._locks: set[str] = set()
+        self._locks = set()
         self._new_sets: list[StoredSet] = []
         self._new_anchored: set[tuple[str, str]] = set()
 
@@ -90,27 +92,25 @@ class Disclosed:
         names = {(key, memory.numbering) for key in keys}
         if unread := names - self._asked:
             with database.read() as session:
-                self._read(DisclosureRepository(session), unread, sets)
+                self._read(session, unread, sets)
             self._asked |= unread
         return memory.rows, SetsBeside(sets, names)
 
-    def _read(
-        self, disclosed: DisclosureRepository, names: set[MemoryName], sets: RememberedSets
-    ) -> None:
+    def _read(self, session: Session, names: set[MemoryName], sets: RememberedSets) -> None:
+        disclosed = DisclosureRepository(session)
         held = disclosed.held({key for key, _ in names})
         for name in names:
-            now, seen = held.get(name, HeldSets()), self._seen.get(name, HeldSets())
-            if now.sets > seen.sets:
-                sets.add(name, _opened(disclosed.sets(*name, since=seen.newest)))
-            if now != seen and (now.sets <= seen.sets or len(sets.places[name]) != now.sets):
+            now, seen = held.get(name, _NOTHING), self._seen.get(name, _NOTHING)
+            if now[0] > seen[0]:
+                sets.add(name, _opened(disclosed.sets(*name, since=seen[1])))
+            if now != seen and (now[0] <= seen[0] or len(sets.places[name]) != now[0]):
                 # By a clock that is behind, or a database that was restored.
                 sets.add(name, _opened(disclosed.sets(*name)))
             # Where it has sets that are stored no more, `store` fails, and all are read anew.
-            self._seen[name] = now if len(sets.places[name]) == now.sets else HeldSets(-1)
+            self._seen[name] = now if len(sets.places[name]) == now[0] else (-1, None)
 
     def add(self, memories: Sequence[Memory], decision: DisclosureDecision) -> None:
         """Notes what a report is going to disclose."""
-        self._undone = True
         for one, sets in zip(memories, decision.sets, strict=True):
             name = one.key, one.numbering
             self._locks |= {one.key, _EVERY_ANCHORED} if one.anchors else {one.key}
@@ -125,19 +125,16 @@ class Disclosed:
         disclosed = DisclosureRepository(session)
         disclosed.lock(*self._locks)
         held = disclosed.held({key for key, _ in self._asked})
-        if any(held.get(name, HeldSets()) != self._seen[name] for name in self._asked):
+        if any(held.get(name, _NOTHING) != self._seen[name] for name in self._asked):
             return False
         if disclosed.memories(self._anchors) != self._anchored:
             return False
-        self._stored_at = disclosed.add(self._new_sets, anchored=self._new_anchored)
+        disclosed.add(self._new_sets, anchored=self._new_anchored)
         return True
 
     def keep(self) -> None:
-        """What was decided is stored: it need not be read."""
-        new = Counter((one.fingerprint, one.numbering) for one in self._new_sets)
-        for name, count in new.items():
-            self._seen[name] = HeldSets(self._seen[name].sets + count, self._stored_at)
-        self._undone = False
+        """What was decided is stored: `begin` forgets none of it."""
+        self._locks = set()
 
 
 def _opened(stored: Sequence[StoredSet]) -> Iterator[DisclosedRows]:

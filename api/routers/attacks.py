@@ -270,7 +270,7 @@ def _queued(
             _refuse_without_model(session, experiment, report, spec)
         budgets = call.budgets(session)
         refuse_departures(budgets, experiment.federation_id, spec)
-        refuse_attacks_that_tell(budgets, experiment.federation_id, spec.attacks)
+        refuse_attacks_that_tell(budgets, experiment.federation_id, spec)
         unit = UnitRepository(session).create(
             call.project_id,
             _device(report, spec),

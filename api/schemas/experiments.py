@@ -93,9 +93,7 @@ class ExperimentBody(BaseModel):
     @classmethod
     def of(cls, row: Experiment, *, status_detail: str | None, **more: Any) -> Self:
         """The body of a stored experiment; `status_detail` is what its reader may see of that."""
-        # A list has a thousand of these: past what SQLAlchemy does at each attribute.
-        stored = vars(row).get
-        same = {name: stored(name) for name in _AS_STORED} | more
+        same = {name: getattr(row, name) for name in _AS_STORED} | more
         same["status_detail"], same["figures"] = status_detail, _figures(row)
         same["tags"] = sorted(set(row.spec["tags"]))
         same["progress"] = {"round": row.rounds_done, "rounds": row.rounds_total}
@@ -195,8 +193,7 @@ _SEVERAL = "it has several sensitive attributes: GET /v1/reports has the figures
 
 
 def _figures(row: Experiment) -> dict[str, Any]:
-    stored = vars(row).get
-    values = {name: stored(name) for name in _FIGURES}
+    values = {name: getattr(row, name) for name in _FIGURES}
     if row.status == "succeeded":
         reason = "the report says why"
     elif row.status in ENDED:

@@ -92,7 +92,7 @@ def shown_profile(row: Federation) -> dict[str, Any] | None:
     without a registration the groups are left out: the first experiment on them named these, and
     earlier versions stored their sizes however small. So are those of data that were registered
     before their disclosure policy, and otherwise than it demands."""
-    if not row.profile or row.status == "deleted":
+    if not row.profile or row.status != "ready":
         return None
     if row.profiled_at is None:
         return _without(row.profile, "attributes")

@@ -89,6 +89,11 @@ def gap_words(budget: Budget, gap: Gap) -> str:
         "other-clients": "its figures are about clients that another key distinguishes than "
         f"{unit_key_words(clients) if clients else 'these'}, and one person may have rows with "
         "clients of both",
+        "unproven": "its epsilon is heuristic, and no theorem bounds what it reveals; one without "
+        "privacy.baseline, and with privacy.inversion `exact`, is proven"
+        if budget.figure == "epsilon"
+        else "with several hypotheses the theorem's sum holds between datasets that choose alike "
+        "alone, and choices show; that of one hypothesis holds between all",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
         "be composed",
     }
@@ -220,16 +225,23 @@ def reserve(
             raise _refused(refusal, federation_id, totals=mine, unit_key=whose)
 
 
-def refuse_exact_figures(budgets: Budgets, federation_id: str) -> None:
-    """Raises ProblemError where a total bounds what reports reveal: an audit's figures have no
-    noise of either book, so that nothing bounds what they reveal."""
+def refuse_exact_figures(
+    budgets: Budgets,
+    federation_id: str,
+    what: str = "an audit",
+    *,
+    book: str | None = None,
+    instead: str = "audit another file",
+) -> None:
+    """Raises ProblemError where a total bounds what reports reveal: `what` has no noise on its
+    figures, so that nothing bounds what they reveal. `book`: the only one that it is in."""
     for one in budgets.budgets(federation_id, shown=False):
-        if one.total is not None and counts_report(one.observer):
+        in_book = book in (None, one.book)
+        if one.total is not None and counts_report(one.observer) and in_book:
             raise ProblemError(
                 409,
                 "budget-exhausted",
                 f"{_name(one)} has a total against {observer_words(one.observer or '')}, and "
-                "nothing bounds what an audit, whose figures have no noise, reveals of the people "
-                "in the file; audit another file, or have the total taken back by a project that "
-                "set it",
+                f"nothing bounds what {what}, whose figures have no noise, reveals of the people "
+                f"in the file; {instead}, or have the total taken back by a project that set it",
             )

@@ -11,9 +11,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
+from api.services.budgets import refuse_exact_figures
 from fedaudit.privacy.accounting.privacy_events import CostKind
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
@@ -133,16 +134,21 @@ def refuse_what_is_not_secret(
             "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
             "privacy.noise to `release`",
         )
-    refuse_attacks_that_tell(budgets, federation_id, planned.spec.attacks)
+    refuse_attacks_that_tell(budgets, federation_id, planned.spec)
 
 
-def refuse_attacks_that_tell(
-    budgets: Budgets, federation_id: str, attacks: Sequence[AttackSpec]
-) -> None:
-    """The same of attacks alone, also of those that are asked for after a run."""
+def refuse_attacks_that_tell(budgets: Budgets, federation_id: str, spec: ExperimentSpec) -> None:
+    """The same of attacks alone, also of those that are asked for after a run; and where a total on
+    what reports reveal would refuse the run."""
     budgets.hold(id=federation_id)
-    for attack in attacks if budgets.sharing(federation_id).forbids_simulation else ():
-        if attack.tells_of_people:
+    unbounded = mechanism_of(spec).cost_kind == "unbounded"
+    for attack in spec.attacks:
+        if not attack.tells_of_people:
+            continue
+        if spec.fairness.noise is None:
+            book, what = None if unbounded else spec.privacy.noise, f"the attack `{attack.kind}`"
+            refuse_exact_figures(budgets, federation_id, what, book=book, instead="leave it out")
+        if budgets.sharing(federation_id).forbids_simulation:
             raise _forbidden(
                 federation_id,
                 f"the result of the attack `{attack.kind}` follows from people's data, and no "

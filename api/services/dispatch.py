@@ -25,27 +25,24 @@ Row = TypeVar("Row")
 
 
 def dispatch(resources: Resources, *units: Unit) -> None:
-    """Publish units that were queued, once they are committed. What the queue does not take, the
-    sweeper publishes later: a unit is its message until it is marked as published."""
+    """Publish units that were created as published, once they are committed. The sweeper publishes
+    those that the queue does not take, and later those that the end of this process prevented."""
     if not units:
         return
     from infrastructure.queue import QueueUnavailableError
 
-    published = list[str]()
+    waiting = [one.id for one in units]
     try:
         for one in units:
             resources.queue.publish_unit(one.id, one.device)
-            published.append(one.id)
+            waiting.pop(0)
     except QueueUnavailableError as error:
-        waiting = units[len(published)].id
-        log.warning("left to the sweeper", unit_id=waiting, error=type(error).__name__)
-    if not published:
-        return
-    try:
-        with resources.database.write() as session:
-            UnitRepository(session).mark_published(published)
-    except SQLAlchemyError as error:
-        log.warning("left to the sweeper", units=len(published), error=type(error).__name__)
+        log.warning("left to the sweeper", unit_id=waiting[0], error=type(error).__name__)
+        try:
+            with resources.database.write() as session:
+                UnitRepository(session).mark_published(waiting, published=False)
+        except SQLAlchemyError as away:
+            log.warning("left to the sweeper", units=len(waiting), error=type(away).__name__)
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ class IdempotentRequest:
     @classmethod
     def of(cls, key: str | None, route: str, value: Any) -> "IdempotentRequest":
         """The key for a body's JSON value; bodies that differ only in layout are the same."""
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+        text = "" if key is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
         return cls(key, route, hashlib.sha256(text.encode()).hexdigest())
 
     def earlier(self, session: Session, caller: Caller) -> str | None:

@@ -91,9 +91,10 @@ def find_judged(session: Session, caller: Caller, experiment_id: str) -> dict[st
 
 def find_stored_report(session: Session, caller: Caller, experiment_id: str) -> Report:
     """Raises ProblemError where there is no such experiment, or it has no report."""
-    experiment = find_experiment(session, caller, experiment_id)
-    report = ReportRepository(session, caller.project_id).get(experiment_id)
+    reports = ReportRepository(session, caller.project_id)
+    report = reports.get(experiment_id) if is_id(experiment_id) else None
     if report is None:
+        experiment = find_experiment(session, caller, experiment_id)
         detail = f"the experiment has no report: it is {experiment.status}"
         raise ProblemError(404, "not-found", detail)
     return report

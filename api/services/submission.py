@@ -50,7 +50,7 @@ RETRIED = ("failed", "cancelled")
 _FIXED_COHORT = (
     "the bound of a cohort of fixed size is often several times that of coins (`cohort: {sampling: "
     "poisson, rate: ...}`) or of blocks (`{sampling: allocation, every: ...}`) with the same noise "
-    "on as many clients, whose figures are of other neighbours"
+    "on as many clients; their epsilon is for other neighbours"
 )
 
 

@@ -13,7 +13,7 @@ import hashlib
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -102,12 +102,6 @@ class RowSet:
         words[other.places] ^= other.words
         return self.of_words(words)
 
-    def within(self, other: "RowSet") -> "RowSet":
-        """The rows that both have, without a digest."""
-        words = self.words & other.spread(max(self.width, other.width))[self.places]
-        some = np.flatnonzero(words)
-        return RowSet(self.places[some], words[some], "")
-
     @property
     def numbers(self) -> Ints:
         """Its rows, ascending."""
@@ -150,32 +144,17 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
-class _Words(NamedTuple):
-    """Words of some sets: [words] each."""
+def _words_of(sets: Sequence[RowSet], *, first: int = 0) -> NDArray[np.uint64]:
+    """Of all words of sets: their places, in whose order they are, themselves, and which of the
+    sets each is of, counted from `first` on: [3, words]."""
+    owners = np.repeat(np.arange(first, first + len(sets)), [len(one.words) for one in sets])
+    places = np.concatenate([np.zeros(0, np.int64), *(one.places for one in sets)])
+    words = np.concatenate([np.zeros(0, np.uint64), *(one.words for one in sets)])
+    return _ordered(np.stack([places.astype(np.uint64), words, owners.astype(np.uint64)]))
 
-    places: Ints
-    words: NDArray[np.uint64]
-    sets: Ints
-    """Which of the sets each is of."""
 
-    @classmethod
-    def of(cls, sets: Sequence[RowSet], *, first: int = 0) -> "_Words":
-        """Those of sets that are counted from `first` on."""
-        return cls(
-            np.concatenate([np.zeros(0, np.int64), *(one.places for one in sets)]),
-            np.concatenate([np.zeros(0, np.uint64), *(one.words for one in sets)]),
-            np.repeat(np.arange(first, first + len(sets)), [len(one.words) for one in sets]),
-        )
-
-    def at(self, which: Ints) -> "_Words":
-        """Some of them."""
-        return _Words(self.places[which], self.words[which], self.sets[which])
-
-    def merged(self, other: "_Words") -> "_Words":
-        """Both, in the order of their places."""
-        places = np.append(self.places, other.places)
-        words, sets = np.append(self.words, other.words), np.append(self.sets, other.sets)
-        return _Words(places, words, sets).at(np.argsort(places, kind="stable"))
+def _ordered(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return words[:, np.argsort(words[0], kind="stable")]
 
 
 MemoryName = tuple[str, str]
@@ -191,56 +170,42 @@ class RememberedSets:
         """[sets]: rows of each."""
         self.places: dict[MemoryName, dict[tuple[str, str], int]] = defaultdict(dict)
         """Where the sets of each memory are, by their keys."""
-        self._lines: list[_Words] = []
-        """The words of all sets, in each line in the order of their places."""
+        self.lines: list[NDArray[np.uint64]] = []
+        """The words of all sets, as `_words_of` has them."""
 
     def add(self, memory: MemoryName, sets: Iterable[DisclosedRows]) -> list[DisclosedRows]:
         """Takes in those that the memory has not yet, and returns them."""
         first, known = len(self.sets), self.places[memory]
         new = list({one.key: one for one in sets if one.key not in known}.values())
         rows = [one.rows for one in new]
-        line = _Words.of([]).merged(_Words.of(rows, first=first))
+        line = _words_of(rows, first=first)
         self.sizes = np.append(self.sizes, np.array([one.rows for one in rows], dtype=np.int64))
         self.sets += new
         known |= {one.key: first + place for place, one in enumerate(new)}
         # Each line is far longer than the next: so they are few, and no word is moved often.
-        while self._lines and len(self._lines[-1].words) <= _GROWTH * len(line.words):
-            line = self._lines.pop().merged(line)
-        self._lines.append(line)
+        while self.lines and self.lines[-1].size <= _GROWTH * line.size:
+            line = _ordered(np.append(self.lines.pop(), line, axis=1))
+        self.lines.append(line)
         return new
 
-    @property
-    def words(self) -> int:
-        """How many words they have together."""
-        return sum(len(line.words) for line in self._lines)
-
-    def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
-        """How many rows each of `ones` shares with each of the sets, and how many of those are
-        `among` some: [ones, sets] each."""
-        own = _Words.of(ones)
-        width = max([among.width, *(one.width for one in ones)])
-        unknown = own.words & ~among.spread(width)[own.places]
-        every = self._shared(own, len(ones))
-        lost = own._replace(words=unknown).at(np.flatnonzero(unknown))
-        return every, every - self._shared(lost, len(ones))
-
-    def _shared(self, own: _Words, count: int) -> Ints:
-        """How many rows each of `count` sets, with these words, shares with each: [count, sets]."""
+    def shared(self, ones: Sequence[RowSet]) -> Ints:
+        """How many rows each of `ones` shares with each of the sets: [ones, sets]."""
         width = len(self.sets)
-        shared = np.zeros(count * width)
-        for line in self._lines:
-            first = np.searchsorted(line.places, own.places)
-            lengths = np.searchsorted(line.places, own.places, side="right") - first
+        shared = np.zeros(len(ones) * width)
+        own_places, own_words, own = _words_of(ones)
+        for places, words, sets in self.lines:
+            first = np.searchsorted(places, own_places)
+            lengths = np.searchsorted(places, own_places, side="right") - first
             turns = 1 + int(lengths.sum()) // _PAIRS_AT_ONCE
             for part in np.array_split(np.flatnonzero(lengths), turns):
                 # Each own word beside all words in its place.
                 mine = np.repeat(part, lengths[part])
                 begins = first[part] - lengths[part].cumsum() + lengths[part]
                 other = np.arange(len(mine)) + np.repeat(begins, lengths[part])
-                both = np.bitwise_count(own.words[mine] & line.words[other])
-                pair = own.sets[mine] * width + line.sets[other]
+                both = np.bitwise_count(own_words[mine] & words[other])
+                pair = own[mine].astype(np.int64) * width + sets[other].astype(np.int64)
                 shared += np.bincount(pair, both, len(shared))
-        return shared.astype(np.int64).reshape(count, width)
+        return shared.astype(np.int64).reshape(len(ones), width)
 
 
 _GROWTH = 4
@@ -265,9 +230,8 @@ class Comparison:
         every = {one.key: one for one in own}
         rows = {one.rows.digest: one.rows for one in every.values()}
         self._earlier, self._neighbourhood = earlier.remembered, neighbourhood
-        known = neighbourhood.clients_of.known
-        counts = self._earlier.shared(list(rows.values()), among=known)
-        self._shared, self._shared_known = (dict(zip(rows, of, strict=True)) for of in counts)
+        counts = self._earlier.shared([*rows.values()])
+        self._shared = dict(zip(rows, counts, strict=True))
         self._held = np.zeros(len(self._earlier.sets), dtype=np.bool_)
         for memory in earlier.memories:
             self._held[list(self._earlier.places[memory].values())] = True
@@ -287,10 +251,9 @@ class Comparison:
         differing = self._earlier.sizes + one.rows.rows - 2 * self._shared[name]
         may_be_near = differing < max(1, near.rows)
         if near.clients > 1:
-            # Rows of known clients that fewer than so many clients can have.
+            # Fewer than so many clients have no more rows, so the other lacks no more of its own.
             most = (near.clients - 1) * near.clients_of.longest
-            missing = near.clients_of.known_rows(one.rows) - self._shared_known[name]
-            may_be_near |= missing <= most
+            may_be_near |= len(near.clients_of.of(one.rows)) - self._shared[name] <= most
         close = np.flatnonzero(may_be_near & self._other)
         return any(near.is_near(one, sets[place]) for place in close.tolist())
 
@@ -329,23 +292,17 @@ class RowClients:
     numbered: Ints
     """[row numbers]: the client of each row; -1 for rows that a spec leaves out, and for numbers
     that no row or several clients have."""
-    _known_rows: dict[str, int] = field(default_factory=dict)
 
-    @cached_property
-    def known(self) -> RowSet:
-        """Rows whose clients are known."""
-        return RowSet.of(np.flatnonzero(self.numbered >= 0))
+    def of(self, rows: RowSet) -> Ints:
+        """The client of each of these rows whose client is known."""
+        numbers = rows.numbers
+        found = self.numbered[numbers[numbers < len(self.numbered)]]
+        return found[found >= 0]
 
     @cached_property
     def longest(self) -> int:
         """Known rows of the client that has most."""
         return int(np.bincount(self.numbered[self.numbered >= 0]).max(initial=0))
-
-    def known_rows(self, one: RowSet) -> int:
-        """How many known rows a set has; of one that has a digest."""
-        if one.digest not in self._known_rows:
-            self._known_rows[one.digest] = one.within(self.known).rows
-        return self._known_rows[one.digest]
 
 
 class Neighbourhood:
@@ -370,8 +327,7 @@ class Neighbourhood:
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self.rows:
             return True
-        known = self.clients_of.numbered[differing.within(self.clients_of.known).numbers]
-        return self.clients > 1 and len(np.unique(known)) < self.clients
+        return self.clients > 1 and len(np.unique(self.clients_of.of(differing))) < self.clients
 
 
 def disclosed_sets(

@@ -120,7 +120,7 @@ INLINE void differentiate(Room *room, const Network *net, const float *theta, in
                     fold_float(terms, outs);
                     for (int64_t l = 0; l < LANES; l++) {
                         int64_t at = r * LANES + l;
-                        back[i][at] = terms[l] * (in[i][at] > 0.0f ? 1.0f : 0.0f);
+                        back[i][at] = in[i][at] <= 0.0f ? 0.0f : terms[l];
                     }
                 }
             float(*other)[MAX_ROWS * LANES] = slope;

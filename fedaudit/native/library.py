@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Ints
 
-INTERFACE = 6
+INTERFACE = 7
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
 

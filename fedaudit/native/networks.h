@@ -89,12 +89,12 @@ INLINE void take_hypotheses(float *own, const float *theta, int64_t size, const 
 
 /* A number of each lane. By this type compilers keep a sum out of memory between its terms. */
 typedef float Side __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+typedef int32_t Bits __attribute__((vector_size(sizeof(Side)), aligned(4), may_alias));
 #define side(values) (*(const Side *)(values))
 
 /* The new numbers where `taken` is above 0. */
 INLINE void replace(float *numbers, const float *other, const float *taken)
 {
-    typedef int32_t Bits __attribute__((vector_size(sizeof(Side)), aligned(4), may_alias));
     Bits where = side(taken) > 0.0f, *kept = (Bits *)numbers;
     *kept = (*(const Bits *)other & where) | (*kept & ~where);
 }
@@ -108,7 +108,8 @@ INLINE float (*inputs_of(int64_t layer, Lanes *lanes, Activations *between))[MAX
     return layer == 0 ? lanes->features : between[layer - 1];
 }
 
-/* Fills `between` for parameters theta [parameters][LANES]; the last holds the outputs. */
+/* Fills `between` for parameters theta [parameters][LANES]; the last holds the outputs. Padding has
+   0: times 0, it would be no number where the model overflows on it. */
 INLINE void forward(const Network *net, const float *theta, Lanes *lanes, Activations *between,
                     int64_t rows)
 {
@@ -129,7 +130,7 @@ INLINE void forward(const Network *net, const float *theta, Lanes *lanes, Activa
                     sum += side(bias + o * LANES);
                 for (int64_t i = 1; i < inputs; i++)
                     sum += side(weights + i * LANES) * side(in[i] + at);
-                *(Side *)(between[layer][o] + at) = sum;
+                *(Bits *)(between[layer][o] + at) = (Bits)sum & (side(lanes->mask + at) > 0.0f);
             }
         }
         theta += (inputs + (net->intercept != 0)) * outputs * LANES;

@@ -244,6 +244,13 @@ def parameters_at(shape: NetworkShape, theta: Tensor) -> Parameters:
     ]
 
 
+def _where_positive(values: Tensor, by: Tensor) -> Tensor:
+    """Values where others are above 0, and 0 elsewhere, also in place of what is not finite: times
+    0 it would be no number."""
+    found: Tensor = torch.ops.aten.threshold_backward(values, by, 0)
+    return found
+
+
 _TABLE_ROWS, _IMAGES = 256, 16
 """Rows whose outputs are computed at once, neither more nor fewer."""
 
@@ -269,9 +276,13 @@ def outputs_by_row(
 
 
 def _of_columns(
-    operations: Sequence[Operation | PooledConvolution], parameters: Parameters, values: Tensor
+    operations: Sequence[Operation | PooledConvolution],
+    parameters: Parameters,
+    values: Tensor,
+    weight: Tensor | None = None,
 ) -> Tensor:
-    """What operations make of values [..., inputs, rows], or of maps [rows, ...]."""
+    """What operations make of values [..., inputs, rows], or of maps [rows, ...]. Layers make 0 of
+    rows whose weight [..., 1, rows] is 0."""
     own = iter(parameters)
     for operation in operations:
         match operation:
@@ -279,6 +290,7 @@ def _of_columns(
                 weights, bias = next(own)
                 values = weights @ values
                 values = values if bias is None else values + bias[..., None]
+                values = values if weight is None else _where_positive(values, weight)
             case Convolution() | PooledConvolution():
                 values = operation_outputs(operation, values, next(own))
             case Flattening():
@@ -393,7 +405,8 @@ class SmallDenseNetwork:
         `features` [inputs, rows, cells, clients]; `target` and `weight` [rows, cells, clients]; the
         weights of a client sum to 1, or to 0 where it has no rows in the batch.
         """
-        activations = self._activations(theta[:, None], features)
+        _, *behind = self._activations(theta[:, None], features)
+        activations = [features, *(_where_positive(one, weight) for one in behind)]
         values, slopes = loss.values_and_slopes(activations[-1], target)
         factor = loss.client_slope(fixed_order_sum(values * weight, 0))
         slope = slopes * (weight * factor)
@@ -407,7 +420,7 @@ class SmallDenseNetwork:
             if layer.weights.start > 0:
                 weights = torch.unflatten(theta[layer.weights], 0, (layer.outputs, layer.inputs))
                 back = fixed_order_sum(weights[:, :, None] * slope[:, None], 0)
-                slope = back * (inputs > 0)
+                slope = _where_positive(back, inputs)
         return torch.cat(parts)
 
     def _activations(self, parameters: Tensor, features: Tensor) -> list[Tensor]:
@@ -508,15 +521,14 @@ class BatchedNetwork:
         while start <= max(needed, default=0):
             piece, missing = slice(start, end), max(0, end - len(weight))
             inputs = functional.pad(features[:, piece], (0, 0, 0, missing)).permute(2, 0, 1)
-            with torch.enable_grad():
-                outputs = _of_columns(
-                    self.shape.operations, self._parameters(own), _aligned(inputs.contiguous(), 1)
-                )
-                outputs = outputs[:, : self._outputs].permute(1, 2, 0).contiguous()
             given = (functional.pad(one[piece], (0, 0, 0, missing)) for one in (target, weight))
             own_target, share = given
+            columns, rows = _aligned(inputs.contiguous(), 1), share.t()[:, None].contiguous()
+            with torch.enable_grad():
+                outputs = _of_columns(self.shape.operations, self._parameters(own), columns, rows)
+                outputs = outputs[:, : self._outputs].permute(1, 2, 0).contiguous()
             values, slopes = loss.values_and_slopes(outputs.detach(), own_target)
-            values, slopes = (torch.where(share > 0, one * share, 0.0) for one in (values, slopes))
+            values, slopes = values * share, slopes * share
             # Clients share no parameter: one pass gives every client its own gradient.
             (slope,) = torch.autograd.grad(outputs, own, slopes)
             found.append((fixed_order_sum(values, 0), slope))

@@ -320,7 +320,11 @@ def _training_costs(spec: ExperimentSpec, context: LedgerContext) -> Iterator[Co
             one, all_ = theorem_sum(inputs, 1), theorem_sum(inputs, most)
             if not (isinstance(one, str) or isinstance(all_, str)):
                 step = np.array([one])
-                yield Cost(figure="log_ratio", unit_key=whose, amount=all_, step=step)
+                # Choices leave without noise, or show in what is published of clusters.
+                proven = spec.training.hypotheses == 1
+                yield Cost(
+                    figure="log_ratio", unit_key=whose, amount=all_, step=step, proven=proven
+                )
         case "epsilon":
             assert plan is not None, "what counts an epsilon has a plan"
             for observer in plan.observers:
@@ -337,6 +341,7 @@ def _training_costs(spec: ExperimentSpec, context: LedgerContext) -> Iterator[Co
                     curve=plan.curve(observer, steps),
                     step=plan.curve(observer, 1),
                     planned=plan.events_within(observer, steps),
+                    proven=mechanism.guarantee_kind == "formal",
                 )
         case _:
             assert_never(inputs.cost_kind)

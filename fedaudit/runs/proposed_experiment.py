@@ -248,7 +248,9 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
 def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> ProposedExperiment:
     draft = _Draft(facts, aim, unit)
     draft.put("/spec_version", 1)
-    draft.put("/name", facts.name)
+    asked = {"epsilon": aim.epsilon, "leakage": aim.leakage}
+    costs = [f"{unit}s at {name} {one:g}" for name, one in asked.items() if one is not None]
+    draft.put("/name", ", ".join([facts.name[:150], *(costs or ["without privacy"])]))
     draft.put("/seed", facts.policy.split.seed if facts.policy.split else 1)
     draft.put("/federation/id", facts.federation_id)
     _put_split(draft)
@@ -262,8 +264,12 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
         unknown = _UNKNOWN_MIDDLE
     draft.put("/training/loss", loss, unknown)
     _put_threshold(draft)
-    draft.put("/training/hypotheses", 1, "each of several models gets noise and a part of clients")
-    draft.put("/training/stopping/patience", None, "noise moves losses, and uses patience up")
+    draft.put(
+        "/training/hypotheses", 1, "several models would split the clients, each with its noise"
+    )
+    draft.put(
+        "/training/stopping/patience", None, "noise moves losses, so patience would end too early"
+    )
     if not aim.private:
         _put_no_privacy(draft)
     elif aim.leakage is not None:
@@ -432,9 +438,10 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
     _put_delta(draft, clients, f"{clients} clients train")
-    totals = draft.facts.epsilon_left is not None
-    why = "a total composes runs by it, and may refuse the lesser noise of `pld`" if totals else ""
-    draft.put("/privacy/accountant", "rdp" if totals else "pld", why)
+    accountant, why = "pld", ""
+    if draft.facts.epsilon_left is not None:
+        accountant, why = "rdp", "a total composes runs by it, and may refuse less noise by `pld`"
+    draft.put("/privacy/accountant", accountant, why)
     draft.put("/privacy/noise_multiplier", 1.0)
     noise = draft.figure().least_noise(epsilon)
     draft.put("/privacy/noise_multiplier", noise)
@@ -453,9 +460,8 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
     noise = float(f"{1.0005 * n / leakage:.4g}")
     draft.put("/privacy/mechanism", "laplace-l2", "a leakage is asked for, of metric privacy")
     draft.put("/privacy/noise_multiplier", noise, f"{n} parameters over nu for one participation")
-    draft.put(
-        "/privacy/client_budget", leakage, "a client that would pass it takes no further part"
-    )
+    why = "a client that would pass it takes no further part"
+    draft.put("/privacy/client_budget", leakage, why)
     _put_clip(draft, 2 * noise * math.sqrt((n + 1) / n) / math.sqrt(drawn * rounds))
     radius = 2 * draft.spec["privacy"]["clip"]
     draft.put("/privacy/radius", radius, "twice the clip, so that the guarantee is formal")
@@ -466,8 +472,8 @@ def _put_clip(draft: _Draft, spent: float) -> None:
     rounds, (shortest, longest) = draft.spec["training"]["rounds"], _REACH[draft.facts.target]
     noise = _NOISE_IN_ALL[draft.facts.target] * bearable_noise(draft.parameters)
     reach = max(shortest, min(longest, noise / spent))
-    why = f"shorter than updates: {rounds} rounds go {reach:.2g}, with noise of {spent * reach:.2g}"
-    draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), why)
+    moved = f"all rounds move a model by {reach:.2g}, noise by {spent * reach:.2g}"
+    draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), f"shorter than updates: {moved}")
 
 
 def _put_records(draft: _Draft, epsilon: float) -> None:
@@ -517,9 +523,7 @@ def _learns_if(draft: _Draft, ratio: float, noise_multiplier: float) -> str | No
     facts, clients = draft.facts, draft.training_clients
     least = _ROWS_A_FEATURE * facts.features
     if facts.rows < least:
-        return (
-            f"{facts.features} features need about {least} rows, and there are about {facts.rows}"
-        )
+        return f"{facts.features} features need about {least} rows; there are about {facts.rows}"
     by_client = draft.unit == "client"
     if draft.aim.private and by_client and clients < _LEAST_CLIENTS:
         return (

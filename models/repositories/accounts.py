@@ -93,9 +93,9 @@ class ApiKeyRepository(Repository):
         return self.session.scalars(select(ApiKey).where(ApiKey.id == id_)).one(), new
 
     def find(self, secret_hash: str) -> ApiKey | None:
-        """The key that the secret with this hash (`hash_of_key`) opens, unless revoked. As it is
-        looked up by hash, the duration reveals nothing."""
-        return self._one(_OPENED, secret_hash=secret_hash)
+        """The columns of the key that the secret with this hash (`hash_of_key`) opens, unless
+        revoked. As it is looked up by hash, the duration reveals nothing."""
+        return next(iter(self._rows(_OPENED, secret_hash=secret_hash)), None)
 
     def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:
         """The key with a new secret, and its plain text; None if this project has no such key in
@@ -141,7 +141,7 @@ def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
     return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
 
 
-_OPENED = select(ApiKey).where(opens(bindparam("secret_hash", type_=ApiKey.hash.type)))
+_OPENED = select(*table_of(ApiKey).c).where(opens(bindparam("secret_hash", type_=ApiKey.hash.type)))
 
 
 def _new_secret() -> str:

@@ -222,9 +222,11 @@ class PartRepository(Repository):
         super().__init__(session)
         self.project_id = project_id
 
-    def _select(self, table: type[Row], owner_id: str) -> Select[Row]:
+    def _select(self, table: type[Base], owner_id: str, *names: str) -> Select[Any]:
+        """The owner's rows; by columns where these are named."""
         columns = table_of(table).c
-        statement = select(table).where(columns[self._owner] == owner_id)
+        chosen: list[Any] = [columns[name] for name in names] or [table]
+        statement = select(*chosen).where(columns[self._owner] == owner_id)
         if self.project_id is not None:
             statement = statement.where(columns.project_id == self.project_id)
         return statement

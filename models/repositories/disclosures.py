@@ -13,7 +13,7 @@ from models.clock import utc_now
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import DisclosedSet, DisclosureAnchor, DisclosureMemory
 from models.tables.federations import Federation, NearCopy, RowSketch
-from models.values import HeldSets, StoredSet
+from models.values import StoredSet
 
 SKETCHED = 256
 """k: the hashes that are kept of a table."""
@@ -98,24 +98,22 @@ class DisclosureRepository(Repository):
         own += [DisclosedSet.disclosed_at >= since] if since else []
         return [StoredSet(*row) for row in self._rows(select(*columns).where(*own))]
 
-    def held(self, fingerprints: Collection[str]) -> dict[tuple[str, str], HeldSets]:
-        """What `sets` there are, by fingerprint and numbering, where there are any."""
+    def held(self, fingerprints: Collection[str]) -> dict[tuple[str, str], tuple[int, datetime]]:
+        """How many `sets` there are, by fingerprint and numbering, and when the newest of them was
+        stored; of those that have any."""
         names = DisclosedSet.fingerprint, DisclosedSet.numbering
         of_each = func.count(), func.max(DisclosedSet.disclosed_at)
         held = select(*names, *of_each).where(names[0].in_(fingerprints)).group_by(*names)
-        return {(row[0], row[1]): HeldSets(*row[2:]) for row in self.session.execute(held)}
+        return {(row[0], row[1]): (row[2], row[3]) for row in self.session.execute(held)}
 
-    def add(
-        self, sets: Iterable[StoredSet], *, anchored: Iterable[tuple[str, str]] = ()
-    ) -> datetime:
-        """Remembers sets, and returns when; those that are known already are stored once. Call
-        `lock` before. `anchored`: rows, each with the memory that is found by it."""
+    def add(self, sets: Iterable[StoredSet], *, anchored: Iterable[tuple[str, str]] = ()) -> None:
+        """Remembers sets; those that are known already are stored once. Call `lock` before.
+        `anchored`: rows, each with the memory that is found by it."""
         now = utc_now()
         rows = [{**vars(one), "disclosed_at": now} for one in sets]
         self._insert_all_absent(DisclosedSet, rows)
         named = [{"anchor": row, "fingerprint": memory} for row, memory in anchored]
         self._insert_all_absent(DisclosureAnchor, named)
-        return now
 
 
 # An arbitrary constant: two tables that are registered at once must not miss each other.

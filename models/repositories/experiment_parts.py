@@ -24,6 +24,7 @@ _NUMBERED = (
     .where(_experiments.project_id == bindparam("project"))
     .returning(_experiments.id, _experiments.event_sequence)
 )
+_ROUND, _FAIRNESS = table_of(Round).c, table_of(Fairness).c
 Events = Sequence[tuple[str, Mapping[str, Any]]]
 """Pairs of type and data."""
 
@@ -88,12 +89,11 @@ class RoundRepository(ExperimentPartRepository):
         among: Sequence[int] | None = None,
     ) -> list[RoundRow]:
         """Rounds above `round_`, in order; only those `among`."""
-        statement = self._select(Round, experiment_id).where(Round.round > round_)
+        statement = self._select(Round, experiment_id, *RoundRow.__dataclass_fields__)
+        statement = statement.where(_ROUND.round > round_)
         if among is not None:
-            statement = statement.where(Round.round.in_(among))
-        columns: list[Any] = [getattr(Round, name) for name in RoundRow.__dataclass_fields__]
-        chosen = statement.with_only_columns(*columns).order_by(Round.round).limit(limit)
-        found = self.session.execute(chosen)
+            statement = statement.where(_ROUND.round.in_(among))
+        found = self._rows(statement.order_by(_ROUND.round).limit(limit))
         return [RoundRow(**row._mapping) for row in found]
 
 
@@ -119,21 +119,18 @@ class FairnessRepository(ExperimentPartRepository):
         """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute; of
         one `attribute`, only rounds `among`. Without `counts` these are
         None."""
-        statement = self._select(Fairness, experiment_id)
+        names = ("round", "attribute", "figures", *(["counts"] if counts else []))
+        statement = self._select(Fairness, experiment_id, *names)
         if after_attribute is None:
-            statement = statement.where(Fairness.round > round_)
+            statement = statement.where(_FAIRNESS.round > round_)
         else:
-            position = tuple_(Fairness.round, Fairness.attribute)
+            position = tuple_(_FAIRNESS.round, _FAIRNESS.attribute)
             statement = statement.where(position > (round_, after_attribute))
         if attribute is not None:
-            statement = statement.where(Fairness.attribute == attribute)
+            statement = statement.where(_FAIRNESS.attribute == attribute)
         if among is not None:
-            statement = statement.where(Fairness.round.in_(among))
-        columns: list[Any] = [Fairness.round, Fairness.attribute, Fairness.figures]
-        statement = statement.order_by(Fairness.round, Fairness.attribute).limit(limit)
-        if counts:
-            columns.append(Fairness.counts)
-        found = self.session.execute(statement.with_only_columns(*columns))
+            statement = statement.where(_FAIRNESS.round.in_(among))
+        found = self._rows(statement.order_by(_FAIRNESS.round, _FAIRNESS.attribute).limit(limit))
         return [FairnessRow(**{"counts": None, **row._mapping}) for row in found]
 
 

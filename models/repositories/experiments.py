@@ -27,6 +27,7 @@ _BY_ID = select(Experiment).where(
 )
 
 _columns = table_of(Experiment).c
+_OF_PROJECT = select(*_columns).where(_columns.project_id == bindparam("project_id"))
 _SIDES = {"lte": le, "gte": ge}
 
 
@@ -67,9 +68,9 @@ class ExperimentRepository(RowRepository[Experiment]):
         limit: int = 50,
         sort: str = "-created_at",
     ) -> Page[Experiment]:
-        """One page; `filters`: of `FILTERS`, all of which must hold; `cursor`: the previous page's
-        `next_cursor`, same sort. Raises ValueError for an unknown sort."""
-        statement = filtered(self._select(Experiment), filters or {}, _CONDITIONS)
+        """One page, by columns; `filters`: of `FILTERS`, all of which must hold; `cursor`: the
+        previous page's `next_cursor`, same sort. Raises ValueError for an unknown sort."""
+        statement = filtered(_OF_PROJECT, filters or {}, _CONDITIONS)
         within = (_SIDES[side](_columns[name], bound) for name, side, bound in bounds)
         statement = statement.where(*within)
         descending, key = sort.startswith("-"), sort.removeprefix("-")
@@ -79,7 +80,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         column = _columns["id" if key == "created_at" else key]
         names = ("id",) if column is _columns.id else (column.key, "id")
         paged = ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
-        items = self._all(paged.limit(limit + 1))
+        items = list(self._rows(paged.limit(limit + 1), project_id=self.project_id))
         return page_of(items, limit, lambda last: tuple(getattr(last, name) for name in names))
 
     def of_unit(self, unit_id: str) -> "Sequence[Experiment]":
@@ -207,12 +208,12 @@ class ExperimentRepository(RowRepository[Experiment]):
     def _settle(self, experiment: Experiment) -> None:
         ledger, budgets = LedgerRepository(self.session), Budgets(self.session, self.project_id)
         of_all = budgets.held(experiment.id, *SUMS, "epsilon")
-        if of_sums := [one for one in of_all if one.figure in SUMS]:
+        if any(one.figure in SUMS for one in of_all):
             nu = experiment.noise_multiplier
             assert nu is not None  # no sum is reserved without one
             [releases] = ledger.charged_releases(experiment.id)
             spent = leakage(releases, n=experiment.parameters, noise_multiplier=nu)
-            budgets.settle(experiment.id, spent=spent, releases=releases, held=of_sums)
+            budgets.settle(experiment.id, spent=spent, releases=releases)
         held = sorted(one.observer for one in of_all if one.figure == "epsilon")
         observers = [observer for observer in held if not counts_report(observer)]
         counted: dict[str, int] = {}

@@ -50,7 +50,7 @@ class FederationRepository(RowRepository[Federation]):
         )
 
     def units(self, federation_id: str | None, unit: str) -> int:
-        """Clients or records of a federation, also of a deleted one; 0 without it or its sizes."""
+        """Clients or records of a federation by its last profile; 0 without either."""
         mine = None if federation_id is None else self.get(federation_id)
         profile = {} if mine is None else mine.profile
         return int(profile.get("clients" if unit == "client" else "rows", 0))
@@ -89,7 +89,8 @@ class FederationRepository(RowRepository[Federation]):
         if before.storage_key is None or before.status not in _IN_GOOD_ORDER:
             values |= _place(file)
         values |= {**file.named, "registration": file.registration, "unit_id": unit_id}
-        return self._changed(before.id, **values, profile={}, status="profiling")
+        values["profile"] = _sizes(before.profile)
+        return self._changed(before.id, **values, status="profiling")
 
     def attach(self, id: str, file: NewFile) -> None:
         """Notes where the file of a federation is stored that had none; its profile stays."""
@@ -139,9 +140,8 @@ class FederationRepository(RowRepository[Federation]):
         if found.unit_id is not None:
             UnitRepository(self.session).withdraw(found.unit_id)
         self._delete(RowSketch, RowSketch.federation_id == id)
-        sizes = {name: found.profile[name] for name in ("clients", "rows") if name in found.profile}
-        gone: dict[str, Any] = {"profile": sizes, "reasons": None, "deleted_at": utc_now()}
-        self._update(id, status="deleted", **gone)
+        gone: dict[str, Any] = {"reasons": None, "deleted_at": utc_now()}
+        self._update(id, status="deleted", profile=_sizes(found.profile), **gone)
         return True
 
     def forget_file(self, id: str, storage_key: str) -> None:
@@ -181,6 +181,11 @@ class FederationRepository(RowRepository[Federation]):
         self._update(id, **values)
         self.session.refresh(found)
         return found
+
+
+def _sizes(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """By which ledgers that name a federation are judged, whether or not it is ready."""
+    return {name: profile[name] for name in ("clients", "rows") if name in profile}
 
 
 def _place(file: NewFile) -> dict[str, Any]:

@@ -6,18 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import (
-    ColumnElement,
-    Integer,
-    Select,
-    bindparam,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import ColumnElement, Integer, Select, exists, func, literal, or_, select, tuple_
 
 from fedaudit.stored import KeyedDigest, LedgerRow
 from models.arrays import BINARY_RESULTS
@@ -46,11 +35,6 @@ _FOLLOWED = (
         Ledger.release == ReleaseIntent.release,
     )
     .exists()
-)
-_OPEN_INTENTS = (
-    select(ReleaseIntent)
-    .where(ReleaseIntent.experiment_id == bindparam("owner"), ~_FOLLOWED)
-    .order_by(ReleaseIntent.round, ReleaseIntent.release)
 )
 _KEY: tuple[ColumnElement[Any], ...] = tuple(
     table_of(Ledger).c[name] for name in ("round", "release", "subject_kind", "observer")
@@ -242,10 +226,11 @@ class LedgerRepository(ExperimentPartRepository):
 
     def open_intents(self, experiment_id: str) -> list[ReleaseIntent]:
         """Intents that no ledger row followed: their noise may have been drawn."""
-        if self.project_id is None:
-            return self._all(_OPEN_INTENTS, owner=experiment_id)
-        mine = ReleaseIntent.project_id == self.project_id
-        return self._all(_OPEN_INTENTS.where(mine), owner=experiment_id)
+        return self._all(
+            self._select(ReleaseIntent, experiment_id)
+            .where(~_FOLLOWED)
+            .order_by(ReleaseIntent.round, ReleaseIntent.release)
+        )
 
     def ended_with_open_intents(self, *, excluded: Collection[str]) -> list[tuple[str, str]]:
         """Experiments that failed or were cancelled with open intents: (id, project id). Not those

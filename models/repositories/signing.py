@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select, tuple_
+from sqlalchemy import bindparam, func, select, tuple_
 
 from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository, Repository
@@ -112,10 +112,7 @@ class RunLogRepository(Repository):
 
     def list(self, federation_id: str) -> "Sequence[RunLogEntry]":
         """Every entry, oldest first."""
-        return self._all(self._of(federation_id))[::-1]
-
-    def _of(self, federation_id: str) -> "Select[RunLogEntry]":
-        return _ENTRIES.where(RunLogEntry.federation_id == federation_id)
+        return self._all(_ENTRIES.where(RunLogEntry.federation_id == federation_id))[::-1]
 
 
 class SignOffRepository(ExperimentPartRepository):

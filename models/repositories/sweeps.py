@@ -167,10 +167,12 @@ class SweepRepository(RowRepository[Sweep]):
 
 
 def _reserved_cost(row: Any) -> ReservedCost:
-    """The cost in the columns `_COLUMNS`; `reported`: whether the run has a report; losses may then
-    have ended it, and an epsilon is proven for all rounds that were planned alone."""
+    """The cost in the columns `_COLUMNS`; `reported`: whether the run has a report. Losses may have
+    ended it, or somebody who watched it, and an epsilon is proven for all rounds that were planned
+    alone."""
     amount, curve = row.amount, row.curve
-    ended_early = row.reported and (row.compositions or 0) < (row.planned or 0)
+    begun = row.reported or (row.state == SETTLED and row.compositions)
+    ended_early = begun and (row.compositions or 0) < (row.planned or 0)
     if ended_early and curve is not None and row.step is not None:
         curve = np.maximum(curve, row.planned * row.step)
     if row.figure != "epsilon":

@@ -36,7 +36,8 @@ MAX_LEASE_SECONDS = 3600.0
 _WAITS = Unit.state == "waiting"
 _FENCED = (Unit.id == bindparam("unit"), Unit.fence == bindparam("held"), Unit.state == "leased")
 _HOLD = update(Unit).where(*_FENCED).values(worker=Unit.worker)
-_WAITING = table_of(Unit).insert().values(available_at=seconds_from_now())
+_NOW = {"available_at": seconds_from_now(), "published_at": seconds_from_now()}
+_WAITING = table_of(Unit).insert().values(_NOW)
 
 
 class UnitRepository(Repository):
@@ -52,9 +53,9 @@ class UnitRepository(Repository):
         stack_key: str | None = None,
         stack_size: int = 1,
     ) -> Unit:
-        """A unit waiting for `auto`, `cpu` or `cuda`, to be published once it is committed; read it
-        again for the database's times. Units of one `stack_key` can be run together, at most
-        `stack_size` experiments of them."""
+        """A unit waiting for `auto`, `cpu` or `cuda`, which the caller publishes once it is
+        committed, or marks as not published; read it again for the database's times. Units of one
+        `stack_key` can be run together, at most `stack_size` experiments of them."""
         values: dict[str, Any] = {
             "id": new_id(),
             "project_id": project_id,
@@ -141,10 +142,11 @@ class UnitRepository(Repository):
         """Cancels a unit that no worker has; False where one has it, or it has ended."""
         return self._set(Unit, Unit.id == unit_id, Unit.state == "waiting", state="cancelled")
 
-    def mark_published(self, unit_ids: Sequence[str]) -> None:
-        """Notes that these units were published to the queue just now; not of one that another
-        transaction holds: it need not be published again."""
-        self.session.connection().execute(_PUBLISHED, {"ids": list(unit_ids)})
+    def mark_published(self, unit_ids: Sequence[str], *, published: bool = True) -> None:
+        """Notes that these units were published to the queue just now, or were not; nothing of one
+        that another transaction holds: it need not be published again."""
+        marked = _FREED.values(published_at=seconds_from_now() if published else None)
+        self.session.connection().execute(marked, {"ids": list(unit_ids)})
 
     def hold_waiting(self, unit_ids: Collection[str]) -> list[str]:
         """Hold those units that wait: no worker claims them before the transaction ends."""
@@ -233,9 +235,7 @@ def _locked(condition: ColumnElement[bool], limit: int | None) -> Select[Unit]:
 
 
 _FREE = _locked(Unit.id.in_(bindparam("ids", expanding=True)), None).with_only_columns(Unit.id)
-_PUBLISHED = (
-    table_of(Unit).update().where(Unit.id.in_(_FREE)).values(published_at=seconds_from_now())
-)
+_FREED = table_of(Unit).update().where(Unit.id.in_(_FREE))
 
 
 _NOT_STARTED = "queued"
@@ -282,8 +282,8 @@ class UnitStackRepository(Repository):
             alone = UnitRepository(self.session).create(
                 unit.project_id, unit.device, kind=unit.kind, max_attempts=unit.max_attempts
             )
-            mine, attempts = Unit.id == alone.id, unit.attempts - held
-            self._set(Unit, mine, attempts=attempts, last_error=unit.last_error)
+            so_far = {"attempts": unit.attempts - held, "last_error": unit.last_error}
+            self._set(Unit, Unit.id == alone.id, published_at=None, **so_far)
             self._move(cell, alone.id, 0)
             apart.append(alone.id)
         return apart

@@ -22,7 +22,8 @@ class Federation(ProjectRow):
     name: Mapped[str]
     source: Mapped[str] = mapped_column(Word)
     profile: Mapped[dict[str, Any]]
-    """Empty until there is one; clients and rows alone once the data is deleted."""
+    """Empty until there is one; clients and rows alone once the data is deleted, or until it is
+    profiled anew."""
     status: Mapped[FederationStatus] = mapped_column(Word)
     reasons: Mapped[list[Any] | None]
     """Why it was rejected: {pointer, message}, the pointer into the registration."""

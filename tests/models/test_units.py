@@ -28,10 +28,12 @@ class Units:
             return getattr(UnitRepository(session), method)(*arguments, **options)
 
     def waiting(self, *, device: str = "auto", max_attempts: int = 3) -> str:
-        """The id of a new one."""
+        """The id of a new one, which was not published."""
         with self.database.write() as session:
             units, project = UnitRepository(session), add_project(session)
-            return units.create(project, device, max_attempts=max_attempts).id
+            id_ = units.create(project, device, max_attempts=max_attempts).id
+            units.mark_published([id_], published=False)
+            return id_
 
     def claim(self, unit_id: str, *, lease_seconds: float = 30) -> Any:
         asked = {"worker": "w", "devices": _CPU, "lease_seconds": lease_seconds}

@@ -318,3 +318,16 @@ def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes,
         assert utility["accuracy"] > utility["baseline_accuracy"] + 0.15
     assert utility["degenerate"] is False
     assert found.expected_useful
+
+
+@pytest.mark.parametrize(
+    ("aim", "name"),
+    [
+        ({"epsilon": 2}, "people, clients at epsilon 2"),
+        ({"epsilon": 2, "unit": "record"}, "people, records at epsilon 2"),
+        ({"leakage": 20}, "people, clients at leakage 20"),
+        ({"private": False}, "people, without privacy"),
+    ],
+)
+def test_runs_of_different_aims_have_different_names(aim: Any, name: str) -> None:
+    assert proposed(facts(), **aim).spec["name"] == name

@@ -225,6 +225,40 @@ def test_the_rows_of_one_client_change_nothing_of_another(name, classes, monkeyp
     assert_neighbours(cells, (counts, ends), monkeypatch, classes=classes)
 
 
+OVERFLOWING: dict[str, dict[str, Any]] = {
+    "kernels": {},
+    "kernels, hidden": {"model": NARROW},
+    "small": {"model": NARROW, "training__local": {**ADAM, "epochs": 5}},
+    "batches": {"training__local": {**SEVERAL, "batch_size": 10}},
+    "wide": {**SQUARED, "model": WIDE},
+}
+
+
+@pytest.mark.parametrize("changes", OVERFLOWING.values(), ids=OVERFLOWING)
+def test_nor_where_the_model_overflows_on_padding_alone(changes, monkeypatch) -> None:
+    """A feature of 1 takes the large bias back wherever there is a row."""
+
+    model = {"kind": "linear", **changes.get("model", {}), "start": {"artifact": "0" * 64}}
+    found = []
+    for rows in (16, 17):
+        data = with_rows([*[16] * 9, rows])
+        assert isinstance(data.features, np.ndarray)
+        data.features[:, 0] = 1
+        cell = table_cell(data, **{**changes, "model": model, "training__hypotheses": 1})
+        start, (first, *behind) = np.full((1, cell.shape.n), 0.01, np.float32), cell.shape.layers
+        assert first.bias is not None
+        start[:, first.weights.start : first.weights.stop : first.weight_sizes[1]] = -1e20
+        start[:, first.bias] = 0.5e20 if behind else 1e20
+        for layer in behind[:1]:
+            start[:, layer.weights] = 1e20
+        found.append(figures_of_others(replace(cell, start=start), 9, monkeypatch))
+    assert found[0] == found[1]
+    for name in [name for name in found[0] if name.startswith("client ")]:
+        learnt = np.frombuffer(found[0][name][1], np.float32)
+        assert np.isfinite(learnt).all()
+        assert (learnt != start[0]).any(), "a loss that is no number has a slope of 0"
+
+
 @pytest.mark.parametrize("local", [SEVERAL, MANY], ids=str)
 def test_nor_where_clients_come_one_after_the_other(local, monkeypatch) -> None:
     def cells(data: Federation) -> Cell:

@@ -107,7 +107,9 @@ def submit(
     ids = tuple(new_id() for _ in plans)
     with database.write() as session:
         project_id = ProjectRepository(session).get_or_create("tests").id
-        unit = UnitRepository(session).create(project_id, device, max_attempts=max_attempts)
+        units = UnitRepository(session)
+        unit = units.create(project_id, device, max_attempts=max_attempts)
+        units.mark_published([unit.id], published=False)
         for position, planned in enumerate(plans):
             budgets = Budgets(session, project_id, price=composed_epsilon)
             federation_id = store_federation(budgets, planned)

@@ -161,6 +161,12 @@ _HALVED_ALONE = (
 )
 
 
+_LATER = (
+    "the power is that of a first attack, and after others on this run an alarm takes more "
+    "evidence: that none was raised is no all-clear"
+)
+
+
 def attack_by_canaries(
     spec: CanariesSpec,
     attacked: AttackedRun,
@@ -271,6 +277,12 @@ class CanaryAudit:
             bounds = [bound.model_copy(update={"e_value": None}) for bound in bounds]
         weighed = weigh(e_value, "fresh", claim=claimed, evidence=_measured(bounds))
         alarmed = weighed["alarm"] is not None
+        # A power is the chance of so much evidence as a first attack on the run needs.
+        if weigh(ENOUGH_ALONE, "fresh", claim=claimed, evidence="")["alarm"] is None:
+            bounds = [
+                one if one.all_clear else one.model_copy(update={"all_clear": _LATER})
+                for one in bounds
+            ]
         figures = ", ".join(map(_figure, bounds))
         verdict = _verdict(epsilon, bounds, alarm=alarmed, stopped_in=self.crossed)
         return self._companion.outcome(

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from markupsafe import Markup, escape
 
@@ -23,21 +24,20 @@ SERIES = 6
 def element(tag: str, *children: str, **attributes: Attribute | None) -> Markup:
     """One element. A `_` in an attribute's name is written as `-`, and a trailing one is dropped;
     None omits the attribute. Children are escaped unless they are Markup."""
-    written = Markup("").join(
-        Markup(' {}="{}"').format(
-            name.rstrip("_").replace("_", "-"), number(value) if isinstance(value, float) else value
-        )
+    written = "".join(
+        f" {name.rstrip('_').replace('_', '-')}="
+        f'"{number(value) if isinstance(value, float) else escape(value)}"'
         for name, value in attributes.items()
         if value is not None
     )
-    if not children:
-        return Markup("<{}{}/>").format(tag, written)
-    return Markup("<{0}{1}>{2}</{0}>").format(tag, written, together(*children))
+    # Escaped part by part: a format of Markup does so ten times as slowly.
+    inner = f">{together(*children)}</{tag}>" if children else "/>"
+    return Markup(f"<{tag}{written}{inner}")
 
 
 def together(*parts: str) -> Markup:
     """Parts one after another, escaped unless they are Markup."""
-    return Markup("").join(escape(part) for part in parts)
+    return Markup("".join(map(escape, parts)))
 
 
 def label(content: str, x: float, y: float, *, anchor: str = "start", kind: str = "") -> Markup:
@@ -142,9 +142,8 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         """The position of a value; a value outside the axis is drawn on its edge."""
-        share = (self._place(value) - self._place(self.low)) / (
-            self._place(self.high) - self._place(self.low)
-        )
+        low, high = self._ends
+        share = (self._place(value) - low) / (high - low)
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
     def texts(self) -> tuple[str, ...]:
@@ -161,6 +160,10 @@ class Scale:
             return tuple(f"{one + 0.0:.{decimals}f}".replace("-", "−") for one in self.ticks)
         decimals = max(0, math.floor(math.log10(most) + 1e-9) - place)
         return tuple(_power(one, decimals) for one in self.ticks)
+
+    @cached_property
+    def _ends(self) -> tuple[float, float]:
+        return self._place(self.low), self._place(self.high)
 
     def _place(self, value: float) -> float:
         bounded = min(_MAX_VALUE, max(-_MAX_VALUE, value))

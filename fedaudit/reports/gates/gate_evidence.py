@@ -404,6 +404,8 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
                     f"the audit by canaries would notice too little to be evidence: {stated}, and "
                     f"{LEAST_POWER:g} is needed; plant more canaries"
                 )
+            elif all(one.get("all_clear") for one in bounds):
+                weakness = f"the audit by canaries is no evidence: {bounds[0]['all_clear']}"
             return Evidence(max(values), weakness=weakness)
         case "membership_tpr_at_1pct":
             return _members_found(attack)

@@ -221,6 +221,7 @@ class Budgets(ScopedRepository):
         begun = {"compositions": 0, "spent": 0.0, "state": HELD}
         rows = [{**vars(one), **place, **begun} for one in costs]
         for row in rows:
+            del row["proven"]
             for name in ("curve", "step"):
                 if row[name] is not None:
                     row[name] = np.minimum(row[name], UNBOUNDED)
@@ -277,19 +278,11 @@ class Budgets(ScopedRepository):
                 self._change(one, spent=in_all, amount=max(float(curve[0]), in_all))
         return True
 
-    def settle(
-        self,
-        experiment_id: str,
-        *,
-        spent: float,
-        releases: int,
-        held: Sequence[Reservation] | None = None,
-    ) -> None:
+    def settle(self, experiment_id: str, *, spent: float, releases: int) -> None:
         """Ends the reservations of sums: what was not spent returns to the budgets; what was drawn
-        counts as spent at least. A second call changes nothing. `held`: these, where they were
-        read."""
+        counts as spent at least. A second call changes nothing."""
         check_amount("spent", spent)
-        for one in self.held(experiment_id, *SUMS) if held is None else held:
+        for one in self.held(experiment_id, *SUMS):
             paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
             self._change(one, state=SETTLED, spent=paid)
 

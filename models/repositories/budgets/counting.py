@@ -369,6 +369,8 @@ def why_uncounted(budget: Budget, costs: Sequence[Cost]) -> Gap | None:
             ]
         case _:
             assert_never(budget.figure)
+    if budget.figure != "leakage":
+        needed.append(("unproven", lambda one: one.proven))
     counted = budget.unit_key or budget.for_clients
     needed.append(("other-clients", lambda one: agree(counted, one.unit_key)))
     for gap, has in needed:

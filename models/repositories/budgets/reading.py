@@ -20,6 +20,7 @@ from models.repositories.base import Repository, table_of
 from models.repositories.budgets.counting import (
     HELD,
     POOL,
+    REPORT,
     RESERVED_COLUMNS,
     CountedEpsilons,
     Counts,
@@ -68,9 +69,9 @@ _DECLARED = (
     .join(DeclaredLedger, DeclaredLedger.id == _RESERVED.experiment_id)
     .where(_RESERVED.federation_id.in_(_IDS))
 )
-# The weaker lock: it does not stop rows from being added that refer to this one.
+# The weaker lock: rows can be added that refer to this one. Profiles are long and admit nothing.
 _HELD_FEDERATION = (
-    select(Federation)
+    select(*(one for one in table_of(Federation).c if one.name != "profile"))
     .where(Federation.project_id == bindparam("project_id"))
     .with_for_update(key_share=True)
 )
@@ -115,9 +116,10 @@ class BudgetReader(Repository):
         for one in self._federations.values():
             if one.project_id == project_id and getattr(one, name) == value:
                 return one
-        found = self._one(_HELD[name], project_id=project_id, **by)
-        if found is None:
+        held: Sequence[Federation] = self._rows(_HELD[name], project_id=project_id, **by)
+        if not held:
             return None
+        [found] = held
         sharing = self._sharing_of(found, _HELD_CONTENT)
         self._federations[found.id] = found
         self._known.update((found.id, *sharing.ids))
@@ -246,10 +248,10 @@ def with_gaps(
     has no noise of either mode, and every total lists it."""
     runs: _Runs = defaultdict(list)
     for statement in (_experiments(federation_ids), _ledgers(federation_ids)):
-        for id_, book, mechanism, *cost in session.execute(statement):
+        for id_, book, mechanism, proven, *cost in session.execute(statement):
             costs = runs[id_, book, mechanism]
             if any(cost):
-                costs.append(Cost(**dict(zip(_COST, cost, strict=True))))
+                costs.append(Cost(**dict(zip(_COST, cost, strict=True)), proven=proven))
     mine = Federation.id.in_(federation_ids)
     profiles = int(session.scalar(select(func.sum(Federation.profiles)).where(mine)) or 0)
     of_data = PredictionAudit.fingerprint.in_(select(Federation.fingerprint).where(mine))
@@ -268,7 +270,7 @@ def _experiments(federation_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:
         Reservation.federation_id == Experiment.federation_id,
     )
     return (
-        select(Experiment.id, Experiment.noise, Experiment.mechanism, *_COSTS)
+        select(Experiment.id, Experiment.noise, Experiment.mechanism, _PROVEN, *_COSTS)
         .outerjoin(Reservation, mine)
         .where(
             Experiment.federation_id.in_(federation_ids),
@@ -291,7 +293,7 @@ def _ledgers(federation_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:
     )
     mechanism = DeclaredLedger.terms["mechanism"].as_string() + literal(", declared")
     return (
-        select(DeclaredLedger.id, literal(_RELEASE), mechanism, *_COSTS)
+        select(DeclaredLedger.id, literal(_RELEASE), mechanism, literal(True), *_COSTS)
         .join(Reservation, mine)
         .where(DeclaredLedger.federation_id.in_(federation_ids), DeclaredLedger.rounds > 0)
     )
@@ -299,6 +301,13 @@ def _ledgers(federation_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:
 
 _COST = ("figure", "adjacency", "observer", "unit", "unit_key")
 _COSTS = tuple(_RESERVED[name] for name in _COST)
+_GUARANTEE = Experiment.mechanism_inputs["guarantee"].as_string()
+_PROVEN = case(
+    (_RESERVED.observer == REPORT, literal(True)),
+    (_RESERVED.figure == "log_ratio", Experiment.hypotheses == 1),
+    else_=func.coalesce(_GUARANTEE, "formal") == "formal",
+)
+"""`Cost.proven` of an experiment."""
 
 
 def _uncounted(budget: Budget, runs: _Runs, exact: list[Uncounted]) -> tuple[Uncounted, ...]:

@@ -161,6 +161,20 @@ def test_a_figure_of_clients_does_not_count_records(api: Api) -> None:
     assert "another unit" in left_out["why"]
 
 
+def test_a_total_for_an_epsilon_counts_proven_ones_alone(api: Api) -> None:
+    proven = by_record()
+    proven["training"]["local"]["batch_size"] = 8
+    value = {**proven, "privacy": {**proven["privacy"], "baseline": "dropout"}}
+    federation_id = api.submit(value)["federation_id"]
+    key = {"adjacency": "add-or-remove-one", "delta": proven["privacy"]["delta"]}
+    found = set_total(api, federation_id, 1e6, **key)
+    [left_out] = found["uncounted"]
+    assert (left_out["mechanism"], left_out["runs"]) == ("record-personalised", 1)
+    assert "heuristic" in left_out["why"]
+    assert "heuristic" in no_room(api, value)["detail"]
+    api.submit(proven)
+
+
 def test_the_projection_says_in_which_round_a_budget_ends_the_run(api: Api) -> None:
     epsilons = plan_of(central()).line("final_model").epsilons
     value = central(epsilon_budget=float(epsilons[2]))

@@ -89,6 +89,24 @@ def test_what_the_theorem_or_the_radius_does_not_bound_is_refused_and_not_projec
     assert projected(far)[0] == no_room(api, far)["requested"] > 1e10
 
 
+@pytest.mark.parametrize("method", ["reported", "k-means"])
+def test_the_theorems_sum_counts_no_choice_among_hypotheses(api: Api, method: str) -> None:
+    training = {"hypotheses": 2, "clustering": {"method": method}}
+    several = spec(privacy=FIXED, gates=[], training=training)
+    id_ = api.submit(several)["federation_id"]
+    api.set_budget(id_, 1e6, figure="log_ratio")
+    assert "choose alike alone" in no_room(api, several)["detail"]
+    api.submit(run(**FIXED))
+    [left_out] = budgets(api, id_)["log_ratio", None, None]["uncounted"]
+    assert (left_out["mechanism"], left_out["runs"]) == ("laplace-l2", 1)
+    assert "choose alike alone" in left_out["why"]
+    # A leakage is the paper's convention, whatever is proven.
+    api.set_budget(id_, None, figure="log_ratio")
+    api.set_budget(id_, 1e6, **FIXED)
+    api.submit(several)
+    assert budgets(api, id_)["leakage", 0.5, 0.25]["uncounted"] == []
+
+
 def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     epsilon = {"delta": 1e-5, "adjacency": "replace-one", "observer": "final_model"}

@@ -163,6 +163,8 @@ def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api,
     assert files_of(api) == []
     shown = api.get(f"/v1/federations/{id_}").json()
     assert (shown["status"], shown["profile"]) == ("deleted", None)
+    sizes = {name: before[name] for name in ("clients", "rows")}
+    assert sizes.items() <= shown.items(), "ledgers that name it are judged by them"
     assert (shown["fingerprint"], shown["deleted_at"] is None) == (before["fingerprint"], False)
     assert api.budgets(id_) == budgets
     assert api.get(f"/v1/experiments/{experiment}/report").status_code == 200
@@ -170,6 +172,7 @@ def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api,
     assert [check for check in verified["checks"] if check["outcome"] == "fail"] == []
     again = upload(api)
     assert (again["id"], again["status"], again["deleted_at"]) == (id_, "profiling", None)
+    assert {**sizes, "profile": None}.items() <= again.items()
     assert api.budgets(id_) == budgets
     assert len(files_of(api)) == 1
 

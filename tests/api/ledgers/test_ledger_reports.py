@@ -279,7 +279,7 @@ def test_the_attack_a_population_below_the_federation_turns_no_rule_of_delta_off
         assert report(api, large)["ledger"]["witness"] == "trainer"
 
 
-def test_a_federation_that_is_deleted_keeps_the_rule_of_delta_on(api: Api) -> None:
+def test_a_federation_that_is_not_ready_any_more_keeps_the_rule_of_delta_on(api: Api) -> None:
     submitted = api.submit()
     federation = submitted["federation_id"]
     clients = body_of(api.get(f"/v1/federations/{federation}"))["clients"]

@@ -62,7 +62,8 @@ def test_units_experiments_and_the_outbox_are_counted(api_on_both: Api) -> None:
         session.execute(
             update(Unit).where(Unit.id == late_id).values(available_at=seconds_from_now(-50))
         )
-        units.create(api.project_id, "cpu")
+        unsent = units.create(api.project_id, "cpu")
+        units.mark_published([unsent.id], published=False)
         SweeperLeaseRepository(session).acquire("sweeper", holder="h", lease_seconds=30)
     found = scrape(api)
     assert value(found, "fedaudit_database_up") == 1

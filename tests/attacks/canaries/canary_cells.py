@@ -1,10 +1,12 @@
 """Runs that canaries attack, without the service around them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fedaudit.attacks.attack import AttackOutcome
 from fedaudit.attacks.canaries.canary_attack import attack_by_canaries
+from fedaudit.privacy.lower_bounds.e_values import EValue
 from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.spec.attacks import CanariesSpec, CanaryUnit
 from fedaudit.training.base.cell import Cell
@@ -56,14 +58,16 @@ def outcome_of(
     *,
     unit: CanaryUnit = "client",
     progress: Callable[[float], None] = lambda share: None,
+    before: tuple[EValue, ...] = (),
 ) -> AttackOutcome:
-    """What canaries find."""
+    """What canaries find, `before`: after attacks on the same run with these e-values."""
     asked = CanariesSpec(unit=unit, count=count)
-    return attack_by_canaries(asked, untrained(attacked), progress=progress)
+    run = replace(untrained(attacked), before=before)
+    return attack_by_canaries(asked, run, progress=progress)
 
 
-def section_of(attacked: Cell, count: int, *, unit: CanaryUnit = "client") -> CanariesSection:
+def section_of(attacked: Cell, count: int, **more: Any) -> CanariesSection:
     """What the report says of it."""
-    section = outcome_of(attacked, count, unit=unit).section
+    section = outcome_of(attacked, count, **more).section
     assert isinstance(section, CanariesSection)
     return section

@@ -25,6 +25,7 @@ from benchmarks.canary_scenarios import (
 from fedaudit.attacks.attack import weigh
 from fedaudit.attacks.canaries.canary_attack import CanaryAudit, begin_audit, draw_companion
 from fedaudit.attacks.canaries.canary_bounds import NOT_MEASURED, PlannedBounds
+from fedaudit.privacy.lower_bounds.e_values import EValue
 from fedaudit.privacy.noise.laplace import unit_layers
 from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.spec.attacks import CanariesSpec
@@ -159,6 +160,13 @@ def test_the_section_says_what_was_claimed_found_and_assumed() -> None:
     for bound in section.bounds:
         assert (bound.all_clear is None) == (bound.power >= 0.8)
         assert bound.assumption
+    assert any(bound.all_clear is None for bound in section.bounds)
+    assert "would likely have done so" in section.statement
+    # After another attack an alarm takes more than the power was computed for.
+    later = section_of(record_cell(), 60, unit="record", before=(EValue(0.25, "run"),))
+    assert [bound.power for bound in later.bounds] == [bound.power for bound in section.bounds]
+    assert all(bound.all_clear for bound in later.bounds)
+    assert "no all-clear" in later.statement
     assert "companion" in section.statement
     assert "utility" in section.statement
     assert CanariesSection.model_validate_json(section.model_dump_json()) == section

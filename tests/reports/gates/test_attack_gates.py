@@ -17,9 +17,12 @@ REPORT: dict[str, Any] = {
 DONE = {"status": "done", "reason": None, "alarm": None}
 
 
-def canaries(*bounds: tuple[float, float | None]) -> dict[str, Any]:
+def canaries(*bounds: tuple[float, float | None], all_clear: str | None = None) -> dict[str, Any]:
     """An audit with lower bounds on epsilon, each with its power."""
-    found = [{"epsilon_lower_bound": bound, "power": power} for bound, power in bounds]
+    found = [
+        {"epsilon_lower_bound": bound, "power": power, "all_clear": all_clear}
+        for bound, power in bounds
+    ]
     return {**DONE, "kind": "canaries", "bounds": found}
 
 
@@ -72,6 +75,7 @@ def judged(figure: str, value: float, *attacks: dict[str, Any], op: str = "le") 
         # One that could find nothing passes nothing, and what it finds all the same counts.
         ("epsilon_lower_bound", [canaries((0.0, 0.79))], LACKS),
         ("epsilon_lower_bound", [canaries((0.0, None))], LACKS),
+        ("epsilon_lower_bound", [canaries((0.5, 0.9), all_clear="after others")], LACKS),
         ("epsilon_lower_bound", [canaries((3.0, 0.01))], "fail"),
         ("epsilon_lower_bound", [canaries()], LACKS),
         # Neither leaving the attack out nor one that was not done.

@@ -121,6 +121,21 @@ def test_what_the_owner_forbids_is_not_found_out_later(api: Api, looks: Looks, e
     assert ask(api, ended, CANARIES).status_code == 202
 
 
+def test_a_total_on_what_reports_reveal_admits_no_findings_without_noise(api, looks, ended):
+    federation = api.get(f"/v1/experiments/{ended}").json()["federation_id"]
+    key = {"delta": 1e-6, "adjacency": "add-or-remove-one", "observer": "report"}
+    total = {"figure": "epsilon", "total": 1, **key}
+    assert api.set_budget(federation, **{**total, "book": "release"}).status_code == 200
+    # The run's noise is simulated, which a total for release does not bound.
+    first = attack_later(api, ended, ATTACK)
+    assert api.set_budget(federation, **total).status_code == 200
+    problem = body_of(ask(api, ended, ATTACK), 409)
+    assert problem["type"].endswith("/budget-exhausted")
+    assert "the attack `cluster-membership`" in problem["detail"]
+    assert later_of(api, ended, first["id"])["status"] == "succeeded"
+    assert ask(api, ended, CANARIES).status_code == 202
+
+
 def test_a_run_that_comes_out_otherwise_is_not_attacked(api, looks, ended, monkeypatch):
     # As another backend would: the last bits of the losses differ.
     repeat = workers.attacks.attacked_experiment.new_run
