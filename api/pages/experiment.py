@@ -185,7 +185,7 @@ def experiment_page(
         federation = None
         if visit.may("federations:read"):
             federation = FederationRepository(session, visit.project_id).get(row.federation_id)
-        place = SweepRepository(session, visit.project_id).place_of(row.id)
+        place = SweepRepository(session, visit.project_id).places([row.id]).get(row.id)
         live = live_figures(session, row)
         stored, report = _report(session, visit, row)
         clients = shown_clients(session, visit.caller, stored)

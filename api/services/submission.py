@@ -167,7 +167,7 @@ def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest) ->
     if before := _earlier(call, idempotency):
         return before
     with call.reading() as session:
-        place = SweepRepository(session, call.project_id).place_of(experiment.id)
+        place = SweepRepository(session, call.project_id).places([experiment.id]).get(experiment.id)
     if place is not None:
         sweep_id = place.sweep_id
         raise conflict(

@@ -82,10 +82,13 @@ class LedgerRepository(ExperimentPartRepository):
         self, owner_id: str, first: int | None = None, last: int | None = None
     ) -> Iterator[list[LedgerRow]]:
         """The packed rows of these rounds, read in blocks within the caller's transaction."""
-        after: Cursor | None = None
-        while rows := self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE):
-            yield rows
-            after = rows[-1].key
+        after, more = None, True
+        while more:
+            rows = self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE)
+            if rows:
+                yield rows
+                after = rows[-1].key
+            more = len(rows) == _ROWS_AT_ONCE
 
     def of_round(self, owner_id: str, round_: int) -> list[LedgerRow]:
         """The packed rows of one round, repeats included."""
@@ -280,7 +283,7 @@ def stored_rows(
     cannot be read."""
     after: Cursor | None = None
     while True:
-        with database.read() as session:
+        with database.autocommit_read() as session:
             ledger = LedgerRepository(session, project_id)
             rows = ledger.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE)
         yield from rows
