@@ -70,8 +70,7 @@ _UNKNOWN_MIDDLE = (
 _RARE, _LONGEST_STEP = 1 / 8, 8.0
 """The share from which on a class is rare, and how many times as long a step becomes at most."""
 _OF_RARE = 2.0, 0.3
-"""The clip of records, and the share of a step: gradients of the rarer class are the longest, and
-cut to 1 they would leave scores that are worse than a constant's."""
+"""The clip of records, and a step's share: a clip of 1 cuts the rarer class's gradients alone."""
 _TOO_RARE = 1 / 512
 """The share from which on a model with noise is hardly ever shown to be better than a constant."""
 _MANY_FEATURES = 64
@@ -438,10 +437,9 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
     _put_delta(draft, clients, f"{clients} clients train")
-    accountant, why = "pld", ""
-    if draft.facts.epsilon_left is not None:
-        accountant, why = "rdp", "a total composes runs by it, and may refuse less noise by `pld`"
-    draft.put("/privacy/accountant", accountant, why)
+    totals = draft.facts.epsilon_left is not None
+    why = "a total composes runs by it, and may refuse less noise by `pld`" if totals else ""
+    draft.put("/privacy/accountant", "rdp" if totals else "pld", why)
     draft.put("/privacy/noise_multiplier", 1.0)
     noise = draft.figure().least_noise(epsilon)
     draft.put("/privacy/noise_multiplier", noise)
@@ -587,13 +585,11 @@ def _undeclared(draft: _Draft) -> str | None:
     scales, conditioned = _scales(source), draft.spec["federation"].get("standardise", "")
     why, unscaled = "nothing is known of the size of", [one for one in scales if not scales[one]]
     if draft.aim.private and draft.unit == "record" and conditioned is None:
-        # Of five tables with divisors alone two learnt nothing so.
         why = "too little is learnt of records without the ranges of"
         unscaled = [name for name in scales if not isinstance(scales[name], Mapping)]
     if unscaled and not conditioned:
         return (
-            f"{why} {', '.join(unscaled[:5])}: declare them as {{low, high}} under "
-            "`federation.scale`"
+            f"{why} {', '.join(unscaled[:5])}: declare them as {{low, high}} by `federation.scale`"
         ).replace(EVERY_NUMBER, "the features")
     if draft.aim.private and not facts.classes and _target_scale(source) is None:
         return (
