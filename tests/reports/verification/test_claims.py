@@ -186,6 +186,14 @@ def test_cyclonedx_accepts_every_bill_of_materials_and_sees_the_lower_bound(evid
         assert validator.validate_str(json.dumps(altered)) is not None
     [claim] = bom["declarations"]["claims"]
     assert (claim["evidence"], claim["counterEvidence"]) == ([], ["attack-1"])
+    # Silence supports the claim only where canaries would have found half of the noise.
+    tried = one.report["attacks"][0]
+    found_nothing = {**tried, "bounds": [{**tried["bounds"][0], "epsilon_lower_bound": 0.0}]}
+    for power, expected in (("too little", []), (None, ["attack-1"])):
+        found_nothing["bounds"][0]["all_clear"] = power
+        silent = predicate(evidence_of(one.report, attacks=[found_nothing]), ML_BOM)
+        [claim] = silent["declarations"]["claims"]
+        assert (claim["evidence"], claim["counterEvidence"]) == (expected, [])
     [attack] = bom["declarations"]["evidence"]
     assert attack["description"].startswith("epsilon_lower_bound (f-dp) 0.5. ")
     metrics = bom["metadata"]["component"]["modelCard"]["quantitativeAnalysis"]
