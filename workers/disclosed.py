@@ -94,7 +94,7 @@ class Disclosed:
             with database.read() as session:
                 self._read(session, unread, sets)
             self._asked |= unread
-        return memory.rows, SetsBeside(sets, names)
+        return memory.rows, (sets, names)
 
     def _read(self, session: Session, names: set[MemoryName], sets: RememberedSets) -> None:
         disclosed = DisclosureRepository(session)

@@ -55,7 +55,7 @@ from models.values import ReportIndex
 from models.vocabulary import ENDED
 from workers.flush import RunningExperiment
 from workers.lost_rounds import enter_lost_rounds
-from workers.proof.signing import sign_as_stored, sign_checkpoint, use_claims_key
+from workers.proof.signing import sign_as_stored, sign_checkpoint
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,6 @@ def succeed(
         figures=stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
-    use_claims_key(session, key)
     CheckpointRepository(session).delete(experiment.id)
     sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     return True
@@ -298,8 +297,7 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
 
 def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | None:
     """What its sweep costs; None where it is a cell of none."""
-    sweeps = SweepRepository(session, experiment.project_id)
-    place = sweeps.place_of(experiment.id)
+    sweeps, place = SweepRepository(session, experiment.project_id), experiment.place
     if place is None:
         return None
     reserved = sweeps.reserved_costs(place.sweep_id)
@@ -325,8 +323,7 @@ def repeats_of(
     session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
 ) -> RepeatsSection | None:
     """The figures over all seeds with a report, this one included; None if it is a cell of none."""
-    sweeps = SweepRepository(session, experiment.project_id)
-    place = sweeps.place_of(experiment.id)
+    sweeps, place = SweepRepository(session, experiment.project_id), experiment.place
     if place is None:
         return None
     own = SeedFigures(experiment.run.spec.seed, experiment.id, shown_figures(document))

@@ -1,7 +1,7 @@
 """What is stored of a run: blocks of rounds, each in one fenced transaction; and how a unit's rows
 become experiments that can run, from their beginning or from a checkpoint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.stored import RoundRow
+from fedaudit.stored import CellPlace, RoundRow
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database, Dialect
@@ -59,6 +59,8 @@ class RunningExperiment:
     signature covers, else WORKER."""
     checkpoint: bytes | None = None
     """The trainer's state when the worker resumed it."""
+    place: CellPlace | None = None
+    """The cell that it is a try of."""
 
     @property
     def id(self) -> str:
@@ -135,7 +137,7 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
     return ExperimentRepository(session, project_id).progress_each(done)
 
 
-_FLUSH_SECONDS = 1.0
+_FLUSH_SECONDS = 0.5
 _FLUSHED = {"sqlite": (120_000, 1_000), "postgresql": (480_000, 8_000)}
 """Client entries and rounds of all experiments together: keeps a transaction on SQLite below 100
 ms. On Postgres nothing else waits for it."""
@@ -143,27 +145,29 @@ _GROWTH = 16
 
 
 class Pace:
-    """How many rounds fit into a second and a transaction; at least one."""
+    """How many rounds fit into half a second and a transaction; at least one."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._most, self._rounds = _FLUSHED[dialect], 1
+        self._most, self._newest = _FLUSHED[dialect], 1
         self._seconds_per_round: float | None = None
 
-    def rounds(self, *, experiments: int, cohort: int) -> int:
-        """Rounds of the next block for this many experiments with this many clients a round
-        each."""
+    def rounds(
+        self, *, experiments: int, cohort: int, played: int = 0, seconds: float = 0.0
+    ) -> int:
+        """The next rounds for this many experiments with this many clients a round each; `played`
+        are to be stored with them, which took so many `seconds`."""
         entries, rounds = self._most
-        most = max(1, min(entries // (experiments * cohort), rounds // experiments))
-        if self._seconds_per_round is not None:
-            fitting = int(_FLUSH_SECONDS / max(self._seconds_per_round, 1e-9))
-            # Growing step by step, because one quick round says little about the next thousand.
-            self._rounds = max(1, min(fitting, _GROWTH * self._rounds))
-        self._rounds = min(self._rounds, most)
-        return self._rounds
+        most = min(entries // (experiments * cohort), rounds // experiments) - played
+        if self._seconds_per_round is None:
+            return 1
+        fitting = int((_FLUSH_SECONDS - seconds) / max(self._seconds_per_round, 1e-9))
+        # Growing step by step, because one quick round says little about the next thousand.
+        return max(1, min(fitting, _GROWTH * self._newest, most))
 
     def took(self, rounds: int, seconds: float) -> None:
-        """Record the last block's rounds, and how long they took."""
-        self._seconds_per_round = seconds / max(1, rounds)
+        """Record the newest rounds, and how long they took."""
+        self._newest = max(1, rounds)
+        self._seconds_per_round = seconds / self._newest
 
 
 @dataclass
@@ -175,6 +179,8 @@ class Loaded:
     """Fingerprints of contents as admitted, by id."""
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Keyed by the id of the set."""
+    places: Mapping[str, CellPlace] = field(default_factory=dict)
+    """Keyed by experiment."""
 
 
 def load_cell(
@@ -258,6 +264,7 @@ def resume_experiment(
         ),
         witness=witness,
         checkpoint=None if checkpoint is None else checkpoint.data,
+        place=loaded.places.get(row.id),
     )
 
 

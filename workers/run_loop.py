@@ -94,21 +94,33 @@ class RunLoop:
         while active := self._stack.active:
             if self._context.stopping():
                 raise StopAskedError
-            subjects = _subjects_a_round(self._experiments[active[0]].run)
-            rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
-            secret = draws_in_secret(self._experiments[active[0]].run.cell)
-            if secret:
-                rounds = self._charged_together(rounds)
-            self._audits.follow(rounds)
-            if secret:
-                rounds = self._charge_ahead(rounds)
-            began = monotonic()
-            played = self._stack.advance(rounds)
-            self._pace.took(max(map(len, played.values()), default=1), monotonic() - began)
-            self._lease.progressed()
-            self._flush(played)
+            self._flush(self._block(active))
         for position, result in self._held.items():
             self._succeed(position, result)
+
+    def _block(self, active: Sequence[int]) -> dict[int, PlayedRounds]:
+        """Rounds that are stored together: those by which the pace was found go with the next."""
+        run, played = self._experiments[active[0]].run, dict[int, PlayedRounds]()
+        subjects, secret = _subjects_a_round(run), draws_in_secret(run.cell)
+        pace = partial(self._pace.rounds, experiments=len(active), cohort=subjects)
+        begun, rounds = monotonic(), pace()
+        # What is charged, and who follows, goes by the rounds that are stored.
+        alone = secret or bool(self._audits.audits)
+        while True:
+            asked = self._charged_together(rounds) if secret else rounds
+            self._audits.follow(asked)
+            if secret:
+                asked = self._charge_ahead(asked)
+            began = monotonic()
+            more = self._stack.advance(asked)
+            self._pace.took(max(map(len, more.values()), default=1), monotonic() - began)
+            self._lease.progressed()
+            for position, one in more.items():
+                played[position] = played.get(position, PlayedRounds()) + one
+            before, done = rounds, max(map(len, played.values()), default=1)
+            rounds = pace(played=done, seconds=monotonic() - begun)
+            if alone or rounds <= before or self._stack.active != active:
+                return played
 
     # -- noise that no one can draw again ---------------------------------------------------------
 

@@ -13,6 +13,7 @@ from infrastructure.storage import remove_left_over
 from models.repositories import (
     ExperimentRepository,
     LedgerRepository,
+    SweepRepository,
     UnitRepository,
     UnitStackRepository,
 )
@@ -116,6 +117,7 @@ class UnitRun(ClaimedUnit[list[Experiment]]):
                 open_.add(row.id)
         begun = experiments.start_each(open_)
         self._stored = LedgerRepository(session).begun(open_)
+        self._loaded.places = SweepRepository(session, self._claim.project_id).places(open_)
         rows = [row for row in experiments.of_unit(self._claim.id) if row.id in open_]
         # Last: who holds a log's lock waits for no row.
         new, key = [row for row in rows if row.id in begun], self._context.signing_key

@@ -1,6 +1,7 @@
 """One experiment: its state, its newest figures and curves, and its end."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from fedaudit.reports.charts.report_charts import round_charts
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.report import has_present_form, section_rows
 from fedaudit.reports.sections.part import FigureRow
+from fedaudit.reports.sections.ranking import weighted_words
 from fedaudit.reports.verdict.release import answer_of, training_words
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.parse import parse_admitted
@@ -83,6 +85,8 @@ def tiles(experiment: Experiment, live: LiveFigures, report: Report | None) -> l
     if report is not None:
         # A round may be validated on a sample, and the last is seldom the best.
         final = {one.name: one for one in section_rows(report)["utility"]}
+        if (accuracy := final.get("accuracy")) and (weighted := weighted_words(report)):
+            final["accuracy"] = replace(accuracy, note=weighted)
         # A figure that is missing for the same reason as one before it has no row.
         missing = {name: FigureRow(label, NONE, name=name) for name, label in names.items()}
         return [*costs, *(final.get(name, missing[name]) for name in names)]
@@ -181,7 +185,7 @@ def experiment_page(
         federation = None
         if visit.may("federations:read"):
             federation = FederationRepository(session, visit.project_id).get(row.federation_id)
-        place = SweepRepository(session, visit.project_id).place_of(row.id)
+        place = SweepRepository(session, visit.project_id).places([row.id]).get(row.id)
         live = live_figures(session, row)
         stored, report = _report(session, visit, row)
         clients = shown_clients(session, visit.caller, stored)

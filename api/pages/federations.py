@@ -10,6 +10,7 @@ from api.http.answers import as_file
 from api.http.problems import not_found
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsVisit
+from api.pages.wording import small_number
 from api.routers.erasures import shown_erasure
 from api.routers.federations import get_disclosure
 from api.schemas.federations import BudgetBody, DisclosureBody
@@ -44,6 +45,7 @@ def federation_page(
         favourable=outcome_of_profile(profile, found.registration),
         disclosure=_disclosure(get_disclosure(found.id, visit)),
         budgets=[(budget, *_budget_words(budget)) for budget in budgets],
+        totals=dict.fromkeys(map(_total, budgets)),
         budget_scope=budgets[0].scope if budgets else "",
         erasures=erasures,
         replaced=replaced,
@@ -83,12 +85,13 @@ def _budget_words(budget: BudgetBody) -> tuple[str, str]:
     match budget.figure:
         case "epsilon":
             return (
-                f"Epsilon against {observer_words(budget.observer or '')}",
+                f"Epsilon at \u03b4 = {small_number(budget.delta)} against "
+                f"{observer_words(budget.observer or '')}",
                 f"of (epsilon, delta)-differential privacy, {BY_RDP}; neighbours: "
                 f"{adjacency_words(budget.adjacency or '')}",
             )
         case "leakage":
-            return "Leakage", f"of metric privacy, added up over releases; {_terms(budget)}"
+            return f"Leakage, {_terms(budget)}", "of metric privacy, added up over releases"
         case "log_ratio":
             return (
                 "Log-ratio by the theorem",
@@ -97,6 +100,14 @@ def _budget_words(budget: BudgetBody) -> tuple[str, str]:
             )
         case _:
             assert_never(budget.figure)
+
+
+def _total(budget: BudgetBody) -> str:
+    """What sets a total, for release, of what the budget counts."""
+    names = ("delta", "adjacency", "observer", "radius", "clip")
+    given = {name: getattr(budget, name) for name in names}
+    terms = (f" --{name} {value}" for name, value in given.items() if value is not None)
+    return f"{budget.figure}={budget.total or 8:g}{''.join(terms)}"
 
 
 def _terms(budget: BudgetBody) -> str:

@@ -223,6 +223,12 @@ def experiments_list(visit: AnyVisit) -> Response:
     )
 
 
+@router.get("/experiments")
+def experiments_address() -> RedirectResponse:
+    """The list, where it is looked for beside its items."""
+    return RedirectResponse("/", status_code=303)
+
+
 @router.get("/reports")
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""

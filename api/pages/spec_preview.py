@@ -124,11 +124,10 @@ def _lines(planned: ExperimentPlan) -> Iterator[FigureRow]:
     yield FigureRow("Noise multiplier", "–" if noise is None else small_number(noise), remark)
     yield _fairness_line(projection)
     ends = projection.budget_ends_in_round
-    earliest = f"of {rounds}: the earliest that could be refused"
     yield FigureRow(
-        "A budget ends in round",
+        "The earliest round that a budget may refuse",
         "–" if ends is None else str(ends),
-        reasons.get("budget_ends_in_round", earliest),
+        reasons.get("budget_ends_in_round", f"of {rounds}"),
     )
 
 

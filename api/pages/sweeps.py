@@ -55,7 +55,7 @@ def sweep_page(
         may_cancel=may_write and not ended and sweep.status != "cancelling",
         may_retry=may_write and any(statuses.get(one) for one in _TRIED_AGAIN),
         costs=list(cost_lines(sweep.costs)),
-        cautions=list(cost_cautions(sweep.facts)),
+        cautions=list(cost_cautions(sweep.facts, sweep.costs)),
         view=None if table is None else _view(table, asked),
         figure_words=figure_words,
         document=as_yaml(sweep.asked),

@@ -263,7 +263,7 @@ def with_costs_of_now(
     cancelled may have been tried again since, and the choice of this run rests on them too."""
     section = document.get("sweep")
     sweeps = SweepRepository(session, caller.project_id)
-    place = sweeps.place_of(experiment_id)
+    place = sweeps.places([experiment_id]).get(experiment_id)
     if section is None or place is None:
         return document
     reserved, tries = sweeps.reserved_costs(place.sweep_id), sweeps.tries(place.sweep_id)

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, with_bounds
 from api.schemas.people import ActorBody, SignedEnvelope
+from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.later import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.reports.sections.part import Answer
@@ -74,6 +75,7 @@ class ExperimentBody(BaseModel):
     progress: Progress
     figures: Figures
     gate_outcome: str | None
+    """Null before its end, and where its spec has no gates."""
     alarms: int | None
     """How many attacks found evidence against its guarantee; null where none was asked for, and
     before its end."""
@@ -189,18 +191,23 @@ class ExperimentParameters(FigureFilters):
 
 
 _FIGURES = tuple(name for name in Figures.model_fields if name != "reasons")
+_LEAKAGE = {"leakage_max", "leakage_median", "log_ratio_max"}
 _SEVERAL = "it has several sensitive attributes: GET /v1/reports has the figures of each"
 
 
 def _figures(row: Experiment) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in _FIGURES}
     if row.status == "succeeded":
-        reason = "the report says why"
+        reason = "the report says why, in `reasons` of its section"
     elif row.status in ENDED:
         reason = f"the experiment was ended as {row.status}, without a report"
     else:
         reason = "the experiment has not ended"
     reasons = {name: reason for name, value in values.items() if value is None}
+    if values["epsilon_max"] is not None:
+        reasons |= dict.fromkeys(reasons.keys() & _LEAKAGE, NO_LEAKAGE)
+    elif values["leakage_max"] is not None:
+        reasons |= dict.fromkeys(reasons.keys() & {"epsilon_max", "delta"}, NO_EPSILON)
     if row.status == "succeeded" and len(row.attributes) > 1:
         reasons |= dict.fromkeys(reasons.keys() & set(ROUND_METRICS), _SEVERAL)
     return {**values, "reasons": reasons}

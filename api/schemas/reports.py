@@ -167,6 +167,8 @@ class GatesRequest(Body):
             raise refuse_at("/experiment_id", "is required, or a ledger_id")
         if self.experiment_id is not None and self.ledger_id is not None:
             raise refuse_at("/ledger_id", "an `experiment_id` is given too; keep one of the two")
+        if self.gates == []:
+            raise refuse_at("/gates", "names none; leave it out to take those of the spec")
         return self
 
 

@@ -226,22 +226,17 @@ def reserve(
 
 
 def refuse_exact_figures(
-    budgets: Budgets,
-    federation_id: str,
-    what: str = "an audit",
-    *,
-    book: str | None = None,
-    instead: str = "audit another file",
+    budgets: Budgets, federation_id: str, what: str = "an audit", *, book: str | None = None
 ) -> None:
     """Raises ProblemError where a total bounds what reports reveal: `what` has no noise on its
     figures, so that nothing bounds what they reveal. `book`: the only one that it is in."""
     for one in budgets.budgets(federation_id, shown=False):
-        in_book = book in (None, one.book)
-        if one.total is not None and counts_report(one.observer) and in_book:
+        holds = one.total is not None and book in (None, one.book)
+        if holds and counts_report(one.observer):
             raise ProblemError(
                 409,
                 "budget-exhausted",
                 f"{_name(one)} has a total against {observer_words(one.observer or '')}, and "
                 f"nothing bounds what {what}, whose figures have no noise, reveals of the people "
-                f"in the file; {instead}, or have the total taken back by a project that set it",
+                "in the file; use another, or have the total taken back by a project that set it",
             )

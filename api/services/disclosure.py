@@ -154,13 +154,11 @@ def refuse_attacks_that_tell(budgets: Budgets, federation_id: str, spec: Experim
     """The same of attacks alone, also of those that are asked for after a run; and where a total on
     what reports reveal would refuse the run."""
     budgets.hold(id=federation_id)
-    unbounded = mechanism_of(spec).cost_kind == "unbounded"
-    for attack in spec.attacks:
-        if not attack.tells_of_people:
-            continue
+    book = None if mechanism_of(spec).cost_kind == "unbounded" else spec.privacy.noise
+    for attack in (one for one in spec.attacks if one.tells_of_people):
         if spec.fairness.noise is None:
-            book, what = None if unbounded else spec.privacy.noise, f"the attack `{attack.kind}`"
-            refuse_exact_figures(budgets, federation_id, what, book=book, instead="leave it out")
+            what = f"the attack `{attack.kind}`"
+            refuse_exact_figures(budgets, federation_id, what, book=book)
         if budgets.sharing(federation_id).forbids_simulation:
             raise _forbidden(
                 federation_id,

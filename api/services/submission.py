@@ -50,7 +50,7 @@ RETRIED = ("failed", "cancelled")
 _FIXED_COHORT = (
     "the bound of a cohort of fixed size is often several times that of coins (`cohort: {sampling: "
     "poisson, rate: ...}`) or of blocks (`{sampling: allocation, every: ...}`) with the same noise "
-    "on as many clients, whose figures are of other neighbours"
+    "on as many clients; their epsilon is for other neighbours"
 )
 
 
@@ -167,7 +167,7 @@ def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest) ->
     if before := _earlier(call, idempotency):
         return before
     with call.reading() as session:
-        place = SweepRepository(session, call.project_id).place_of(experiment.id)
+        place = SweepRepository(session, call.project_id).places([experiment.id]).get(experiment.id)
     if place is not None:
         sweep_id = place.sweep_id
         raise conflict(

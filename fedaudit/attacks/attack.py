@@ -73,6 +73,7 @@ def weigh(
         "evidence": together,
         "alarm_level": ALARM_LEVEL,
         "alarm": alarm,
+        "alarm_reason": None if alarm else "all evidence so far is too little for an alarm",
     }
 
 

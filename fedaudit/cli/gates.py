@@ -50,13 +50,19 @@ def gate(
 ) -> None:
     """Exit 0 where the experiment passes its gates, 1 where it fails, 3 where it is not decided."""
     from fedaudit.cli.remote import connected  # a run shows its gates without a service
+    from fedaudit_client.errors import NotFoundError
 
     file = None if policy is None else read_policies(policy)
     experiment_id = experiment_id or (file.experiment_id if file else None)
     if experiment_id is None:
         raise usage_error("gate: name an experiment, or a --policy with an experiment_id")
     with connected() as client:
-        results = _evaluated(client, experiment_id, file)
+        try:
+            results = _evaluated(client, experiment_id, file)
+        except NotFoundError as error:
+            raise usage_error(
+                f"{error}; an audit has the outcomes in `gates` of its report"
+            ) from None
     outcome = overall(results.gates)
     if outcome is None:
         raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
@@ -77,11 +83,9 @@ def gate(
 
 
 def _evaluated(client: "Client", experiment_id: str, file: PolicyFile | None) -> GateResults:
-    if file is None:
-        return GateResults(experiment_id, [(None, client.evaluate_gates(experiment_id)["gates"])])
     evaluations = []
-    for name, own in file.to_evaluate:
-        gates = [gate.model_dump(mode="json") for gate in own]
+    for name, own in [(None, None)] if file is None else file.to_evaluate:
+        gates = None if own is None else [gate.model_dump(mode="json") for gate in own]
         evaluations.append((name, client.evaluate_gates(experiment_id, gates)["gates"]))
     return GateResults(experiment_id, evaluations)
 

@@ -63,12 +63,13 @@ def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
 def show_costs(costs: Json, facts: Json) -> None:
     """What all cells cost together, and what that is worth."""
     standard_output().print("\n[bold]What the sweep costs together[/bold]")
-    lines = cost_lines(cast("sweep_costs.SweepCosts", costs))
+    stated = cast("sweep_costs.SweepCosts", costs)
+    lines = cost_lines(stated)
     # Unbounded costs mostly share one reason, under every figure.
     for (value, remark), same in groupby(lines, key=lambda line: (line.value, line.note)):
         names = ", ".join(line.label for line in same)
         _item(f"{names}: at most {value}, {remark}" if value else f"{names}: none: {remark}")
-    for caution in cost_cautions(cast("sweep_costs.SweepFacts", facts)):
+    for caution in cost_cautions(cast("sweep_costs.SweepFacts", facts), stated):
         _item(f"Mind: {caution}")
 
 

@@ -129,7 +129,8 @@ def gap_size(metric: str, value: float) -> str:
         return ""
     if METRICS[metric].kind == "difference":
         size = "narrow" if value <= NARROW else "wide" if value > WIDE else "medium"
-        return f"{float(f'{100 * value:.2g}'):g} percentage points ({size})"
+        points = f"{float(f'{100 * value:.2g}'):g}"
+        return f"{points} percentage point{'s' * (points != '1')} ({size})"
     if metric == OF_SELECTION:
         return f"{'below' if is_below_four_fifths(value) else 'at least'} four fifths"
     return ""

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,11 +213,8 @@ _PACKED = 32
 """Subsets to which others are added that have no row of them."""
 
 
-class SetsBeside(NamedTuple):
-    """What some memories hold."""
-
-    remembered: RememberedSets
-    memories: Collection[MemoryName]
+SetsBeside = tuple[RememberedSets, Collection[MemoryName]]
+"""Those of some memories."""
 
 
 class Comparison:
@@ -229,11 +225,11 @@ class Comparison:
     ) -> None:
         every = {one.key: one for one in own}
         rows = {one.rows.digest: one.rows for one in every.values()}
-        self._earlier, self._neighbourhood = earlier.remembered, neighbourhood
+        (self._earlier, memories), self._neighbourhood = earlier, neighbourhood
         counts = self._earlier.shared([*rows.values()])
         self._shared = dict(zip(rows, counts, strict=True))
         self._held = np.zeros(len(self._earlier.sets), dtype=np.bool_)
-        for memory in earlier.memories:
+        for memory in memories:
             self._held[list(self._earlier.places[memory].values())] = True
         self._again: set[str] = set()
         """Digests of own sets that some of them have as well."""

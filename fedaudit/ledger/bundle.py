@@ -144,7 +144,7 @@ Without the software:   docs/ledger-encoding.md says how each hash and signature
 This file holds confidential figures: what each named client spent in each round.
 """
 _SIGN_OFFS, _LATER_ATTACKS, _ERASED = "sign-offs.json", "later-attacks.json", "erased-names.json"
-_SALT, _CLAIMS, _LOG = "salt.json", "claims.jsonl", "log.json"
+_SALT, CLAIMS_FILE, _LOG = "salt.json", "claims.jsonl", "log.json"
 _LINES = {
     _SIGN_OFFS: """\
   sign-offs.json    what people stated of the report, each chained to the one before (DSSE)
@@ -162,7 +162,7 @@ _LINES = {
   salt.json         the secret that the digests of ledger.ndjson are keyed with: anyone with it can
                     try guesses of who took part on the hashes of the report
 """,
-    _CLAIMS: """\
+    CLAIMS_FILE: """\
   claims.jsonl      what the report claims, for the verifiers of others: in-toto statements in
                     Sigstore bundles
 """,
@@ -266,7 +266,7 @@ def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
     files = {"bundle.json": canonical_json(about)}
     for name, content in contents.items():
         if content or (content is not None and name not in _LINES):
-            files[name] = claim_lines(content) if name == _CLAIMS else canonical_json(content)
+            files[name] = claim_lines(content) if name == CLAIMS_FILE else canonical_json(content)
     yield _README, _readme(evidence.spec, files).encode("ascii")
     yield from files.items()
 
@@ -424,7 +424,8 @@ def _salt_in(content: bytes) -> bytes:
     raise ValueError(f"does not hold {SALT_BYTES} bytes in hexadecimal")
 
 
-def _claims_in(content: bytes) -> list[Any]:
+def claims_in(content: bytes) -> list[Any]:
+    """Claims of the lines of a file. Raises ValueError."""
     try:
         found = [read_canonical(line) for line in content.splitlines()]
         if claim_lines(found) == content:
@@ -445,7 +446,7 @@ _PARTS: Mapping[str, tuple[str, int, Callable[[bytes], Any]]] = {
     _SALT: ("salt", 1 << 12, _salt_in),
     _LOG: ("log", 1 << 28, read_canonical),
     "keys.json": ("keys", 1 << 20, _list_in),
-    _CLAIMS: ("claims", 1 << 28, _claims_in),
+    CLAIMS_FILE: ("claims", 1 << 28, claims_in),
 }
 """The members that hold a part of the evidence each, in their order in a bundle: the part, most
 bytes of the member, and what reads it."""

@@ -25,7 +25,12 @@ from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
 from fedaudit.reports.report import Report, report_hash
 from fedaudit.reports.sections.attacks import raised_alarms
-from fedaudit.reports.sections.guarantee import condition_of, guarantee_words, is_in_force
+from fedaudit.reports.sections.guarantee import (
+    condition_of,
+    delta_gives_data_away,
+    guarantee_words,
+    is_in_force,
+)
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.cost import cost_part, epsilon_words
 from fedaudit.reports.verdict.release import answer_of
@@ -102,8 +107,10 @@ def privacy_section(report: Mapping[str, Any], figure: str) -> str:
         case "heuristic":
             return "privacy_heuristic"
         case "formal":
-            # Where losses ended the run early, the epsilon of all planned rounds is proven.
+            # Where losses ended the run early, the epsilon of all planned rounds is proven. At a
+            # delta that may hand one person over, an epsilon promises nothing.
             early = figure == "epsilon_max" and report["privacy"].get("epsilon_planned") is not None
+            early |= figure == "epsilon_max" and delta_gives_data_away(report)
             conditional = early or condition_of(report, figure) is not None
             return "privacy_conditional" if conditional else "privacy"
         case _:

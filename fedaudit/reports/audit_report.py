@@ -83,6 +83,7 @@ class AuditReport(Part):
     model_reason: str
     gates: list[GateSection]
     gate_outcome: GateOutcome | None
+    gate_outcome_reason: str | None = None
     data: AuditData
     spec: Annotated[dict[str, Any], stands_for(AuditSpec)]
     """What was asked for, with every default explicit: `spec_hash` is taken over it."""

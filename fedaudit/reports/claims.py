@@ -172,14 +172,17 @@ def _metric(name: str, value: float, part: str | None, interval: Any) -> dict[st
 
 def _declarations(report: Report, attacks: Sequence[Document]) -> dict[str, Any]:
     """The guarantee as the signer's own claim. An attack that raised an alarm, or measured a lower
-    bound above 0, is counter-evidence; another one that was carried out is evidence."""
-    evidence, against = [], []
+    bound above 0, is counter-evidence. Evidence is the silence of canaries that would likely have
+    found half of the noise; no other attack's failure supports a bound."""
+    evidence, supporting, against = [], [], []
     for number, attack in enumerate(attacks, start=1):
         if attack["status"] != "done":
             continue
         bounds = list(_lower_bounds(attack))
         if attack.get("alarm") is not None or any(value > 0 for _, value in bounds):
             against.append(f"attack-{number}")
+        elif any(one.get("all_clear", "") is None for one in attack.get("bounds") or []):
+            supporting.append(f"attack-{number}")
         measured = "; ".join(f"{name} {value!r}" for name, value in bounds)
         text = f"{measured}. {attack['statement']}" if measured else attack["statement"]
         evidence.append(
@@ -200,7 +203,7 @@ def _declarations(report: Report, attacks: Sequence[Document]) -> dict[str, Any]
         "bom-ref": "guarantee",
         "target": "model",
         "predicate": f"guarantee: {guarantee}. {stated}",
-        "evidence": [one["bom-ref"] for one in evidence if one["bom-ref"] not in against],
+        "evidence": supporting,
         "counterEvidence": against,
     }
     assessor = {"bom-ref": "signer", "thirdParty": False}

@@ -109,6 +109,7 @@ class Report(Part):
     gates: list[GateSection]
     gate_outcome: GateOutcome | None
     """The worst of the gates; None where the spec has none."""
+    gate_outcome_reason: str | None = None
     sweep: SweepSection | None = None
     sweep_reason: str | None = None
     repeats: RepeatsSection | None = None
@@ -194,7 +195,8 @@ def worded(_material: object, so_far: Values) -> Values:
 def gated(gates: Sequence[Gate], so_far: Values) -> Values:
     """Each gate judged by the sections so far."""
     found = evaluate(gates, so_far)
-    return {"gates": found, "gate_outcome": overall(found)}
+    why = None if found else "its spec has no gates"
+    return {"gates": found, "gate_outcome": overall(found), "gate_outcome_reason": why}
 
 
 def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Check]:

@@ -264,8 +264,8 @@ def _at(values: Floats | None, place: int) -> float | None:
     return None if values is None or place < 0 else finite(float(values[place]))
 
 
-_TOGETHER = 128
-"""Rounds that are worked out at a time, which bounds the memory."""
+_TOGETHER = 1 << 16
+"""Charges that are worked out at a time, as far as 128 rounds have fewer; bounds the memory."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,8 @@ def _parts(run: Run, played: PlayedRounds) -> Iterator[RoundColumns]:
     for span in played.spans:
         begin = 0
         while begin < len(span):
-            end = min(begin + (1 if span.compositions else _TOGETHER), len(span))
+            together = max(128, _TOGETHER // max(1, span.subjects.shape[1]))
+            end = min(begin + (1 if span.compositions else together), len(span))
             lost = [one.round for one in run.interrupted_rounds if one.round > span.round[begin]]
             if lost:
                 end = min(end, int(np.searchsorted(span.round, lost[0])))

@@ -198,9 +198,13 @@ class ExperimentPlan:
 
     @property
     def doubts(self) -> list[str]:
-        """What the spec asks for that protects no one."""
+        """What the spec asks for that protects no one, or in vain."""
+        epsilons = [float(str(one["value"])) for one in self.projection.epsilon]
         return spec_doubts(
-            self.spec, training_clients=self.training_clients, rows=self.federation.rows
+            self.spec,
+            training_clients=self.training_clients,
+            rows=self.federation.rows,
+            epsilon=max(epsilons, default=0.0),
         )
 
     def stored_fields(self) -> dict[str, Any]:
@@ -320,8 +324,7 @@ def _training_costs(spec: ExperimentSpec, context: LedgerContext) -> Iterator[Co
             one, all_ = theorem_sum(inputs, 1), theorem_sum(inputs, most)
             if not (isinstance(one, str) or isinstance(all_, str)):
                 step = np.array([one])
-                # Choices leave without noise, or show in what is published of clusters.
-                proven = spec.training.hypotheses == 1
+                proven = spec.training.hypotheses == 1  # sizes of clusters show choices
                 yield Cost(
                     figure="log_ratio", unit_key=whose, amount=all_, step=step, proven=proven
                 )

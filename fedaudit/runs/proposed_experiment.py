@@ -69,6 +69,8 @@ _UNKNOWN_MIDDLE = (
 )
 _RARE, _LONGEST_STEP = 1 / 8, 8.0
 """The share from which on a class is rare, and how many times as long a step becomes at most."""
+_OF_RARE = 2.0, 0.3
+"""The clip of records, and a step's share: a clip of 1 cuts the rarer class's gradients alone."""
 _TOO_RARE = 1 / 512
 """The share from which on a model with noise is hardly ever shown to be better than a constant."""
 _MANY_FEATURES = 64
@@ -225,11 +227,10 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
     )
     if aim.private and aim.epsilon is None and aim.leakage is None:
         # The limit of the shipped policy for a release.
-        left = OFTEN_RIGHT if facts.epsilon_left is None else facts.epsilon_left
         if facts.leakage_left is not None:
             aim = replace(aim, leakage=min(OFTEN_RIGHT, facts.leakage_left))
         else:
-            aim = replace(aim, epsilon=min(OFTEN_RIGHT, left))
+            aim = replace(aim, epsilon=min(OFTEN_RIGHT, facts.epsilon_left or OFTEN_RIGHT))
     units: tuple[ProposedUnit, ...] = ("client",)
     if aim.private and aim.leakage is None:
         units = (aim.unit,) if aim.unit else ("client", "record")
@@ -246,7 +247,9 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
 def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> ProposedExperiment:
     draft = _Draft(facts, aim, unit)
     draft.put("/spec_version", 1)
-    draft.put("/name", facts.name)
+    asked = {"epsilon": aim.epsilon, "leakage": aim.leakage}
+    costs = [f"{unit}s at {name} {one:g}" for name, one in asked.items() if one is not None]
+    draft.put("/name", ", ".join([facts.name[:150], *(costs or ["without privacy"])]))
     draft.put("/seed", facts.policy.split.seed if facts.policy.split else 1)
     draft.put("/federation/id", facts.federation_id)
     _put_split(draft)
@@ -260,8 +263,12 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
         unknown = _UNKNOWN_MIDDLE
     draft.put("/training/loss", loss, unknown)
     _put_threshold(draft)
-    draft.put("/training/hypotheses", 1, "each of several models gets noise and a part of clients")
-    draft.put("/training/stopping/patience", None, "noise moves losses, and uses patience up")
+    draft.put(
+        "/training/hypotheses", 1, "several models would split the clients, each with its noise"
+    )
+    draft.put(
+        "/training/stopping/patience", None, "noise moves losses, so patience would end too early"
+    )
     if not aim.private:
         _put_no_privacy(draft)
     elif aim.leakage is not None:
@@ -430,11 +437,9 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
     _put_delta(draft, clients, f"{clients} clients train")
-    if draft.facts.epsilon_left is None:
-        draft.put("/privacy/accountant", "pld")
-    else:
-        why = "a total composes runs by it, and may refuse the lesser noise of `pld`"
-        draft.put("/privacy/accountant", "rdp", why)
+    totals = draft.facts.epsilon_left is not None
+    why = "a total composes runs by it, and may refuse less noise by `pld`" if totals else ""
+    draft.put("/privacy/accountant", "rdp" if totals else "pld", why)
     draft.put("/privacy/noise_multiplier", 1.0)
     noise = draft.figure().least_noise(epsilon)
     draft.put("/privacy/noise_multiplier", noise)
@@ -453,9 +458,8 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
     noise = float(f"{1.0005 * n / leakage:.4g}")
     draft.put("/privacy/mechanism", "laplace-l2", "a leakage is asked for, of metric privacy")
     draft.put("/privacy/noise_multiplier", noise, f"{n} parameters over nu for one participation")
-    draft.put(
-        "/privacy/client_budget", leakage, "a client that would pass it takes no further part"
-    )
+    why = "a client that would pass it takes no further part"
+    draft.put("/privacy/client_budget", leakage, why)
     _put_clip(draft, 2 * noise * math.sqrt((n + 1) / n) / math.sqrt(drawn * rounds))
     radius = 2 * draft.spec["privacy"]["clip"]
     draft.put("/privacy/radius", radius, "twice the clip, so that the guarantee is formal")
@@ -466,8 +470,8 @@ def _put_clip(draft: _Draft, spent: float) -> None:
     rounds, (shortest, longest) = draft.spec["training"]["rounds"], _REACH[draft.facts.target]
     noise = _NOISE_IN_ALL[draft.facts.target] * bearable_noise(draft.parameters)
     reach = max(shortest, min(longest, noise / spent))
-    why = f"shorter than updates: {rounds} rounds go {reach:.2g}, with noise of {spent * reach:.2g}"
-    draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), why)
+    moved = f"all rounds move a model by {reach:.2g}, noise by {spent * reach:.2g}"
+    draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), f"shorter than updates: {moved}")
 
 
 def _put_records(draft: _Draft, epsilon: float) -> None:
@@ -489,10 +493,11 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/epsilon_max", epsilon)
     above = 2 * facts.rows
     _put_delta(draft, above, f"{above}, a power of two, is above the rows, and hides how many")
-    draft.put("/privacy/clip", 1.0)
+    clip, slower = _OF_RARE if (facts.rarer_share or 1.0) <= _RARE else (1.0, 1.0)
+    draft.put("/privacy/clip", clip)
     spent = draft.ratio(draft.projection())
     largest = 0.3 if draft.is_wide else min(2.0, (12 if facts.classes else 0.5) / draft.active)
-    step = largest * max(0.1, min(1.0, _NOISE_OF_RECORDS * 3 / (spent * rounds * steps)))
+    step = slower * largest * max(0.1, min(1.0, _NOISE_OF_RECORDS * 3 / (spent * rounds * steps)))
     why = f"for {rounds * steps} steps in all"
     if steps == 1:
         # All clients' sums are divided by the rows of the largest.
@@ -502,12 +507,9 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
 
 def _put_delta(draft: _Draft, units: int, named: str) -> None:
     """The largest power of ten with less than a tenth of one of the units, at most 0.001."""
-    delta = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
-    why, of_total = f"below a tenth of 1 / {units}: {named}", draft.facts.epsilon_delta or 1.0
-    if draft.aim.delta:
-        delta, why = draft.aim.delta, "as asked for"
-    elif of_total < delta:
-        delta, why = of_total, "that of the federation's total"
+    usual = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
+    delta = draft.aim.delta or min(usual, draft.facts.epsilon_delta or usual)
+    why = f"below a tenth of 1 / {units}: {named}" if delta == usual else "as asked for or budgeted"
     draft.put("/privacy/delta", delta, why)
 
 
@@ -519,9 +521,7 @@ def _learns_if(draft: _Draft, ratio: float, noise_multiplier: float) -> str | No
     facts, clients = draft.facts, draft.training_clients
     least = _ROWS_A_FEATURE * facts.features
     if facts.rows < least:
-        return (
-            f"{facts.features} features need about {least} rows, and there are about {facts.rows}"
-        )
+        return f"{facts.features} features need about {least} rows; there are about {facts.rows}"
     by_client = draft.unit == "client"
     if draft.aim.private and by_client and clients < _LEAST_CLIENTS:
         return (
@@ -547,9 +547,8 @@ def _learns_if(draft: _Draft, ratio: float, noise_multiplier: float) -> str | No
     else:
         # More units are given a smaller delta, which needs more of them.
         more, at_least = 1.3 * ratio * (clients if by_client else facts.mean_rows), ""
-        needed = enough(draft.ratio_at) if not by_client else None
-        if by_client:
-            needed = draft.figure().projected(noise_multiplier * 0.999 / ratio)
+        less = noise_multiplier * 0.999 / ratio
+        needed = draft.figure().projected(less) if by_client else enough(draft.ratio_at)
         if needed is not None:
             at_least = f", or an epsilon of about {at_most(needed, digits=2)}"
     return f"{stated} are about {math.ceil(more)} {of_what}{at_least}"
@@ -583,11 +582,14 @@ def _undeclared(draft: _Draft) -> str | None:
     source = facts.source
     if source["source"] != "table":
         return None
-    unscaled = [name for name, declared in _scales(source).items() if declared is None]
-    if unscaled and draft.spec["federation"].get("standardise") is None:
+    scales, conditioned = _scales(source), draft.spec["federation"].get("standardise", "")
+    why, unscaled = "nothing is known of the size of", [one for one in scales if not scales[one]]
+    if draft.aim.private and draft.unit == "record" and conditioned is None:
+        why = "too little is learnt of records without the ranges of"
+        unscaled = [name for name in scales if not isinstance(scales[name], Mapping)]
+    if unscaled and not conditioned:
         return (
-            f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "
-            "{low, high} under `federation.scale`"
+            f"{why} {', '.join(unscaled[:5])}: declare them as {{low, high}} by `federation.scale`"
         ).replace(EVERY_NUMBER, "the features")
     if draft.aim.private and not facts.classes and _target_scale(source) is None:
         return (

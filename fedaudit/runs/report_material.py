@@ -168,6 +168,9 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
         decision = {"threshold": run.cell.threshold, "output_above": run.cell.cutoff}
     layout = {**model_layout(run.spec.federation, run.federation), "decision": decision}
     spec, guarantee = run.spec, guarantee_of(material)
+    if spec.repeats > 1:
+        stated = f"{guarantee.statement} That is of one of {spec.repeats} seeds; each costs anew."
+        guarantee = guarantee.model_copy(update={"statement": stated})
     card: dict[str, Any] = {
         "format": _MODEL_FORMAT,
         "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},

@@ -83,13 +83,18 @@ class SampledRounds:
                 place[known] * groups + codes[known], minlength=len(self._clients) * groups
             )
             self._rows[name] = slots.reshape(-1, groups)
+        self._members = {
+            name: [(np.flatnonzero(one), one[one > 0]) for one in rows.T]
+            for name, rows in self._rows.items()
+        }
+        """The clients of each group, and how many rows of it each has."""
         # Converted once: every block of rounds multiplies by them. Sums of integers are exact.
         self._number: Any = np.float32 if len(held_out.scored) < _EXACT else np.float64
         self._weights = {
             name: np.hstack([rows, rows > 0]).astype(self._number)
             for name, rows in self._rows.items()
         }
-        self._newest: tuple[tuple[int, ...], Ints] = ((), np.zeros((0, size), np.int64))
+        self._newest: tuple[tuple[int, ...], Ints, Bools] | None = None
         self._all_rows = np.bincount(place, minlength=len(self._clients))
         self._every = cell.spec.training.stopping.validate_every
         validated = cell.spec.training.rounds // self._every
@@ -105,13 +110,11 @@ class SampledRounds:
         """How many are held out."""
         return len(self._clients)
 
-    def drawn(self, rounds: Sequence[int]) -> Ints:
-        """The places of the clients that each round draws: [rounds, size].
-
-        The newest are kept, because they are asked for several times.
-        """
+    def drawn(self, rounds: Sequence[int]) -> tuple[Ints, Bools]:
+        """The places of the clients that each round draws [rounds, size], and whether each client
+        is drawn [rounds, clients]. The newest are kept: they are asked for several times."""
         asked = tuple(rounds)
-        if asked != self._newest[0]:
+        if self._newest is None or asked != self._newest[0]:
             found = sample_without_replacement(
                 self._source,
                 purpose=Purpose.VALIDATION,
@@ -119,46 +122,49 @@ class SampledRounds:
                 population=len(self._clients),
                 count=self._size,
             )
-            self._newest = asked, found
-        return self._newest[1]
+            sets = np.zeros((len(asked), len(self._clients)), dtype=np.bool_)
+            np.put_along_axis(sets, found, values=True, axis=1)
+            self._newest = asked, found, sets
+        return self._newest[1:]
 
     def everybody_withheld(self, rounds: Sequence[int]) -> dict[int, str]:
         """The rounds that may show no figure of everybody they score, and why."""
         own, shown = self._rows[_EVERYBODY], set[int]()
         if asked := [one for one in rounds if self._apart and one % self._apart == 0]:
             whole = self._rule.decide(own.sum(axis=0), clients=(own > 0).sum(axis=0))
-            decided, _ = self._decided(_EVERYBODY, whole, asked)
+            sets = self.drawn(rounds)[1][np.isin(rounds, asked)]
+            decided, _ = self._decided(_EVERYBODY, whole, asked, sets)
             shown = set(np.array(asked)[decided.shown[:, 0]].tolist())
         return {one: _SAMPLED for one in rounds if one not in shown}
 
     def _decided(
-        self, name: str, whole: Disclosure, rounds: Sequence[int]
+        self, name: str, whole: Disclosure, rounds: Sequence[int], sets: Bools
     ) -> tuple[Disclosure, Ints]:
         """One attribute's groups of each round, by themselves, and how many clients each has."""
-        sets, rule = self._sets(rounds).astype(self._number), whole.rule
-        rows, clients = np.hsplit((sets @ self._weights[name]).astype(np.int64), 2)
+        weighed, rule = sets.astype(self._number) @ self._weights[name], whole.rule
+        rows, clients = np.hsplit(weighed.astype(np.int64), 2)
         # Groups that the report shows, of which the round leaves out none or many.
         rest, without = whole.rows - rows, (self._rows[name] > 0).sum(axis=0) - clients
         few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
         allowed = whole.shown & ~((rest > 0) & few)
-        allowed &= ~self._near(name, rule, rounds, allowed)
+        allowed &= ~self._near(name, rule, rounds, sets, allowed)
         return rule.decide(rows, clients=clients, allowed=allowed), clients
 
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
         """The disclosure of each round, keyed by attribute: [rounds, groups]."""
-        sets = self._sets(rounds).astype(self._number)
+        drawn, sets = self.drawn(rounds)
         found: dict[str, Disclosure] = {}
         clients: dict[str, Ints] = {}
         for name, whole in self._whole.items():
-            found[name], clients[name] = self._decided(name, whole, rounds)
+            found[name], clients[name] = self._decided(name, whole, rounds, sets)
             if whole.why is not None:
                 nothing = np.zeros_like(found[name].shown)
                 found[name] = replace(found[name], shown=nothing, why=whole.why)
-        looked_at = self._to_be_looked_at(found, clients, sets)
-        return self._together(found, self.drawn(rounds), looked_at)
+        looked_at = self._to_be_looked_at(found, clients, sets.astype(self._number))
+        return self._together(found, drawn, looked_at)
 
     def _near(
-        self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: Bools
+        self, name: str, rule: DisclosureRule, rounds: Sequence[int], drawn: Bools, wanted: Bools
     ) -> Bools:
         """Whether a group is too near that of an earlier round: [rounds, groups].
 
@@ -167,11 +173,9 @@ class SampledRounds:
         that the answer is the same wherever a run went on. `wanted`: the groups asked about.
         """
         before = np.searchsorted(self._validated_until(max(rounds)), rounds)
-        drawn, found = self._sets(rounds), np.zeros_like(wanted)
+        found = np.zeros_like(wanted)
         for group in np.flatnonzero(wanted.any(axis=0)).tolist():
-            asked, column = np.flatnonzero(wanted[:, group]), self._rows[attribute][:, group]
-            members = np.flatnonzero(column)
-            rows = column[members]
+            asked, (members, rows) = np.flatnonzero(wanted[:, group]), self._members[name][group]
             near = near_samples(
                 drawn[asked],
                 self._validated,
@@ -196,15 +200,9 @@ class SampledRounds:
                 grown = np.zeros((len(self._clients), 2 * len(numbers)), dtype=np.bool_)
                 grown[:, : self._known] = self._validated[:, : self._known]
                 self._validated = grown
-            self._validated[:, self._known : len(numbers)] = self._sets(missing.tolist()).T
+            self._validated[:, self._known : len(numbers)] = self.drawn(missing.tolist())[1].T
             self._known = len(numbers)
         return numbers
-
-    def _sets(self, rounds: Sequence[int]) -> Bools:
-        """Whether each client is drawn: [rounds, clients]."""
-        found = np.zeros((len(rounds), len(self._clients)), dtype=np.bool_)
-        np.put_along_axis(found, self.drawn(rounds), values=True, axis=1)
-        return found
 
     def _together(
         self, found: Mapping[str, Disclosure], drawn: Ints, looked_at: Bools

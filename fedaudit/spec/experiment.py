@@ -77,7 +77,7 @@ class ExperimentSpec(SpecPart):
     """One training run to be audited."""
 
     spec_version: Literal[1] = 1
-    name: Annotated[Text, InForm("Name", "groups-k2")]
+    name: Annotated[Text, InForm("Name", "groups")]
     seed: Annotated[
         int, Field(ge=0, le=MAX_INTEGER), InForm("Seed", "1", "A whole number; 0 is one too.")
     ] = 0

@@ -100,8 +100,8 @@ class SweepSpec(SpecPart):
             path = min(lengths, key=lambda one: lengths[one])
             yield refuse_at(
                 pointer("zip", path),
-                f"has {lengths[path]} values and another field {max(lengths.values())}; give each "
-                "field of `zip` as many",
+                f"has values: {lengths[path]}, and another field {max(lengths.values())}; give "
+                "each field of `zip` as many",
             )
         if self.repeats > 1 and "seed" in {*self.grid, *self.zip}:
             yield refuse_at("/repeats", "the seeds vary already; leave `repeats` or `seed` out")

@@ -253,9 +253,10 @@ def cost_lines(costs: SweepCosts) -> Iterator[FigureRow]:
             yield FigureRow(name, "", costs["reasons"][field])
 
 
-def cost_cautions(facts: SweepFacts) -> Iterator[str]:
-    """What the costs are not worth."""
-    if "simulation" in facts["noises"]:
+def cost_cautions(facts: SweepFacts, costs: SweepCosts) -> Iterator[str]:
+    """What the costs are not worth. Cells without a mechanism draw no noise in training."""
+    draws = facts["cost_kinds"] != ["unbounded"] or costs["epsilon"]
+    if draws and "simulation" in facts["noises"]:
         yield NOT_IN_FORCE if facts["noises"] == ["simulation"] else f"some {NOT_IN_FORCE}"
     if "heuristic" in facts["guarantees"]:
         yield HEURISTIC

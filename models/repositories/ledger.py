@@ -85,6 +85,8 @@ class LedgerRepository(ExperimentPartRepository):
         after: Cursor | None = None
         while rows := self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE):
             yield rows
+            if len(rows) < _ROWS_AT_ONCE:
+                return
             after = rows[-1].key
 
     def of_round(self, owner_id: str, round_: int) -> list[LedgerRow]:
@@ -280,7 +282,7 @@ def stored_rows(
     cannot be read."""
     after: Cursor | None = None
     while True:
-        with database.read() as session:
+        with database.autocommit_read() as session:
             ledger = LedgerRepository(session, project_id)
             rows = ledger.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE)
         yield from rows

@@ -15,14 +15,17 @@ from models.tables.ledger import LedgerCheckpoint, RunLogEntry, SigningKey
 class SigningKeyRepository(Repository):
     """The service's keys; they belong to no project."""
 
+    def are_in_use(self, *key_ids: str) -> bool:
+        """Whether all of them are listed, and none is retired."""
+        return len(self._rows(_IN_USE, key_ids=key_ids)) == len(key_ids)
+
     def use(
         self, key_id: str, *, algorithm: str, public_key: str, derived_from: str | None = None
-    ) -> bool:
-        """Makes this the key in use, listed if it is new, and retires all others of its algorithm.
-        False, and no change, if it is in use. `derived_from`: the key that it follows from."""
-        known = self._one(_BY_ID, key_id=key_id)
-        if known is not None and known.retired_at is None:
-            return False
+    ) -> None:
+        """Makes this the key in use, listed if it is new, and retires all others of its algorithm;
+        no change if it is in use. `derived_from`: the key that it follows from."""
+        if self.are_in_use(key_id):
+            return
         row = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
         new = {"derived_from": derived_from, "created_at": utc_now()}
         self._insert_absent(SigningKey, {**row, **new})
@@ -30,7 +33,6 @@ class SigningKeyRepository(Repository):
         alike = (SigningKey.algorithm == algorithm, SigningKey.retired_at.is_(None))
         others = (SigningKey.key_id != key_id, *alike)
         self._set(SigningKey, *others, retired_at=utc_now())
-        return True
 
     def mark_compromised(
         self, key_id: str, *, since: datetime, note: str | None
@@ -84,7 +86,9 @@ _ENTRIES = select(RunLogEntry).order_by(RunLogEntry.size.desc())
 _NEWEST_ENTRY = _ENTRIES.where(RunLogEntry.federation_id == bindparam("federation_id")).limit(1)
 _BEGUN = _ENTRIES.where(RunLogEntry.experiment_id == bindparam("experiment_id")).limit(1)
 _LOCKED = select(func.pg_advisory_xact_lock(_LOCK))
-_BY_ID = select(SigningKey).where(SigningKey.key_id == bindparam("key_id"))
+_IN_USE = select(SigningKey.key_id).where(
+    SigningKey.key_id.in_(bindparam("key_ids", expanding=True)), SigningKey.retired_at.is_(None)
+)
 
 
 class RunLogRepository(Repository):

@@ -1,7 +1,7 @@
 """Sweeps of one project and their cells."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +33,12 @@ _RESERVED = (
     .join(Experiment, Experiment.id == Reservation.experiment_id)
     .where(*_IN_SWEEP)
 )
-_PLACE = (
-    select(Sweep.id.label("sweep_id"), Sweep.name, Sweep.cells, Sweep.facts)
+_IN_CELL = ("sweep_id", "name", "cells", "facts", "position", "values")
+_PLACES = (
+    select(SweepCell.experiment_id, Sweep.id, Sweep.name, Sweep.cells, Sweep.facts)
     .add_columns(SweepCell.position, SweepCell.values)
-    .join(SweepCell, SweepCell.sweep_id == Sweep.id)
-    .where(_OWN, SweepCell.experiment_id == bindparam("experiment_id"))
+    .where(SweepCell.sweep_id == Sweep.id, _OWN)
+    .where(SweepCell.experiment_id.in_(bindparam("experiment_ids", expanding=True)))
 )
 _HOLD = (
     select(Sweep.id)
@@ -146,10 +147,11 @@ class SweepRepository(RowRepository[Sweep]):
         cell = {"experiment_id": experiment_id, "position": position, "values": values}
         return {**owner, **cell, "newest": True}
 
-    def place_of(self, experiment_id: str) -> CellPlace | None:
-        """The cell that an experiment is a try of; None where it is of none."""
-        found = self._rows(_PLACE, project_id=self.project_id, experiment_id=experiment_id)
-        return CellPlace(**found[0]._mapping) if found else None
+    def places(self, experiment_ids: Collection[str]) -> dict[str, CellPlace]:
+        """The cells that experiments are tries of, by experiment; they stay the same."""
+        ids = list(experiment_ids)
+        found = self._rows(_PLACES, project_id=self.project_id, experiment_ids=ids)
+        return {own: CellPlace(**dict(zip(_IN_CELL, row, strict=True))) for own, *row in found}
 
     def tries(self, sweep_id: str) -> Sequence[str]:
         """The experiments of all cells, those that were tried again among them."""

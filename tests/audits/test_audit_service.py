@@ -277,10 +277,14 @@ def test_the_list_leads_to_reports_and_marks_what_decides_nothing(api, sources, 
     degenerate = "".join(row for row in shown.split("<tr") if "model-degenerate" in row)
     assert (constant["id"] in degenerate, audit["id"] in degenerate) == (True, False)
     rows = {one["id"]: f'href="/audits/{one["id"]}"' in shown for one in (audit, constant, failed)}
-    assert rows == {audit["id"]: True, constant["id"]: True, failed["id"]: False}
+    assert rows == {audit["id"]: True, constant["id"]: True, failed["id"]: True}
     assert "&lt;b&gt;hiring&lt;/b&gt;" in shown
     assert "<strong>truth</strong>" in shown
-    for path in ("/audits?cursor=nonsense", f"/audits/{failed['id']}", f"/audits/{NOBODY}"):
+    # One that failed has no report, and a page with its faults.
+    page = browser.get(f"/audits/{failed['id']}")
+    assert (page.status_code, page.text.count("<strong>truth</strong>")) == (200, 1)
+    assert audit["id"] not in page.text
+    for path in ("/audits?cursor=nonsense", f"/audits/{NOBODY}"):
         assert browser.get(path).status_code in (404, 422)
 
 

@@ -65,6 +65,8 @@ def test_every_policy_of_a_file_in_every_format(call, leaking, tmp_path):
 def test_what_cannot_be_asked(call):
     assert_refused(call("gate"), "name an experiment")
     assert_refused(call("gate", "x", "--policy", "-", stdin="policies: []"), "/policies")
+    unknown = call("gate", "01890000-0000-7000-8000-000000000000")
+    assert_refused(unknown, "no such experiment", "an audit has the outcomes in `gates` of its")
 
 
 def test_a_figure_of_the_other_kind_is_no_evidence(call, submitted, small_spec, leaking):

@@ -43,7 +43,7 @@ def near_by(owner, *, rows: int = 30, clients: int = 1) -> Neighbourhood:
 def beside(sets) -> SetsBeside:
     remembered = RememberedSets()
     remembered.add(("data", "rows"), sets)
-    return SetsBeside(remembered, [("data", "rows")])
+    return remembered, [("data", "rows")]
 
 
 def any_near(near: Neighbourhood, one: DisclosedRows, others) -> bool:

@@ -55,6 +55,11 @@ def test_a_figure_is_named_by_what_it_is_worth(material, published):
         (assemble(material({"privacy": fixed})), "privacy_conditional", "leakage_max"),
         (whole, "privacy", "epsilon_max"),
         (gaussian(material), "privacy_conditional", "epsilon_max"),  # losses ended it early
+        (
+            {**whole, "guarantee": {**whole["guarantee"], "delta": 0.3}},
+            "privacy_conditional",
+            "epsilon_max",
+        ),
         (simulated, "privacy_not_in_force", "epsilon_max"),
         (contradicted(gaussian(material)), "privacy_contradicted", "epsilon_max"),
     ):

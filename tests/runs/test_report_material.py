@@ -247,6 +247,12 @@ def test_file_and_report_state_each_other(done: LocalRun, tmp_path: Path) -> Non
     assert any("held out for validation" in one for one in card["limits"])
 
 
+def test_the_file_of_a_seed_says_that_others_cost_again(folder: Path, tmp_path: Path) -> None:
+    done = ran(a_spec(repeats=3), folder)
+    assert isinstance(done.model, ModelFile)
+    assert "one of 3 seeds" in card_of(done.model, tmp_path)["guarantee"]["statement"]
+
+
 def test_a_model_that_may_not_leave_is_in_no_file(folder: Path) -> None:
     done = ran(a_spec(privacy__noise="simulation"), folder)
     assert "was simulated" in str(done.model)

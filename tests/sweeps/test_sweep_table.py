@@ -15,7 +15,7 @@ from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.reports.figures import direction
 from fedaudit.stored import ReservedCost
-from fedaudit.sweeps.sweep_costs import sweep_costs
+from fedaudit.sweeps.sweep_costs import NOT_IN_FORCE, cost_cautions, sweep_costs
 from fedaudit.sweeps.sweep_table import (
     ABSENT,
     LARGEST,
@@ -263,6 +263,12 @@ def test_what_reports_reveal_of_the_held_out_is_counted_apart() -> None:
     costs = sweep_costs([ONE, of_report], runs=["a"], facts=unprotected)
     assert [one["observer"] for one in costs["epsilon"]] == ["report"]
     assert costs["reasons"]["epsilon"]
+    # Of cells without a mechanism the figures of the report alone may have noise.
+    facts: Any = {**unprotected, "noises": ["simulation"], "conditions": []}
+    facts |= {"leakage_conditions": []}
+    assert list(cost_cautions(facts, costs)) == [NOT_IN_FORCE]
+    costs = sweep_costs([], runs=["a"], facts=unprotected)
+    assert list(cost_cautions(facts, costs)) == []
 
 
 def table(*terms: dict[str, str], **figures: float) -> SweepTable:

@@ -54,8 +54,8 @@ SPEC: dict[str, Any] = {
 }
 
 IN_BATCHES = {"batch_size": 2, "epochs": 2}
-"""Small batches make a run of 1,000 rounds last two seconds after its first rounds are stored. On a
-busy machine the third of a second of whole passes is over before a signal arrives."""
+"""Small batches make a run of 2,000 rounds last three seconds after its first rounds are stored. On
+a busy machine the half second of whole passes is over before a signal arrives."""
 
 
 def spec_with(**changes: Any) -> dict[str, Any]:

@@ -82,6 +82,9 @@ def test_nothing_of_held_out_people_is_published_without_noise(database, finishe
     for name in ("validation_loss", "selection_loss", "accuracy"):
         assert utility[name] is None
         assert "fairness.noise" in utility["reasons"][name]
+    rounds = [one for kind, one in events_of(database, finished.id) if kind == "round.completed"]
+    assert all("fairness.noise" in one["reasons"]["selection_loss"] for one in rounds)
+    assert len(rounds) == 12
     assert utility["best_round"] == utility["rounds"] == 12
     [section] = report["fairness"]
     assert section["cross_check"] is None

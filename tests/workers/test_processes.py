@@ -37,7 +37,7 @@ from tests.workers.processes import LEASE_SECONDS, Service, service
 from workers.context import WorkerContext
 from workers.health import unwell
 
-LONG = spec_with(training__rounds=1000, training__local=IN_BATCHES)
+LONG = spec_with(training__rounds=2000, training__local=IN_BATCHES)
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -108,7 +108,7 @@ def test_workers_killed_and_stopped_leave_the_ledger_of_an_undisturbed_run(
     assert worker.stop() == 0
     unit = unit_of(database, submitted)
     assert (unit.state, unit.attempts) == ("waiting", 2)
-    assert rounds_done(database, submitted) < 1000
+    assert rounds_done(database, submitted) < 2000
     processes.worker()
     assert wait_for_end(database, submitted) == "succeeded"
     assert ledger_hash_of(database, submitted) == undisturbed

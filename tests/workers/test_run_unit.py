@@ -173,6 +173,25 @@ def test_a_worker_that_lost_its_unit_writes_nothing_more(database, context, monk
     assert (unit.state, unit.worker, unit.fence) == ("leased", "other", 2)
 
 
+def test_rounds_by_which_the_pace_was_found_are_stored_with_the_next(
+    database, context, monkeypatch
+):
+    """Of 12 rounds, 1, 2 and 4 go together: the next 3 are no more than before."""
+    submitted = submit(database)
+    paces, stored = iter([1, 2, 4, 3, 3, 3, 3, 3]), list[int]()
+    progress = ExperimentRepository.progress_each
+
+    def noted(self: ExperimentRepository, rounds_done: dict[str, int]) -> set[str]:
+        stored.append(rounds_done[submitted.id])
+        return progress(self, rounds_done)
+
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: next(paces))
+    monkeypatch.setattr(ExperimentRepository, "progress_each", noted)
+    run_unit(context, submitted.unit_id)
+    assert stored == [7, 10, 12]
+    assert experiment_of(database, submitted).status == "succeeded"
+
+
 # -- ends without a report ----------------------------------------------------------------------
 
 

@@ -133,6 +133,9 @@ def test_a_stack_whose_workers_vanish_is_taken_apart_for_its_last_attempt(databa
         sweeper.tick()
     else:
         run_unit(context, stored(database, ids)[0].unit_id)
+        with database.read() as session:
+            unsent = select(func.count()).where(Unit.published_at.is_(None), Unit.attempts == 1)
+            assert session.scalar(unsent) == len(SEEDS) - 1, "the sweeper publishes these at once"
     assert len({one.unit_id for one in stored(database, ids)}) == len(SEEDS)
     for row in stored(database, ids):
         run_unit(context, row.unit_id)

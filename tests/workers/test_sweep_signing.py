@@ -186,7 +186,7 @@ def test_a_worker_that_stops_and_goes_on_reports_the_same(api, monkeypatch):
 def test_seeds_that_fail_are_missing_with_a_reason(api, monkeypatch):
     made = api.submit({**REPEATED, "gates": [{**REPEATED["gates"][-1], "value": 1e9}]})
     with api.database.read() as session:
-        place = SweepRepository(session, api.project_id).place_of(made["id"])
+        place = SweepRepository(session, api.project_id).places([made["id"]]).get(made["id"])
         cells = SweepRepository(session, api.project_id).cells(place.sweep_id)
     assert api.post(f"/v1/experiments/{cells[1][1].id}/cancel").status_code == 200
     work(api, made["id"])

@@ -114,7 +114,6 @@ def announce_key(database: Database, key: SigningKey) -> None:
                     "`fedaudit signing-keys rotate`"
                 )
             use_key(session, key)
-            use_claims_key(session, key)
     except SQLAlchemyError as error:
         log.warning("database away; key not listed yet", error=type(error).__name__)
 
@@ -240,20 +239,17 @@ def sign_as_stored(
 
 
 def use_key(session: Session, key: SigningKey) -> None:
-    """List the key as the one in use, in the transaction of what it signs."""
-    keys, pem, used = SigningKeyRepository(session), key.public.pem, session.info
-    if used.get(_USED) != key.key_id:
-        if keys.use(key.key_id, algorithm=ALGORITHM, public_key=pem):
-            use_claims_key(session, key)
-        used[_USED] = key.key_id
-
-
-def use_claims_key(session: Session, key: SigningKey) -> None:
-    """List the key of claims that follows from it."""
-    public = ClaimsKey(key).public
-    SigningKeyRepository(session).use(
-        public.key_id, algorithm=CLAIMS_ALGORITHM, public_key=public.pem, derived_from=key.key_id
-    )
+    """List the key, and that of claims that follows from it, as those in use, in the transaction of
+    what they sign."""
+    keys, own, used = SigningKeyRepository(session), key.public, session.info
+    if used.get(_USED) == key.key_id:
+        return
+    claims = ClaimsKey(key).public
+    if not keys.are_in_use(own.key_id, claims.key_id):
+        keys.use(own.key_id, algorithm=ALGORITHM, public_key=own.pem)
+        follows = {"public_key": claims.pem, "derived_from": own.key_id}
+        keys.use(claims.key_id, algorithm=CLAIMS_ALGORITHM, **follows)
+    used[_USED] = key.key_id
 
 
 def witness_of_resumed(

@@ -111,12 +111,14 @@ def cost_words(exponent: float | None, *, guessed: str, delta: float = 0.0) -> s
             f"by a factor of {odds_words(exponent)}."
         )
     # Only now: beyond the levels left, the share of wrong guesses need not be a number.
-    right = f"right at most {guess_words(exponent, delta=delta)}% of the time in place of 50%."
+    often = guess_words(exponent, delta=delta)
+    right = f"right at most {often}% of the time{' in place of 50%' * (often != '50')}."
     match level:
         case "up-to-75" | "up-to-95":
+            gain = _percent(exponent, delta, less=50)
             return (
-                f"That is a gain of at most {_percent(exponent, delta, less=50)} percentage points "
-                f"for a guess at {guessed}, both being equally likely: {right}"
+                f"That is a gain of at most {gain} percentage point{'s' * (gain != '1')} for a "
+                f"guess at {guessed}, both being equally likely: {right}"
             )
         case "nearly-all":
             wrong = _wrong(exponent, delta)

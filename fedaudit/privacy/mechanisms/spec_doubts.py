@@ -1,9 +1,9 @@
-"""What can be run and protects no one: the warnings before a run."""
+"""What can be run and protects no one, or is asked for in vain: the warnings before a run."""
 
 from fedaudit.privacy.guarantees.cost_sentences import MOST, cost_level, odds_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import OFTEN_RIGHT
+from fedaudit.spec.fairness import OFTEN_RIGHT, Intervals
 
 _EXPONENTS = {
     "leakage_max",
@@ -16,10 +16,13 @@ _EXPONENTS = {
 """Figures of gates that bound the odds of a guess, as `cost_level` measures them."""
 
 
-def spec_doubts(spec: ExperimentSpec, *, training_clients: int, rows: int) -> list[str]:
-    """One sentence for each bound too large to protect anyone, with field and remedy.
+def spec_doubts(
+    spec: ExperimentSpec, *, training_clients: int, rows: int, epsilon: float = 0.0
+) -> list[str]:
+    """One sentence for each bound too large to protect anyone and each field without effect.
 
     `rows`: of all clients. A delta is compared with the units of the guarantee that may train.
+    `epsilon`: what all rounds may cost.
     """
     delta, unit = getattr(spec.privacy, "delta", None), mechanism_of(spec).facts.unit
     found = []
@@ -40,5 +43,15 @@ def spec_doubts(spec: ExperimentSpec, *, training_clients: int, rows: int) -> li
             f"privacy.delta: {delta:g} is one in as many {unit}s as train, or more, so that "
             f"somebody's data may be handed over whole; take one far below that, such as "
             f"{0.1 / units:.0e}"
+        )
+    if cost_level(epsilon, delta=delta or 0.0) == "nothing":
+        words = f"an epsilon of {epsilon:.4g} for all rounds protects no one"
+        found.append(f"privacy: {words}; take more noise, or a `target`")
+    fairness = spec.fairness
+    if fairness.sensitive and fairness.minimum_group_size > rows:
+        found.append("fairness.minimum_group_size: more than all rows hides every group; lower it")
+    if (fairness.intervals or Intervals()).samples != Intervals().samples:
+        found.append(
+            "fairness.intervals.samples: changes nothing, as `method` does; leave out both"
         )
     return found

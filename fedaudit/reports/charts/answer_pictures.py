@@ -368,7 +368,7 @@ def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
         stated += f" The reference is {section['reference_group']}."
     hidden = sum(group["suppressed"] for group in section["groups"])
     if hidden:
-        stated += f" {hidden} of {len(section['groups'])} groups are hidden."
+        stated += f" Hidden: {hidden} of {len(section['groups'])} groups."
     return stated
 
 

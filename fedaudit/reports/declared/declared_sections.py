@@ -155,11 +155,12 @@ LEDGER = Section[DeclaredMaterial, DeclaredEvidence](
 def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
     terms = material.terms
     missing = () if terms.counts_epsilon else ("adjacency", "delta")
+    unknown = {"in_force": "whether the noise was secret is not observed here"}
     return GuaranteeSection(
         **_by_terms(terms),
         conditions=conditions(terms, material.histories),
         statement=_statement(terms),
-        reasons=dict.fromkeys(missing, _no_epsilon(terms)),
+        reasons=unknown | dict.fromkeys(missing, _no_epsilon(terms)),
     )
 
 

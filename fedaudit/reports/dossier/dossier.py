@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
 from fedaudit.fairness.gaps import gap_size
-from fedaudit.ledger.bundle import Evidence, key_fields
+from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, claim_lines, key_fields
 from fedaudit.ledger.statements import Envelope, SignOff
 from fedaudit.number_text import bound_text, figure_text, room_text
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, doubts, guess_words, guessed_words
@@ -133,6 +133,8 @@ def dossier_files(found: Evidence, *, printed: Callable[[str], bytes] | None) ->
     }
     files = {name: canonical_json(value) for name, value in contents.items() if value is not None}
     files[PAGE] = page.encode()
+    if found.claims:
+        files[CLAIMS_FILE] = claim_lines(found.claims)
     return files if printed is None else {**files, PDF: printed(page)}
 
 

@@ -45,6 +45,8 @@ class AttackSection(Part):
     capabilities: list[str]
     """What the attacker knows and may do, a sentence each."""
     alarm: Alarm | None = None
+    alarm_reason: str | None = "this attack tested no claim"
+    """Why `alarm` is null; where no claim was tested, so are the four fields below."""
     alarm_level: Annotated[float, Field(ge=0, le=1)] | None = None
     """The largest chance of an alarm if the claim is true; None where no claim was tested. With an
     `e_value` it covers any alarm of the run, however often the run is attacked; levels of earlier
@@ -70,6 +72,7 @@ class ReportedAttack(AttackSection):
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     kind: str
+    alarm_reason: str | None = None
 
 
 BoundName = Literal["known-noise", "f-dp", "one-run", "summed-releases"]

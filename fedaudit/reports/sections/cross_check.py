@@ -128,30 +128,21 @@ class SecondFigures:
     def __init__(self, section: Mapping[str, Any], rows: PredictedRows) -> None:
         self._section = section
         shown = [place for place, group in enumerate(section["groups"]) if not group["suppressed"]]
-        self.any_rows = bool(np.isin(rows.groups, shown).any())
-        labels = _labels(rows)
+        self._shown, self.any_rows = shown, bool(np.isin(rows.groups, shown).any())
+        labels, of_groups = _labels(rows), [rows.groups == place for place in shown]
         _check_definitions(labels)
         # A rate is NaN without a denominator, for which Fairlearn returns 0.
-        self._by_group = pd.DataFrame(
-            {
-                name: [
-                    _group_rate(name, truth[own], predicted[own])
-                    for place in shown
-                    for own in [rows.groups == place]
-                ]
-                for name, (truth, predicted) in labels.items()
-            },
-            index=shown,
-            columns=[*_RATES, _ACCURACY],
-            dtype=float,
-        )
+        self._by_group = {name: [math.nan] * len(shown) for name in [*_RATES, _ACCURACY]}
+        for name, (truth, predicted) in labels.items():
+            rates = [_group_rate(name, truth[own], predicted[own]) for own in of_groups]
+            self._by_group[name] = rates
 
     def pairs(self) -> Iterator[tuple[str, str | None, float | None, float | None]]:
         """Metric, group (None for a gap), the report's value and Fairlearn's."""
         for metric, rates in self._by_group.items():
-            for place, theirs in rates.items():
+            for place, theirs in zip(self._shown, rates, strict=True):
                 group = self._section["groups"][place]
-                yield str(metric), group["value"], group[metric], finite(theirs)
+                yield metric, group["value"], group[metric], finite(theirs)
         metrics = self._section["metrics"]
         for family in FAMILIES:
             for kind, gap in zip(KINDS, self._gap(family.rates), strict=True):
@@ -162,26 +153,28 @@ class SecondFigures:
 
     def _gap(self, rates: tuple[str, ...]) -> tuple[float | None, float | None]:
         """The worst difference and the worst ratio of some rates; None where one is undefined."""
-        names, missing = list(rates), self._by_group.isna()
-        if len(missing) < 2 or missing[names].to_numpy().any() or self._spreads is None:
+        missing = any(math.isnan(one) for name in rates for one in self._by_group[name])
+        if missing or len(self._shown) < 2 or self._spreads is None:
             return None, None
-        differences, ratios = (spread[names].to_numpy() for spread in self._spreads)
+        differences, ratios = ([spread[name] for name in rates] for spread in self._spreads)
         # A ratio of 0/0 is NaN and remains NaN.
         return finite(np.max(differences)), finite(np.min(ratios))
 
     @cached_property
-    def _spreads(self) -> "tuple[pd.Series[float], pd.Series[float]] | None":
+    def _spreads(self) -> tuple[dict[Any, float], dict[Any, float]] | None:
         """Fairlearn's difference and ratio by rate: between groups, or to the reference group in
         the place of everyone; None where that group is hidden."""
-        reference, overall = self._section["reference_group"], self._by_group.mean()
+        reference, place = self._section["reference_group"], self._shown[0]
         method: Literal["between_groups", "to_overall"] = "between_groups"
         if reference is not None:
             place = [group["value"] for group in self._section["groups"]].index(reference)
-            if place not in self._by_group.index:
+            method = "to_overall"
+            if place not in self._shown:
                 return None
-            overall, method = self._by_group.loc[place], "to_overall"
-        found = DisaggregatedResult(overall=overall, by_group=self._by_group)
-        return found.difference(None, method=method), found.ratio(None, method=method)
+        by_group = pd.DataFrame(self._by_group, index=self._shown)
+        found = DisaggregatedResult(overall=by_group.loc[place], by_group=by_group)
+        spreads = found.difference(None, method=method), found.ratio(None, method=method)
+        return spreads[0].to_dict(), spreads[1].to_dict()
 
 
 def _labels(rows: PredictedRows) -> dict[str, Labels]:
@@ -194,14 +187,14 @@ def _labels(rows: PredictedRows) -> dict[str, Labels]:
     return found
 
 
-def _group_rate(metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> float | None:
-    """A rate of some rows, by Fairlearn; None where it has no denominator."""
+def _group_rate(metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """A rate of some rows, by Fairlearn; NaN where it has no denominator."""
     if metric == _ACCURACY:
         predicted = (truth == predicted).astype(int)
     elif metric != "selection_rate":
         predicted = predicted[truth == (1 if metric == "true_positive_rate" else 0)]
     # Which rows count is settled above, so that the truth does not matter.
-    return float(selection_rate(predicted, predicted)) if len(predicted) else None
+    return float(selection_rate(predicted, predicted)) if len(predicted) else math.nan
 
 
 def _check_definitions(labels: Mapping[str, Labels]) -> None:
@@ -210,7 +203,7 @@ def _check_definitions(labels: Mapping[str, Labels]) -> None:
     for name, (truth, predicted) in labels.items():
         function = accuracy_score if name == _ACCURACY else _RATES[name]
         rate = _group_rate(name, truth, predicted)
-        if rate is not None and abs(rate - function(truth, predicted)) > TOLERANCE:
+        if not math.isnan(rate) and abs(rate - function(truth, predicted)) > TOLERANCE:
             raise FiguresDisagreeError(
                 f"{name} of all rows is not what Fairlearn {fairlearn.__version__} computes for it"
             )

@@ -236,7 +236,7 @@ def _worse_than_constant(run: AdvisedRun) -> Advice | None:
     worse = gain is not None and gain < -STILL * run.utility["baseline_loss"]
     if not (short or worse):
         return None
-    why = "all rounds together cannot go far"
+    why = "all rounds together move the model too little"
     if worse:
         why = "training did not come as far as a constant"
     if found := _one_scale(run, why):

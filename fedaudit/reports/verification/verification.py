@@ -7,14 +7,21 @@ folder is read.
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.bundle import Evidence, Fault, NotABundleError, read_keys
+from fedaudit.ledger.bundle import (
+    CLAIMS_FILE,
+    Evidence,
+    Fault,
+    NotABundleError,
+    claims_in,
+    read_keys,
+)
 from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
@@ -144,7 +151,7 @@ def verify(
     checks += later_checks(evidence, later, keyring)
     checks += evidence_checks(evidence.report, later)
     checks += log_checks(evidence, checkpoints, keyring, earlier=earlier)
-    claims = Signed.read(evidence.claims, claim_of, what="claim {}", opened=claim_envelope)
+    claims = _read_claims(evidence)
     checks += claim_checks(evidence, claims, keyring)
     checks += more
     signers = [checkpoints.newest_signer, *sign_offs.signers, *later.signers]
@@ -392,7 +399,10 @@ _NOT_COMPARED = (
     f"{PDF} is a print of {PAGE}, and its words are not read: print the page again where in doubt",
     "the report's privacy figures, which follow from the ledger: the experiment's bundle has it",
 )
-_JSON = (DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE)
+_JSON: Mapping[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys((DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE), read_canonical),
+    CLAIMS_FILE: claims_in,
+}
 REWORDED = frozenset({"dossier.words", "dossier.page"})
 """Checks of what is not signed itself, and follows from what is."""
 _FOLLOWING = (
@@ -422,12 +432,14 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
         report=report if isinstance(report, dict) else {},
         sign_offs=_listed(parsed.get(SIGN_OFFS_FILE)),
         later_attacks=_listed(parsed.get(LATER_FILE)),
+        claims=_listed(parsed.get(CLAIMS_FILE)),
         keys=keys,
         compromised=compromised,
         faults=faults,
     )
     keyring = Keyring(trusted=trusted, carried=keys)
     sign_offs, later = _read_chained(evidence)
+    claims = _read_claims(evidence)
     checks = [
         *faulty_parts(evidence),
         *_report_checks(evidence, keyring),
@@ -435,10 +447,15 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
         *_made_anew(document, evidence, files),
         *sign_off_checks(evidence, sign_offs, keyring, later=later),
         *later_checks(evidence, later, keyring),
+        *(claim_checks(evidence, claims, keyring) if evidence.claims else ()),
     ]
     signers = [report_signer(evidence), *sign_offs.signers, *later.signers]
-    found = concluded(evidence, checks, keyring, signers=signers)
+    found = concluded(evidence, checks, keyring, signers=signers, of_claims=claims.signers)
     return replace(found, subject="dossier", beyond=_NOT_COMPARED)
+
+
+def _read_claims(evidence: Evidence) -> Signed[dict[str, Any]]:
+    return Signed.read(evidence.claims, claim_of, what="claim {}", opened=claim_envelope)
 
 
 def _report_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
@@ -495,7 +512,7 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
 
 def _json(name: str, files: Mapping[str, bytes], faults: list[Fault]) -> Any:
     try:
-        return read_canonical(files[name])
+        return _JSON[name](files[name])
     except ValueError as error:
         faults.append(Fault(name, str(error)))
         return None

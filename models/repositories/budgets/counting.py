@@ -353,6 +353,7 @@ def why_uncounted(budget: Budget, costs: Sequence[Cost]) -> Gap | None:
     needed: list[tuple[Gap, Callable[[Cost], bool]]] = [
         ("unbounded", lambda _: True),
         ("other-figure", lambda one: one.figure == budget.figure),
+        ("unproven", lambda one: one.proven or one.figure == "leakage"),
     ]
     match budget.figure:
         case "leakage":
@@ -369,8 +370,6 @@ def why_uncounted(budget: Budget, costs: Sequence[Cost]) -> Gap | None:
             ]
         case _:
             assert_never(budget.figure)
-    if budget.figure != "leakage":
-        needed.append(("unproven", lambda one: one.proven))
     counted = budget.unit_key or budget.for_clients
     needed.append(("other-clients", lambda one: agree(counted, one.unit_key)))
     for gap, has in needed:

@@ -110,6 +110,24 @@ def test_bounds_that_protect_no_one_are_answered_with_a_warning(api: Api) -> Non
         of_delta = " ".join(one for one in found if "delta" in one)
         assert bool(of_delta) == bool(said)
         assert all(words in of_delta for words in said)
+    weak = {**one_model, "privacy": {**privacy, "noise_multiplier": 0.01, "delta": 1e-5}}
+    assert (
+        "for all rounds protects no one; take more noise" in api.check(weak).json()["warnings"][0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("minimum_group_size", 100_000, "minimum_group_size: more than all rows"),
+        ("intervals", {"samples": 500}, "intervals.samples: changes nothing"),
+        ("intervals", None, ""),
+    ],
+)
+def test_what_is_asked_for_in_vain_is_answered_with_a_warning(api, name, value, said):
+    asked = {**SPEC, "fairness": {**SPEC["fairness"], name: value}}
+    found = [one for one in api.check(asked).json()["warnings"] if one.startswith("fairness")]
+    assert found == [] if said == "" else found[0].startswith(f"fairness.{said}")
 
 
 def test_a_share_in_percent_is_refused_and_what_is_stored_stays_readable(api: Api) -> None:

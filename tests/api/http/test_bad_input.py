@@ -235,6 +235,7 @@ BODIES: dict[str, list[tuple[Any, str]]] = {
         ({"gates": []}, "/experiment_id"),
         ({"experiment_id": "x", "gates": [{"figure": "luck"}]}, "/gates/0/figure"),
         ({"experiment_id": "x", "more": 1}, "/more"),
+        ({"experiment_id": "x", "gates": []}, "/gates"),
     ],
     "/v1/api-keys": [
         *_named(_KEY, scopes=[], name="nul\x00"),

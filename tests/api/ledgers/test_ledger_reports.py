@@ -127,6 +127,7 @@ def test_all_is_marked_as_declared_and_small_groups_are_suppressed(api: Api) -> 
     guarantee = found["guarantee"]
     assert guarantee["kind"] == guarantee["label"] == "declared"
     assert (guarantee["in_force"], found["declared"], found["fairness_round"]) == (None, True, 1)
+    assert "not observed here" in guarantee["reasons"]["in_force"]
     assert found["verdict"].startswith("As declared by the trainer")
     assert "equalized_odds_difference by sex, in round 1." in found["verdict"]
     asked = {"figure": "demographic_parity_difference", "op": "le", "value": 0.5}
@@ -215,6 +216,8 @@ def test_gates_take_a_trainers_word_only_where_they_say_so(api: Api) -> None:
         answer = api.post("/v1/gates/evaluations", json=body).json()
         assert [one["outcome"] for one in answer["gates"]] == outcomes
         assert (answer["ledger_id"], answer["experiment_id"]) == (ledger, None)
+    none = api.post("/v1/gates/evaluations", json={"ledger_id": ledger}).json()
+    assert (none["outcome"], none["reason"]) == (None, "no gate was given")
 
 
 def test_files_of_entries_have_the_form_of_those_of_runs(api: Api) -> None:

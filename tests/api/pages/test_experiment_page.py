@@ -116,6 +116,12 @@ def test_a_figure_that_the_report_has_not_is_taken_from_no_round(api: Api) -> No
     shown = {one.name: (one.value, one.note) for one in tiles(row, live, document)}
     assert shown["validation_loss"] == (NONE, "there was no finite loss")
     assert shown["accuracy"] == (NONE, "")
+    # Where the threshold weighs errors, the accuracy alone says little.
+    weighed = {"accuracy": 0.6, "threshold": 0.875, "weighted_accuracy_over_baseline": 0.08}
+    document["utility"] |= {**weighed, "baseline_accuracy": 0.86, "reasons": {}}
+    [accuracy] = (one for one in tiles(row, live, document) if one.name == "accuracy")
+    assert (accuracy.value, accuracy.constant) == ("0.6", "0.86")
+    assert accuracy.note.endswith("its accuracy is 0.08 above that of the best constant.")
 
 
 def test_without_the_scope_for_reports_nothing_of_the_report_is_shown(api: Api) -> None:

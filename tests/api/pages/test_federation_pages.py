@@ -14,6 +14,7 @@ from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import KEY, Api, spec
 from tests.api.uploads import CONTENT, make_ready, registration, upload
 from tests.api.webhooks.webhooks import deliveries, register
+from tests.house import ROOT
 from workers.eraser import Eraser
 from workers.lost_rounds import LostRounds
 
@@ -74,11 +75,16 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
     assert api.set_budget(id_, 8, radius=1, clip=1).status_code == 200
     page = browser.get(f"/federations/{id_}")
     for words in (
-        *("spent 0 reserved 4 left 4 total 8", "added up over releases; radius 1, clip 1"),
+        *("spent 0 reserved 4 left 4 total 8", "Leakage, radius 1, clip 1 noise mode sim"),
         *("Log-ratio by the theorem", f"fedaudit budget {id_} --set"),
     ):
         assert words in text_of(page)
-    [printed] = re.findall(r"<code>--set epsilon=8 (.+?)</code>", page.text)
+    # The terms of what ran, or else those that a proposal follows.
+    assert f"fedaudit budget {id_} --set leakage=8 --radius 1.0 --clip 1.0</code>" in page.text
+    assert "--set epsilon" not in page.text
+    none_ran = browser.get(f"/federations/{_federation(api)}").text
+    [printed] = re.findall(r"--set epsilon=8 (.+?)</code>", none_ran)
+    assert f"--set epsilon=8 {printed}`" in (ROOT / "docs/start.md").read_text("utf-8")
     delta, adjacency, observer = printed.split()[1::2]
     terms = {"delta": float(delta), "adjacency": adjacency, "observer": observer}
     assert api.set_budget(id_, 8, figure="epsilon", **terms).status_code == 200

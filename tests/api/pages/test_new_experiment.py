@@ -110,7 +110,7 @@ PREVIEWS: tuple[tuple[dict[str, str], tuple[str, ...], tuple[str, ...]], ...] = 
         ("Epsilon against", "at delta = 1e-5"),
         ("Leakage, worst case",),
     ),
-    ({"/privacy/client_budget": "2"}, ("A budget ends in round 3 of 4",), ()),
+    ({"/privacy/client_budget": "2"}, ("The earliest round that a budget may refuse 3 of 4",), ()),
 )
 """Typed over the form, what is said then, and what is not."""
 
@@ -213,7 +213,8 @@ def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_unchanged(ap
     assert "No useful model is expected: nothing is known of the size of the features" in stated
     assert "Favourable outcome, as registered: income >= 50." in stated
     [name] = re.findall('<input[^>]*name="/name"[^>]*>', answer.text)
-    assert 'value="incomes"' in name
+    named = "incomes, clients at epsilon 2.94"
+    assert f'value="{named}"' in name
     # The button gives the same after the data were chosen in the form, and keeps the rest.
     chosen = {**fields.blank(), fields.SOURCE: registered["id"], "/training/rounds": "3"}
     filled = browser.post(NEW, {**chosen, "action": "defaults"})
@@ -222,7 +223,7 @@ def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_unchanged(ap
         name: re.findall(f'<input[^>]*name="{name}" value="([^"]*)"', filled.text)[0]
         for name in ("/name", COHORT, SHARE, "/training/rounds")
     }
-    assert form == {"/name": "incomes", COHORT: "1.0", SHARE: "0.49", "/training/rounds": "30"}
+    assert form == {"/name": named, COHORT: "1.0", SHARE: "0.49", "/training/rounds": "30"}
     priced = browser.post(NEW, {**form_fields(filled.text, NEW), "action": "preview"})
     assert priced.status_code == 200, text_of(priced)
     assert "20 of 40 clients in training" in text_of(priced)

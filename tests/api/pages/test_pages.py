@@ -65,6 +65,7 @@ def test_errors_of_pages_are_pages_and_those_of_the_api_are_not(api: Api) -> Non
     assert "/sort" in wrong.text
     assert wrong.headers["content-type"].startswith("text/html")
     assert browser.get("/?cursor=nonsense").status_code == 422
+    assert browser.get("/experiments").headers["location"] == "/"
     assert browser.get("/federations/../x").headers["content-type"].startswith("text/html")
     for path in ("/v1/experiments", "/v1/nowhere"):
         assert browser.get(path).headers["content-type"] == "application/problem+json"

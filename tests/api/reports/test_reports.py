@@ -215,7 +215,6 @@ EVALUATED: tuple[tuple[list[Any] | None, list[str], str | None], ...] = (
     ([{**LEAKAGE, "allow_heuristic": False}], [LACKING], LACKING),
     ([{**ODDS, "attribute": "age"}], [LACKING], LACKING),
     (None, ["pass"], "pass"),
-    ([], [], None),
 )
 
 

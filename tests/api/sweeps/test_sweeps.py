@@ -82,7 +82,7 @@ FAULTY: tuple[tuple[dict[str, Any], str, str], ...] = (
     ({"grid": {NU: FROM_0}}, f"/grid/{NU}", "above 0"),
     ({"grid": {"repeats": [2, 3]}}, "/grid/repeats", "cannot vary"),
     ({"zip": {NU: [1]}}, f"/zip/{NU}", "varies in `grid` as well"),
-    ({"zip": {"a": [1], "b": [1, 2]}}, "/zip/a", "has 1 values and another field 2"),
+    ({"zip": {"a": [1], "b": [1, 2]}}, "/zip/a", "has values: 1, and another field 2"),
     ({"grid": {"seed": [1]}, "repeats": 2}, "/repeats", "the seeds vary already"),
     ({"grid": {"seed": list(range(1000))}, "zip": {NU: [1, 2]}}, "/grid", "2000 cells"),
     ({"base": {"name": "x"}}, "/base/model", "is required"),

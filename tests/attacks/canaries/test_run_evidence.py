@@ -57,6 +57,8 @@ def test_an_honest_run_that_is_attacked_20_times_gets_no_alarm(entropy: None) ->
     assert not any(one["alarm"] for one in found)
     assert {one["e_basis"] for one in found} == {"fresh"}
     assert {one["alarm_level"] for one in found} == {0.01}
+    assert all("too little for an alarm" in one["alarm_reason"] for one in found)
+    assert report["gate_outcome_reason"] == "its spec has no gates"
     assert found[passed.index(True)]["statement"].count("are not enough for an alarm") == 1
 
 

@@ -86,6 +86,9 @@ def test_epsilon_takes_the_place_of_leakage(material, name):
     assert "Epsilon spent, by round" in titles(text)
     assert not any("Leakage" in title for title in titles(text))
     assert ("Records with budgets" in text) == (name == "records")
+    assert "It is level where" not in text
+    level = [replace(one, epsilon_max=0.1 * (one.round // 2)) for one in rounds_of_epsilon(4)]
+    assert "It is level where" in render(report, series_of(level, []))
     Page(text)
 
 

@@ -170,7 +170,15 @@ def test_the_hash_is_of_the_canonical_form(material):
     assert assemble(material()) == report
 
 
-JUDGED = {"gates", "gate_outcome", "verdict", "verdict_parts", "limits", "spec"}
+JUDGED = {
+    "gates",
+    "gate_outcome",
+    "gate_outcome_reason",
+    "verdict",
+    "verdict_parts",
+    "limits",
+    "spec",
+}
 """What follows from the sections, or repeats what was asked for."""
 
 

@@ -25,9 +25,11 @@ from fedaudit.ledger.statements import Keyring, SigningKey
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.reports.checks import Check, check, unchecked
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, TEST_RESULT, VERIFICATION, claims_of
+from fedaudit.reports.dossier.dossier import dossier_files
 from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.checkpoints import Signed, claim_checks
+from fedaudit.reports.verification.verification import verify_folder
 from tests.processes import completed
 from tests.reports.conftest import SPEC
 from tests.reports.reading_documents import BY_DISTANCE, WITHOUT_NOISE, documents, gaussian
@@ -119,6 +121,16 @@ def test_claims_of_every_mechanism_are_accepted_and_a_changed_one_is_named(evide
             assert statement(claim)["predicateType"] in found.detail
 
 
+def test_claims_of_a_dossier_are_in_its_folder_and_verified(evidence, tmp_path):
+    files = dossier_files(evidence["fixed"], printed=None)
+    for lines, outcome in ((files["claims.jsonl"], "pass"), (b"{}\n", "fail"), (b"{\n", None)):
+        for name, content in {**files, "claims.jsonl": lines}.items():
+            (tmp_path / name).write_bytes(content)
+        found = {one.name: one.outcome for one in verify_folder(tmp_path).checks}
+        assert found.get("claims.signatures") == outcome
+        assert ("fail" in found.values()) == (outcome != "pass")
+
+
 def test_claims_that_are_missing_foreign_or_of_another_report_are_found(evidence):
     own, other = evidence["fixed"], evidence["adaptive"]
     rest = [one for one in own.claims if statement(one)["predicateType"] != ML_BOM]
@@ -174,6 +186,14 @@ def test_cyclonedx_accepts_every_bill_of_materials_and_sees_the_lower_bound(evid
         assert validator.validate_str(json.dumps(altered)) is not None
     [claim] = bom["declarations"]["claims"]
     assert (claim["evidence"], claim["counterEvidence"]) == ([], ["attack-1"])
+    # Silence supports the claim only where canaries would have found half of the noise.
+    tried = one.report["attacks"][0]
+    found_nothing = {**tried, "bounds": [{**tried["bounds"][0], "epsilon_lower_bound": 0.0}]}
+    for power, expected in (("too little", []), (None, ["attack-1"])):
+        found_nothing["bounds"][0]["all_clear"] = power
+        silent = predicate(evidence_of(one.report, attacks=[found_nothing]), ML_BOM)
+        [claim] = silent["declarations"]["claims"]
+        assert (claim["evidence"], claim["counterEvidence"]) == (expected, [])
     [attack] = bom["declarations"]["evidence"]
     assert attack["description"].startswith("epsilon_lower_bound (f-dp) 0.5. ")
     metrics = bom["metadata"]["component"]["modelCard"]["quantitativeAnalysis"]
