@@ -232,7 +232,8 @@ def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Pr
     raise_errors(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
         fingerprint = _fingerprint(call, audit)
-        refuse_hiding(call, fingerprint, audit.fairness)
+        if audit.gates:
+            refuse_hiding(call, fingerprint, audit.fairness)
     except InvalidInputError as error:
         raise InvalidInputError(in_audit(error.errors)) from None
     with call.writing() as session:
