@@ -106,11 +106,8 @@ class SampledRounds:
         wherever a run goes on. The rounds of a few clients are asked for."""
 
     def drawn(self, rounds: Sequence[int]) -> tuple[Ints, Bools]:
-        """The places of the clients that each round draws, [rounds, size], and whether each client
-        is drawn, [rounds, clients].
-
-        The newest are kept, because they are asked for several times.
-        """
+        """The places of the clients that each round draws [rounds, size], and whether each client
+        is drawn [rounds, clients]. The newest are kept: they are asked for several times."""
         asked = tuple(rounds)
         if self._newest is None or asked != self._newest[0]:
             found = sample_without_replacement(
