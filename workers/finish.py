@@ -275,7 +275,7 @@ def stored_figures(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def report_index(document: Mapping[str, Any]) -> ReportIndex:
     """The index of a report document. Raises ValueError where it does not have that form."""
-    report = parsed(document)
+    report, fields = parsed(document), IndexedFigure.__dataclass_fields__
     return ReportIndex(
         guarantee_kind=report.guarantee.kind,
         in_force=report.guarantee.in_force is True,
@@ -287,9 +287,7 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
             "guarantee": report.guarantee.model_dump(exclude={"statement"}),
         },
         figures=[
-            IndexedFigure(
-                **{name: getattr(one, name) for name in IndexedFigure.__dataclass_fields__}
-            )
+            IndexedFigure(**{name: getattr(one, name) for name in fields})
             for one in figures_of(report)
         ],
     )

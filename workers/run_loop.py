@@ -79,24 +79,21 @@ class RunLoop:
         """Runs every experiment to its end. Raises StopAskedError where the worker was asked to
         stop."""
         try:
-            self._play()
+            self._audits.follow(0)
+            for position in set(range(len(self._experiments))) - set(self._stack.active):
+                # Training had ended and the worker was lost before the report was stored; or rounds
+                # that were lost with it have used up its budget.
+                self._flush({position: PlayedRounds()})
+            while active := self._stack.active:
+                if self._context.stopping():
+                    raise StopAskedError
+                self._flush(self._block(active))
+            for position, result in self._held.items():
+                self._succeed(position, result)
         except StopAskedError:
             # Between two blocks of rounds, or after the last: the next worker attacks anew.
             self._writer.write(lambda session: self._sign(session, self._stack.active))
             raise
-
-    def _play(self) -> None:
-        self._audits.follow(0)
-        for position in set(range(len(self._experiments))) - set(self._stack.active):
-            # Training had ended and the worker was lost before the report was stored; or rounds
-            # that were lost with it have used up its budget.
-            self._flush({position: PlayedRounds()})
-        while active := self._stack.active:
-            if self._context.stopping():
-                raise StopAskedError
-            self._flush(self._block(active))
-        for position, result in self._held.items():
-            self._succeed(position, result)
 
     def _block(self, active: Sequence[int]) -> dict[int, PlayedRounds]:
         """Rounds that are stored together: those by which the pace was found go with the next."""

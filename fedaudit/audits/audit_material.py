@@ -32,7 +32,7 @@ from fedaudit.reports.sections.predictions import (
     ThresholdGaps,
     ThresholdSection,
 )
-from fedaudit.reports.sections.published_fairness import exact_sections, fairness_sections
+from fedaudit.reports.sections.published_fairness import counted_sections, fairness_sections
 from fedaudit.spec.metrics import METRICS, is_ratio
 from fedaudit.spec.registration import COMMON_THRESHOLDS
 from fedaudit.training.base.scored_rows import (
@@ -75,7 +75,7 @@ def audit_report(
     # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
     from fedaudit.reports.sections.cross_check import cross_checked
 
-    exact = {"fairness": [one.model_dump(mode="json") for one in exact_sections(scored)]}
+    exact = {"fairness": [one.model_dump(mode="json") for one in counted_sections(scored)]}
     own = predicted_rows(rows.federation, rows.spec.fairness, *_judged(rows))
     checked = cross_checked(exact, own, counts=scored.result.fairness)
     match scored.published:

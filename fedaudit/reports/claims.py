@@ -103,11 +103,28 @@ def _test_result(report: Document) -> dict[str, Any]:
 def _bill_of_materials(document: Document) -> dict[str, Any]:
     """An ML-BOM in CycloneDX 1.6: the model card, and the guarantee with what speaks against it."""
     report = parsed(document)
+    assessed = [
+        {
+            "groupAtRisk": section.attribute,
+            "harms": "; ".join(
+                f"{name}: {one.reason}" if one.value is None else f"{name} {one.value!r}"
+                for name, one in section.metrics.items()
+            ),
+        }
+        for section in report.fairness
+    ]
     model: dict[str, Any] = {
         "type": "machine-learning-model",
         "bom-ref": "model",
         "name": report.experiment.name,
-        "modelCard": _model_card(report),
+        "modelCard": {
+            "quantitativeAnalysis": {"performanceMetrics": list(_metrics(report))},
+            "considerations": {
+                "technicalLimitations": list(report.limits),
+                "ethicalConsiderations": [{"name": report.verdict}],
+                "fairnessAssessments": assessed,
+            },
+        },
     }
     if report.model is not None:
         model["hashes"] = [{"alg": "SHA-256", "content": report.model.sha256}]
@@ -121,27 +138,6 @@ def _bill_of_materials(document: Document) -> dict[str, Any]:
         "version": 1,
         "metadata": {"tools": {"components": [tool]}, "component": model},
         "declarations": _declarations(report, document["attacks"]),
-    }
-
-
-def _model_card(report: Report) -> dict[str, Any]:
-    assessed = [
-        {
-            "groupAtRisk": section.attribute,
-            "harms": "; ".join(
-                f"{name}: {one.reason}" if one.value is None else f"{name} {one.value!r}"
-                for name, one in section.metrics.items()
-            ),
-        }
-        for section in report.fairness
-    ]
-    return {
-        "quantitativeAnalysis": {"performanceMetrics": list(_metrics(report))},
-        "considerations": {
-            "technicalLimitations": list(report.limits),
-            "ethicalConsiderations": [{"name": report.verdict}],
-            "fairnessAssessments": assessed,
-        },
     }
 
 

@@ -66,7 +66,18 @@ def noised_counts(
     draws = IntegerDraws(source, purpose=Purpose.COUNT_NOISE, round_=round_)
     counts = {}
     for place, (attribute, of_clients) in enumerate(client_counts.items()):
-        bounded = _bounded(release, of_clients, source, place, round_=round_)
+        # Pooled, with no more rows of a unit than the noise covers.
+        match release.unit:
+            case "record":
+                bounded: Ints = of_clients.sum(axis=0)
+            case "client":
+                words = source.words(
+                    purpose=Purpose.COUNTED_ROWS, round_=round_, counters=place, count=_SEED_WORDS
+                )
+                generator = np.random.default_rng(words.tolist())
+                bounded = bounded_counts(of_clients, max_rows=release.max_rows, generator=generator)
+            case _:
+                assert_never(release.unit)
         noise = drawn_integers(
             draws, shape=bounded.shape, scale=release.scale, gaussian=release.is_gaussian
         )
@@ -77,24 +88,6 @@ def noised_counts(
         tail=release.mechanism,
         max_rows=release.max_rows,
     )
-
-
-def _bounded(
-    release: CountRelease, of_clients: Ints, source: Source, place: int, *, round_: int
-) -> Ints:
-    """Pooled counts [groups, 4], with no more rows of a unit than the noise covers."""
-    match release.unit:
-        case "record":
-            pooled: Ints = of_clients.sum(axis=0)
-            return pooled
-        case "client":
-            words = source.words(
-                purpose=Purpose.COUNTED_ROWS, round_=round_, counters=place, count=_SEED_WORDS
-            )
-            generator = np.random.default_rng(words.tolist())
-            return bounded_counts(of_clients, max_rows=release.max_rows, generator=generator)
-        case _:
-            assert_never(release.unit)
 
 
 def fairness_of_rounds(
@@ -117,11 +110,18 @@ def fairness_of_rounds(
     found: list[FairnessRow] = []
     for attribute, disclosure in disclosures.items():
         counts = pooled[attribute]
-        if spec.fairness.noise is None:
-            gaps_of_rounds = _gaps(attribute, counts, disclosure, rounder)
-        else:
+        if spec.fairness.noise is not None:
             withheld = [Figure(metric, None, WITHHELD) for metric in METRICS]
             gaps_of_rounds = [withheld] * len(counts)
+        elif rounder is None or not disclosure.rule.has_favourable_outcome:
+            gaps_of_rounds = gaps(counts, disclosure)
+        else:
+            # Exact counts decide which groups are shown, and rounded ones what is shown of them.
+            disclosure.check(scored_rows(counts))
+            rounded = rounder.counts(attribute, counts)
+            shown, reference = disclosure.shown, disclosure.reference
+            rows = scored_rows(rounded)
+            gaps_of_rounds = gaps_between(rounded, shown, reference=reference, rows=rows)
         if not spec.declares_outcome:
             counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
         found += [
@@ -134,22 +134,6 @@ def fairness_of_rounds(
             for round_, figures, counted in zip(rounds, gaps_of_rounds, counts, strict=True)
         ]
     return found
-
-
-def _gaps(
-    attribute: str, counts: Ints, decided: Disclosure, rounder: Rounder | None
-) -> list[list[Figure]]:
-    """The gaps of one attribute from its counts [rounds, groups, 4].
-
-    Exact counts decide which groups are shown, and rounded ones what is shown of them.
-    """
-    if rounder is None or not decided.rule.has_favourable_outcome:
-        return gaps(counts, decided)
-    decided.check(scored_rows(counts))
-    rounded = rounder.counts(attribute, counts)
-    return gaps_between(
-        rounded, decided.shown, reference=decided.reference, rows=scored_rows(rounded)
-    )
 
 
 _OF_HELD_OUT = ("selection_loss", "validation_loss", "accuracy")

@@ -98,29 +98,25 @@ def check_limits(cell: Cell, limits: PlanLimits) -> None:
         case "clients" | "server":
             pass
         case "local-steps":
-            faults += _record_faults(cell.federation, limits)
+            rows, message = cell.federation.rows, ""
+            features = rows * cell.federation.width * 2 * 4  # with a copy
+            if rows > limits.planned_records:
+                message = (
+                    "every record is planned by itself, and the data have more than the "
+                    f"{limits.planned_records} that are allowed (FEDAUDIT_MAX_PLANNED_RECORDS); "
+                    "take fewer rows or another mechanism"
+                )
+            elif features > limits.data_bytes:
+                message = (
+                    "the rows of all clients train in every round, and their features take "
+                    f"{features} bytes of memory, of which {limits.data_bytes} are allowed "
+                    "(FEDAUDIT_MAX_DATA_MEMORY_BYTES); take fewer features or another mechanism"
+                )
+            if message:
+                faults.append(FieldError("/privacy/mechanism", message, of_spec=True))
         case _:
             assert_never(role)
     raise_errors(faults)
-
-
-def _record_faults(federation: Federation, limits: PlanLimits) -> list[FieldError]:
-    needed = federation.rows * federation.width * 2 * 4  # with a copy
-    if federation.rows > limits.planned_records:
-        message = (
-            "every record is planned by itself, and the data have more than the "
-            f"{limits.planned_records} that are allowed (FEDAUDIT_MAX_PLANNED_RECORDS); take fewer "
-            "rows or another mechanism"
-        )
-    elif needed > limits.data_bytes:
-        message = (
-            "the rows of all clients train in every round, and their features take "
-            f"{needed} bytes of memory, of which {limits.data_bytes} are allowed "
-            "(FEDAUDIT_MAX_DATA_MEMORY_BYTES); take fewer features or another mechanism"
-        )
-    else:
-        return []
-    return [FieldError("/privacy/mechanism", message, of_spec=True)]
 
 
 OpenArtifact = Callable[[str], bytes | None]

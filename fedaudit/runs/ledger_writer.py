@@ -22,18 +22,6 @@ _RELEASED, _REFUSED, _WITHHELD = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Counted:
-    """Where the totals stand after each of some rounds."""
-
-    releases: Ints32
-    """[rounds, subjects]: of the rounds' own subjects."""
-    most: Ints
-    """[rounds]: releases of the training subject that released most often."""
-    median: Floats
-    """[rounds]: median releases over those that train; halfway where two stand in the middle."""
-
-
 class Spending:
     """The running totals of one experiment against one observer.
 
@@ -50,8 +38,13 @@ class Spending:
         """How often each subject was refused: [subjects], as far as rounds were counted in."""
         self._clients_with = np.bincount(self.releases[training], minlength=1)
 
-    def count_rounds(self, subjects: Ints32, outcomes: NDArray[np.uint8]) -> Counted:
-        """Count consecutive rounds in: [rounds, subjects], each subject once a round."""
+    def count_rounds(
+        self, subjects: Ints32, outcomes: NDArray[np.uint8]
+    ) -> tuple[Ints32, Ints, Floats]:
+        """Count consecutive rounds in: [rounds, subjects], each subject once a round. Returns where
+        the totals stand after each: releases of the rounds' own subjects, [rounds, subjects], and
+        the most and the median releases over those that train, [rounds]; halfway where two stand in
+        the middle."""
         released = outcomes == _RELEASED
         self.refusals += int(np.count_nonzero(outcomes == _REFUSED))
         self.withheld += int(np.count_nonzero(outcomes == _WITHHELD))
@@ -68,7 +61,7 @@ class Spending:
         history = history.cumsum(axis=0)
         self._clients_with = history[-1]
         _, median, most = median_and_most(history)
-        return Counted(after, most, median)
+        return after, most, median
 
     def count_refused(self, subjects: Ints32, outcomes: NDArray[np.integer]) -> None:
         """Count in whom rounds refused whose totals are counted already."""
@@ -165,12 +158,8 @@ class LedgerWriter:
     @property
     def compositions(self) -> Mapping[Observer, Ints32]:
         """How often each subject was charged against each observer: [subjects]."""
-        return {
-            observer: spending.releases
-            for observer, spending in zip(
-                self.ledger_context.observers, self.spendings, strict=True
-            )
-        }
+        releases = (spending.releases for spending in self.spendings)
+        return dict(zip(self.ledger_context.observers, releases, strict=True))
 
     def largest_epsilon(self, most: int) -> float | None:
         """The largest epsilon that any subject can have spent, whose most releases are `most`; None
@@ -297,8 +286,7 @@ class LedgerWriter:
         if compositions and len(rounds) > 1:
             raise ValueError("rounds that do not charge everybody are recorded one by one")
         newest = self.place_uploads(subjects, outcomes, clusters)
-        counted: list[Counted] = []
-        parts: list[dict[str, Any]] = []
+        largest, medians, parts = list[Ints](), list[Floats](), list[dict[str, Any]]()
         context = self.ledger_context
         for observer, spending in zip(context.observers, self.spendings, strict=True):
             paying: Bools | slice = slice(None)
@@ -306,8 +294,9 @@ class LedgerWriter:
                 [charged], [who] = compositions[observer], subjects
                 paying = charged > spending.releases[who]
             whom, found = subjects[:, paying], outcomes[:, paying]
-            counted.append(spending.count_rounds(whom, found))
-            counts = counted[-1].releases
+            counts, most, median = spending.count_rounds(whom, found)
+            largest.append(most)
+            medians.append(median)
             parts.append(
                 {
                     "subjects": whom,
@@ -339,9 +328,9 @@ class LedgerWriter:
         )
         return RecordedRounds(
             written=self._chained(entries),
-            most=np.max([of_observer.most for of_observer in counted], axis=0),
-            median=counted[0].median,
-            releases=counted[0].releases if not compositions else self.spending.releases[subjects],
+            most=np.max(largest, axis=0),
+            median=medians[0],
+            releases=self.spending.releases[subjects] if compositions else parts[0]["releases"],
             clusters=newest,
         )
 

@@ -30,7 +30,7 @@ from fedaudit.reports.sections.material import (
 )
 from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
 from fedaudit.reports.sections.provenance import provenance
-from fedaudit.reports.sections.published_fairness import exact_sections
+from fedaudit.reports.sections.published_fairness import counted_sections
 from fedaudit.runs.blocks import publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -319,7 +319,7 @@ def checked_report(
             report = assemble(material)
             return cross_checked(report, result.predicted, counts=result.fairness)
         case Rounder() | NoisedCounts():
-            sections = exact_sections(material)
+            sections = counted_sections(material)
             exact = {"fairness": [one.model_dump(mode="json") for one in sections]}
             try:
                 cross_checked(exact, result.predicted, counts=result.fairness)

@@ -138,8 +138,8 @@ class SecondFigures:
             rate = _group_rate(name, truth, predicted)
             if not math.isnan(rate) and abs(rate - function(truth, predicted)) > TOLERANCE:
                 raise FiguresDisagreeError(
-                    f"{name} of all rows is not what Fairlearn {fairlearn.__version__} computes"
-                    " for it"
+                    f"{name} of all rows is not what Fairlearn {fairlearn.__version__} computes "
+                    "for it"
                 )
             rates = [_group_rate(name, truth[own], predicted[own]) for own in of_groups]
             self._by_group[name] = rates

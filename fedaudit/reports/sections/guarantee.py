@@ -8,7 +8,7 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.count_release import held_out_units
 from fedaudit.privacy.guarantees.guarantee import Guarantee, start_limit
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
-from fedaudit.privacy.planning.plan import SpendingPlan, SubjectKind
+from fedaudit.privacy.planning.plan import SubjectKind
 from fedaudit.privacy.records.record_use import RecordSpending
 from fedaudit.reports.checks import Check, agrees, check, failed, same, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -245,13 +245,6 @@ _RELEASES_ONLY = (
 )
 
 
-def _limit_delta(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
-    units, unit = material.federation.training_clients, "clients"
-    if plan.records is not None:
-        units, unit = len(plan.records.group_of), "training records"
-    return delta_limits(plan.delta, units, unit)
-
-
 def delta_limits(delta: float, units: int, unit: str) -> list[str]:
     """That delta is not below one in so many units, called so."""
     if delta * units < 1:
@@ -316,7 +309,10 @@ def _guarantee_limits(material: ReportMaterial) -> Iterator[str]:
                 f"Epsilon bounds how much one {mechanism.facts.unit} can raise the probability of "
                 "any outcome: by a factor of at most exp(epsilon), plus delta."
             )
-            yield from _limit_delta(material, plan)
+            units, unit = material.federation.training_clients, "clients"
+            if plan.records is not None:
+                units, unit = len(plan.records.group_of), "training records"
+            yield from delta_limits(plan.delta, units, unit)
         case "leakage":
             yield (
                 "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -129,15 +130,8 @@ class NoisedGain:
     def gain_interval(self, level: float) -> tuple[float, float]:
         """Interval of `accuracy_over_baseline`."""
         share = (1 - level) / len(_EACH_WAY)
-        lows, highs = zip(
-            *(
-                share_difference_bounds(
-                    self.pooled, more=more, less=less, noised=self.noise, share=share
-                )
-                for more, less in _EACH_WAY
-            ),
-            strict=True,
-        )
+        bounds = partial(share_difference_bounds, self.pooled, noised=self.noise, share=share)
+        lows, highs = zip(*(bounds(more=more, less=less) for more, less in _EACH_WAY), strict=True)
         low = min(lows) if self.one_hypothesis else -1.0
         return _around(self.accuracy_over_baseline, low, min(highs))
 

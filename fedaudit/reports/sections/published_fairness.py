@@ -61,19 +61,17 @@ def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
             attributes = material.spec.fairness.attributes
             return [noised_section(material, name, noised) for name in attributes]
         case Rounder() as rounder:
-            return _sections(material, rounder)
+            return counted_sections(material, rounder)
         case ExactCounts():
-            return exact_sections(material)
+            return counted_sections(material)
         case _:
             assert_never(material.published)
 
 
-def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
-    """The sections from the counts as they are, whatever is published."""
-    return _sections(material, None)
-
-
-def _sections(material: ScoredMaterial, rounder: Rounder | None) -> list[FairnessSection]:
+def counted_sections(
+    material: ScoredMaterial, rounder: Rounder | None = None
+) -> list[FairnessSection]:
+    """The sections from the counts as they are, or rounded, whatever is published."""
     attributes = material.spec.fairness.attributes
     return [AttributeFigures(material, name, rounder).section() for name in attributes]
 
