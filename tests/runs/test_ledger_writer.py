@@ -175,8 +175,8 @@ def test_median_and_maximum_are_those_of_the_report(rounds):
 def most_and_median(spending: Spending) -> tuple[int, float]:
     """As a round without subjects counts them."""
     subjects = np.zeros((1, 0), dtype=np.int32)
-    counted = spending.count_rounds(subjects, subjects.astype(np.uint8))
-    return int(counted.most[0]), float(counted.median[0])
+    _, most, median = spending.count_rounds(subjects, subjects.astype(np.uint8))
+    return int(most[0]), float(median[0])
 
 
 def test_totals_that_were_stored_are_taken_up() -> None:
@@ -200,12 +200,12 @@ def test_rounds_counted_together_leave_what_they_leave_one_by_one(far: int) -> N
     for rounds in (1, 5, 20):
         subjects = random.permuted(np.tile(training, (rounds, 1)), axis=1)[:, :4]
         outcomes = random.choice([0, 0, 1, 2], size=subjects.shape).astype(np.uint8)
-        counted = together.count_rounds(subjects, outcomes)
+        releases, most, median = together.count_rounds(subjects, outcomes)
         for at in range(rounds):
-            alone = apart.count_rounds(subjects[[at]], outcomes[[at]])
-            assert alone.releases[0].tolist() == counted.releases[at].tolist()
-            assert (alone.most[0], alone.median[0]) == (counted.most[at], counted.median[at])
-            assert (alone.most[0], alone.median[0]) == most_and_median(apart)
+            [[own], *alone] = apart.count_rounds(subjects[[at]], outcomes[[at]])
+            assert own.tolist() == releases[at].tolist()
+            assert tuple(one[0] for one in alone) == (most[at], median[at])
+            assert tuple(one[0] for one in alone) == most_and_median(apart)
     np.testing.assert_array_equal(together.releases, apart.releases)
     np.testing.assert_array_equal(together.refused, apart.refused)
     assert (together.refusals, together.withheld) == (apart.refusals, apart.withheld)
