@@ -37,7 +37,7 @@ from api.schemas.base import PageQuery, of_row
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
-from api.services.disclosure import floor_of, refuse_by_policies, registration_of
+from api.services.disclosure import floor_of, refuse_by_policies, refuse_hiding, registration_of
 from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import finder, list_page, note
 from api.services.report_evidence import (
@@ -232,6 +232,8 @@ def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Pr
     raise_errors(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
         fingerprint = _fingerprint(call, audit)
+        if audit.gates:
+            refuse_hiding(call, fingerprint, audit.fairness)
     except InvalidInputError as error:
         raise InvalidInputError(in_audit(error.errors)) from None
     with call.writing() as session:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from api.services.disclosure import refuse_below_floor
+from api.services.disclosure import refuse_below_floor, refuse_hiding
 from api.services.lookups import refuse_gone
 from api.shared.data_faults import faults_for, reads_data
 from api.shared.federation_data import ready_federation, refuse_erased, usable
@@ -123,6 +123,8 @@ def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
             open_artifact=partial(stored_artifact, call.resources.storage, call.project_id),
         )
         check_attacks(Cell(planned.spec, federation))
+    if spec.gates or spec.privacy.noise == "release":
+        refuse_hiding(call, federation.fingerprint, spec.fairness)
     return planned
 
 

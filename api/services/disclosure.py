@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from api.services.budgets import refuse_exact_figures
+from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
@@ -19,12 +20,13 @@ from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
     floor_faults,
+    hiding_faults,
     parse_disclosure_policy,
     spec_faults,
 )
 from fedaudit.spec.errors import FieldError, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import Groups
+from fedaudit.spec.fairness import Fairness, Groups
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.settings import Settings
 from models.repositories import Budgets, FederationRepository, NearCopyRepository
@@ -67,7 +69,18 @@ def registration_of(row: Federation) -> Registration | None:
 
 def refuse_below_floor(settings: Settings, groups: Groups) -> None:
     """Raises InvalidInputError where groups would be shown that the service never shows."""
-    raise_errors(floor_faults(floor_of(settings), groups))
+    raise_errors([*floor_faults(floor_of(settings), groups)])
+
+
+def refuse_hiding(call: Call, fingerprint: str, fairness: Fairness) -> None:
+    """Raises InvalidInputError where figures hide what neither service nor owner asks to hide."""
+    floor = floor_of(call.resources.settings)
+    if any(hiding_faults(fairness, floor)):
+        with call.reading() as session:
+            found = FederationRepository(session, call.project_id)
+            rows = [*filter(None, (found.find(fingerprint), found.of_owner(fingerprint)))]
+            registered = [one.fairness for one in map(registration_of, rows) if one is not None]
+            raise_errors([*hiding_faults(fairness, floor, *map(policy_of, rows), *registered)])
 
 
 _COUNTED_LATER = (

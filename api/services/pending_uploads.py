@@ -72,8 +72,7 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
 def _left(budgets: Sequence[BudgetBody], figure: CostFigure) -> float | None:
     """The smallest remainder of a figure; None where no total is set. Raises ProblemError where
     nothing is left."""
-    of_figure = [one.remaining for one in budgets if one.figure == figure]
-    left = [one for one in of_figure if one is not None]
+    left = [one.remaining for one in budgets if one.figure == figure and one.remaining is not None]
     if left and min(left) <= 0:
         raise conflict(f"nothing is left of a total of the federation's {figure}")
     return min(left, default=None)

@@ -69,6 +69,8 @@ _UNKNOWN_MIDDLE = (
 )
 _RARE, _LONGEST_STEP = 1 / 8, 8.0
 """The share from which on a class is rare, and how many times as long a step becomes at most."""
+_OF_RARE = 2.0, 0.3
+"""The clip of records, and a step's share: a clip of 1 cuts the rarer class's gradients alone."""
 _TOO_RARE = 1 / 512
 """The share from which on a model with noise is hardly ever shown to be better than a constant."""
 _MANY_FEATURES = 64
@@ -225,11 +227,10 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
     )
     if aim.private and aim.epsilon is None and aim.leakage is None:
         # The limit of the shipped policy for a release.
-        left = OFTEN_RIGHT if facts.epsilon_left is None else facts.epsilon_left
         if facts.leakage_left is not None:
             aim = replace(aim, leakage=min(OFTEN_RIGHT, facts.leakage_left))
         else:
-            aim = replace(aim, epsilon=min(OFTEN_RIGHT, left))
+            aim = replace(aim, epsilon=min(OFTEN_RIGHT, facts.epsilon_left or OFTEN_RIGHT))
     units: tuple[ProposedUnit, ...] = ("client",)
     if aim.private and aim.leakage is None:
         units = (aim.unit,) if aim.unit else ("client", "record")
@@ -436,10 +437,9 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
     _put_delta(draft, clients, f"{clients} clients train")
-    accountant, why = "pld", ""
-    if draft.facts.epsilon_left is not None:
-        accountant, why = "rdp", "a total composes runs by it, and may refuse less noise by `pld`"
-    draft.put("/privacy/accountant", accountant, why)
+    totals = draft.facts.epsilon_left is not None
+    why = "a total composes runs by it, and may refuse less noise by `pld`" if totals else ""
+    draft.put("/privacy/accountant", "rdp" if totals else "pld", why)
     draft.put("/privacy/noise_multiplier", 1.0)
     noise = draft.figure().least_noise(epsilon)
     draft.put("/privacy/noise_multiplier", noise)
@@ -493,10 +493,11 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/epsilon_max", epsilon)
     above = 2 * facts.rows
     _put_delta(draft, above, f"{above}, a power of two, is above the rows, and hides how many")
-    draft.put("/privacy/clip", 1.0)
+    clip, slower = _OF_RARE if (facts.rarer_share or 1.0) <= _RARE else (1.0, 1.0)
+    draft.put("/privacy/clip", clip)
     spent = draft.ratio(draft.projection())
     largest = 0.3 if draft.is_wide else min(2.0, (12 if facts.classes else 0.5) / draft.active)
-    step = largest * max(0.1, min(1.0, _NOISE_OF_RECORDS * 3 / (spent * rounds * steps)))
+    step = slower * largest * max(0.1, min(1.0, _NOISE_OF_RECORDS * 3 / (spent * rounds * steps)))
     why = f"for {rounds * steps} steps in all"
     if steps == 1:
         # All clients' sums are divided by the rows of the largest.
@@ -506,12 +507,9 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
 
 def _put_delta(draft: _Draft, units: int, named: str) -> None:
     """The largest power of ten with less than a tenth of one of the units, at most 0.001."""
-    delta = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
-    why, of_total = f"below a tenth of 1 / {units}: {named}", draft.facts.epsilon_delta or 1.0
-    if draft.aim.delta:
-        delta, why = draft.aim.delta, "as asked for"
-    elif of_total < delta:
-        delta, why = of_total, "that of the federation's total"
+    usual = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
+    delta = draft.aim.delta or min(usual, draft.facts.epsilon_delta or usual)
+    why = f"below a tenth of 1 / {units}: {named}" if delta == usual else "as asked for or budgeted"
     draft.put("/privacy/delta", delta, why)
 
 
@@ -549,9 +547,8 @@ def _learns_if(draft: _Draft, ratio: float, noise_multiplier: float) -> str | No
     else:
         # More units are given a smaller delta, which needs more of them.
         more, at_least = 1.3 * ratio * (clients if by_client else facts.mean_rows), ""
-        needed = enough(draft.ratio_at) if not by_client else None
-        if by_client:
-            needed = draft.figure().projected(noise_multiplier * 0.999 / ratio)
+        less = noise_multiplier * 0.999 / ratio
+        needed = draft.figure().projected(less) if by_client else enough(draft.ratio_at)
         if needed is not None:
             at_least = f", or an epsilon of about {at_most(needed, digits=2)}"
     return f"{stated} are about {math.ceil(more)} {of_what}{at_least}"
@@ -585,11 +582,14 @@ def _undeclared(draft: _Draft) -> str | None:
     source = facts.source
     if source["source"] != "table":
         return None
-    unscaled = [name for name, declared in _scales(source).items() if declared is None]
-    if unscaled and draft.spec["federation"].get("standardise") is None:
+    scales, conditioned = _scales(source), draft.spec["federation"].get("standardise", "")
+    why, unscaled = "nothing is known of the size of", [one for one in scales if not scales[one]]
+    if draft.aim.private and draft.unit == "record" and conditioned is None:
+        why = "too little is learnt of records without the ranges of"
+        unscaled = [name for name in scales if not isinstance(scales[name], Mapping)]
+    if unscaled and not conditioned:
         return (
-            f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "
-            "{low, high} under `federation.scale`"
+            f"{why} {', '.join(unscaled[:5])}: declare them as {{low, high}} by `federation.scale`"
         ).replace(EVERY_NUMBER, "the features")
     if draft.aim.private and not facts.classes and _target_scale(source) is None:
         return (

@@ -110,15 +110,9 @@ class SampledRounds:
         """How many are held out."""
         return len(self._clients)
 
-    def drawn(self, rounds: Sequence[int]) -> Ints:
-        """The places of the clients that each round draws: [rounds, size]."""
-        return self._drawn(rounds)[0]
-
-    def _drawn(self, rounds: Sequence[int]) -> tuple[Ints, Bools]:
-        """These places, and whether each client is drawn: [rounds, clients].
-
-        The newest are kept, because they are asked for several times.
-        """
+    def drawn(self, rounds: Sequence[int]) -> tuple[Ints, Bools]:
+        """The places of the clients that each round draws [rounds, size], and whether each client
+        is drawn [rounds, clients]. The newest are kept: they are asked for several times."""
         asked = tuple(rounds)
         if self._newest is None or asked != self._newest[0]:
             found = sample_without_replacement(
@@ -138,7 +132,7 @@ class SampledRounds:
         own, shown = self._rows[_EVERYBODY], set[int]()
         if asked := [one for one in rounds if self._apart and one % self._apart == 0]:
             whole = self._rule.decide(own.sum(axis=0), clients=(own > 0).sum(axis=0))
-            sets = self._drawn(rounds)[1][np.isin(rounds, asked)]
+            sets = self.drawn(rounds)[1][np.isin(rounds, asked)]
             decided, _ = self._decided(_EVERYBODY, whole, asked, sets)
             shown = set(np.array(asked)[decided.shown[:, 0]].tolist())
         return {one: _SAMPLED for one in rounds if one not in shown}
@@ -158,7 +152,7 @@ class SampledRounds:
 
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
         """The disclosure of each round, keyed by attribute: [rounds, groups]."""
-        drawn, sets = self._drawn(rounds)
+        drawn, sets = self.drawn(rounds)
         found: dict[str, Disclosure] = {}
         clients: dict[str, Ints] = {}
         for name, whole in self._whole.items():
@@ -206,7 +200,7 @@ class SampledRounds:
                 grown = np.zeros((len(self._clients), 2 * len(numbers)), dtype=np.bool_)
                 grown[:, : self._known] = self._validated[:, : self._known]
                 self._validated = grown
-            self._validated[:, self._known : len(numbers)] = self._drawn(missing.tolist())[1].T
+            self._validated[:, self._known : len(numbers)] = self.drawn(missing.tolist())[1].T
             self._known = len(numbers)
         return numbers
 

@@ -1,6 +1,6 @@
 """An audit of predictions alone: a table with truth, prediction and groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -193,7 +193,7 @@ def parse_audit(value: object) -> AuditSpec:
     return spec
 
 
-def in_audit(faults: Sequence[FieldError]) -> list[FieldError]:
+def in_audit(faults: Iterable[FieldError]) -> list[FieldError]:
     """Faults whose pointers are those of an experiment, in the fields of an audit."""
     return [replace(fault, pointer=_pointer(fault.pointer)) for fault in faults]
 
@@ -281,23 +281,20 @@ def policy_faults(
 def floor_faults_of_audit(floor: DisclosureFloor, audit: AuditSpec) -> list[FieldError]:
     """The minimums of an audit that are below the floor of the service."""
     sizes = in_audit(floor_faults(DisclosureFloor(floor.minimum_group_size), audit.fairness))
-    return sizes + clients_faults(floor.minimum_group_clients, audit, who="this service")
+    return [*sizes, *clients_faults(floor.minimum_group_clients, audit, who="this service")]
 
 
-def clients_faults(least: int, audit: AuditSpec, *, who: str) -> list[FieldError]:
+def clients_faults(least: int, audit: AuditSpec, *, who: str) -> Iterator[FieldError]:
     """That groups are of so many clients at least, and that these can be counted."""
-    if least <= 1:
-        return []
-    if audit.client_key is None:
-        return [
-            departure(
-                "/client_key",
-                f"is required: {who} shows groups of {least} clients or more, and without the "
-                "column that names clients they cannot be counted",
-            )
-        ]
-    asked = audit.minimum_group_clients
-    return list(below("/minimum_group_clients", asked, least, who=f"{who} allows"))
+    if least > 1 and audit.client_key is None:
+        yield departure(
+            "/client_key",
+            f"is required: {who} shows groups of {least} clients or more, and without the "
+            "column that names clients they cannot be counted",
+        )
+    else:
+        asked = audit.minimum_group_clients
+        yield from below("/minimum_group_clients", asked, least, who=f"{who} allows")
 
 
 def registered_use_faults(audit: AuditSpec, registration: Registration) -> list[FieldError]:

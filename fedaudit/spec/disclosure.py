@@ -21,7 +21,9 @@ from fedaudit.spec.errors import FieldError, Refusals, pointer, refuse_at, valid
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import (
     Combinations,
+    CountRounding,
     Edges,
+    Fairness,
     Favourable,
     Groups,
     JoinedGroups,
@@ -155,14 +157,28 @@ def below(where: str, asked: int, least: int | None, *, who: str) -> Iterator[Fi
         )
 
 
-def floor_faults(floor: DisclosureFloor, groups: Groups) -> list[FieldError]:
+def floor_faults(floor: DisclosureFloor, groups: Groups) -> Iterator[FieldError]:
     """Faults for each minimum of a spec or registration that is below the service's floor."""
-    faults: list[FieldError] = []
     for name, setting in _MINIMUMS.items():
         asked, least = getattr(groups, name), getattr(floor, name)
         who = f"this service allows ({setting})"
-        faults += below(pointer("fairness", name), asked, least, who=who)
-    return faults
+        yield from below(pointer("fairness", name), asked, least, who=who)
+
+
+def hiding_faults(
+    fairness: Fairness, *demands: DisclosureFloor | DisclosurePolicy | Groups
+) -> Iterator[FieldError]:
+    """Where a spec or audit hides larger groups than usual and than service and owner demand, or
+    rounds to a coarser base than usual: those who are judged would choose which gaps gates see."""
+    for name in _MINIMUMS:
+        asked, usual = getattr(fairness, name), Groups.model_fields[name].default
+        most = max(usual, *(getattr(one, name) or 1 for one in demands))
+        if asked > most:
+            why = f"{asked} would hide groups from gates; set it to {most} or less"
+            yield departure(pointer("fairness", name), f"{why}, or let {POLICY} demand more")
+    if (base := fairness.rounded_to or 1) > (usual := CountRounding().base):
+        why = f"{base} would round away gaps from gates; take {usual} or less, or `fairness.noise`"
+        yield departure("/fairness/rounding/base", why)
 
 
 def spec_faults(

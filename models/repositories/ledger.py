@@ -82,13 +82,12 @@ class LedgerRepository(ExperimentPartRepository):
         self, owner_id: str, first: int | None = None, last: int | None = None
     ) -> Iterator[list[LedgerRow]]:
         """The packed rows of these rounds, read in blocks within the caller's transaction."""
-        after, more = None, True
-        while more:
-            rows = self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE)
-            if rows:
-                yield rows
-                after = rows[-1].key
-            more = len(rows) == _ROWS_AT_ONCE
+        after: Cursor | None = None
+        while rows := self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE):
+            yield rows
+            if len(rows) < _ROWS_AT_ONCE:
+                return
+            after = rows[-1].key
 
     def of_round(self, owner_id: str, round_: int) -> list[LedgerRow]:
         """The packed rows of one round, repeats included."""

@@ -191,6 +191,11 @@ def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources:
     assert api.post("/v1/audits", json=asking(**scored, threshold=0.6), key=limited).is_success
     taken = api.post("/v1/audits", json=asking(**asked, sensitive=["sex"]), key=limited)
     assert taken.status_code == 202
+    hiding = {"minimum_group_size": 31, "rounding": {"base": 6}}
+    assert api.post("/v1/audits", json=asking(**asked, **hiding)).is_success
+    hiding |= {"gates": [{"figure": "accuracy", "op": "ge", "value": 0.5}]}
+    faults = api.post("/v1/audits", json=asking(**asked, **hiding)).json()["errors"]
+    assert [one["pointer"] for one in faults] == ["/minimum_group_size", "/rounding/base"]
     kept = {"minimum_group_size": 50, "minimum_group_clients": 5, "sensitive": ["sex"]}
     for one in (federation, by_score):
         api.request("PUT", f"/v1/federations/{one}/disclosure", json={**kept, "edges": {}})

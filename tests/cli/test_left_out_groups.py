@@ -150,6 +150,7 @@ def test_joined_values_are_one_group_and_hide_no_other(run):
     assert not any(one["suppressed"] for one in groups)
     assert report["fairness"][0]["metrics"]["demographic_parity_difference"]["value"] is not None
     assert any("w or divers is divers, w" in one for one in report["limits"])
+    assert "By sex, w or divers joins divers, w." in report["verdict_parts"]["fairness"]
     assert report["experiment"]["spec_hash"] != run({}, people())["experiment"]["spec_hash"]
 
 
@@ -298,4 +299,5 @@ def test_an_audit_says_nothing_of_rows_left_out(command, tmp_path):
 
     joined = audited(people(), groups={"sex": {"other": ["divers", "w"]}})
     assert [one["value"] for one in joined["fairness"][0]["groups"]] == ["other", "m"]
+    assert "By sex, other joins divers, w." in joined["verdict_parts"]["fairness"]
     assert "/exclude/sex/0" in audited(people(), exclude={"sex": ["inter"]})

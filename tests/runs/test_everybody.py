@@ -123,7 +123,7 @@ def test_no_two_rounds_show_figures_of_samples_that_differ_by_few() -> None:
             linear_spec(seed=seed, training__rounds=5, fairness={"minimum_group_clients": 18})
         )
         sampled, rounds = SampledRounds(one, {}, size=20), range(1, 6)
-        withheld, drawn = sampled.everybody_withheld(rounds), sampled.drawn(rounds)
+        withheld, drawn = sampled.everybody_withheld(rounds), sampled.drawn(rounds)[0]
         for later in rounds:
             earlier = [drawn[number - 1] for number in range(1, later)]
             differ = [len(np.setxor1d(drawn[later - 1], before)) for before in earlier]

@@ -138,6 +138,8 @@ def test_hospitals_get_records_and_many_clients_are_protected_whole() -> None:
     assert proposed(divisors).spec["federation"]["standardise"] == "client"
     of_records = proposed(divisors, unit="record")
     assert of_records.spec["federation"]["standardise"] is None
+    assert "without the ranges of x0, x1" in str(of_records.needs)
+    assert proposed(facts(scale=RANGE), unit="record").expected_useful
 
 
 def test_what_is_too_little_says_what_is_needed_and_that_is_enough() -> None:
@@ -234,7 +236,7 @@ def test_clients_of_very_different_size_are_measured_by_rows_and_averaged_after_
 
 
 def test_a_rare_class_gets_its_share_as_threshold_and_longer_steps() -> None:
-    def of_classes(rows: list[int]) -> dict[str, Any]:
+    def of_classes(rows: list[int], **aim: Any) -> dict[str, Any]:
         profile = {
             "clients": 300,
             "rows": 15_000,
@@ -243,7 +245,7 @@ def test_a_rare_class_gets_its_share_as_threshold_and_longer_steps() -> None:
             "class_balance": dict(zip(["no", "yes"], rows, strict=True)),
         }
         share = shown_facts(profile)["positive_share"]
-        return proposed(facts(scale=RANGE, positive_share=share)).spec
+        return proposed(facts(scale=RANGE, positive_share=share), **aim).spec
 
     even, rare, common = map(of_classes, ([5_000, 10_000], [300, 14_700], [14_700, 300]))
     assert "decision" not in even
@@ -253,6 +255,11 @@ def test_a_rare_class_gets_its_share_as_threshold_and_longer_steps() -> None:
     assert of_classes([301, 14_699]) == rare
     steps = [one["training"]["local"]["step_size"] for one in (even, rare, common)]
     assert steps == [0.3, 2.4, 2.4]
+    # Of records the rare class's gradients are cut less, and steps are shorter.
+    even, rare = (of_classes(rows, unit="record") for rows in ([5_000, 10_000], [300, 14_700]))
+    assert (even["privacy"]["clip"], rare["privacy"]["clip"]) == (1, 2)
+    steps = [one["training"]["local"]["step_size"] for one in (even, rare)]
+    assert steps[1] == pytest.approx(0.3 * steps[0], rel=0.05)
 
 
 @pytest.mark.parametrize("aim", [{"epsilon": 3.0}, {"leakage": 20.0}])
@@ -276,6 +283,7 @@ def test_of_a_class_that_is_too_rare_no_useful_model_is_expected_under_noise(aim
         ({"epsilon": 0.3}, 40, 0, None),
         ({"leakage": 5}, 40, 0, None),
         ({"leakage": 20}, 40, 2, 0.02),
+        ({"epsilon": 3, "unit": "record"}, 40, 2, 0.02),
         ({"epsilon": 3, "unit": "client"}, 40, 2, 0.02),
     ],
 )

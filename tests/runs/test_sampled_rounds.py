@@ -81,7 +81,7 @@ def test_no_two_rounds_show_a_group_that_they_differ_in_by_few() -> None:
     rounds = range(1, 61)
     sampled = SampledRounds(whole, report, size=size)
     found, of_clients = sampled.disclosures(rounds)["group"], sampled._rows["group"]
-    places = sampled.drawn(rounds)
+    places = sampled.drawn(rounds)[0]
     near = 0
     for later, of_later in enumerate(places):
         for earlier, of_earlier in enumerate(places[:later]):

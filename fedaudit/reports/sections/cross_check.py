@@ -135,7 +135,7 @@ class SecondFigures:
         self._by_group = {name: [math.nan] * len(shown) for name in [*_RATES, _ACCURACY]}
         for name, (truth, predicted) in labels.items():
             rates = [_group_rate(name, truth[own], predicted[own]) for own in of_groups]
-            self._by_group[name] = [math.nan if one is None else one for one in rates]
+            self._by_group[name] = rates
 
     def pairs(self) -> Iterator[tuple[str, str | None, float | None, float | None]]:
         """Metric, group (None for a gap), the report's value and Fairlearn's."""
@@ -187,14 +187,14 @@ def _labels(rows: PredictedRows) -> dict[str, Labels]:
     return found
 
 
-def _group_rate(metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> float | None:
-    """A rate of some rows, by Fairlearn; None where it has no denominator."""
+def _group_rate(metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """A rate of some rows, by Fairlearn; NaN where it has no denominator."""
     if metric == _ACCURACY:
         predicted = (truth == predicted).astype(int)
     elif metric != "selection_rate":
         predicted = predicted[truth == (1 if metric == "true_positive_rate" else 0)]
     # Which rows count is settled above, so that the truth does not matter.
-    return float(selection_rate(predicted, predicted)) if len(predicted) else None
+    return float(selection_rate(predicted, predicted)) if len(predicted) else math.nan
 
 
 def _check_definitions(labels: Mapping[str, Labels]) -> None:
@@ -203,7 +203,7 @@ def _check_definitions(labels: Mapping[str, Labels]) -> None:
     for name, (truth, predicted) in labels.items():
         function = accuracy_score if name == _ACCURACY else _RATES[name]
         rate = _group_rate(name, truth, predicted)
-        if rate is not None and abs(rate - function(truth, predicted)) > TOLERANCE:
+        if not math.isnan(rate) and abs(rate - function(truth, predicted)) > TOLERANCE:
             raise FiguresDisagreeError(
                 f"{name} of all rows is not what Fairlearn {fairlearn.__version__} computes for it"
             )

@@ -42,6 +42,8 @@ def fairness_part(report: Mapping[str, Any]) -> str:
             names = ", ".join(one["attribute"] for one in others)
             whose = names if len(others) + 1 < len(sections) else "every other attribute"
             sentences.append(f"So it is by {whose}, for the same reason.")
+    for attribute, groups in (report["spec"]["fairness"].get("groups") or {}).items():
+        sentences += [f"By {attribute}, {one} joins {', '.join(of)}." for one, of in groups.items()]
     for attribute, values in (report["spec"]["fairness"].get("exclude") or {}).items():
         sentences.append(f"No figure counts rows with {attribute} {', '.join(values)}.")
     return " ".join(sentence for sentence in sentences if sentence)

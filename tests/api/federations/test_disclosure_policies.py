@@ -285,3 +285,29 @@ def test_the_owners_policy_binds_another_project_with_the_same_content(api: Api)
     value["fairness"]["edges"] = {"age": [20]}
     experiment = api.submit(value, key=guest)
     assert api.stored(experiment["id"]).disclosure == {"edges": {"age": [20.0]}}
+
+
+def test_submitters_neither_hide_groups_nor_round_gaps_away(api: Api, federation) -> None:
+    """By a size above three groups of four, or the best of a hundred bases, gates would pass."""
+    hiding = {"minimum_group_size": 31, "minimum_group_clients": 3}
+    asked = asking(federation, {**hiding, "rounding": {"base": 6}})
+    body_of(api.check(asked))  # what no gate judges may hide more
+    gated = {"gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.1}]}
+    faults = refused(api, {**asked, **gated})
+    remedies = {
+        "/fairness/minimum_group_size": "set it to 30 or less",
+        "/fairness/minimum_group_clients": "set it to 2 or less",
+        "/fairness/rounding/base": "take 5 or less",
+    }
+    assert faults.keys() == remedies.keys()
+    assert all(remedy in faults[where] for where, remedy in remedies.items())
+    usual = {"minimum_group_size": 30, "minimum_group_clients": 2, "rounding": {"base": 5}}
+    body_of(api.check({**asking(federation, usual), **gated}))
+    # What the owner demands, by policy or registration, may be taken.
+    set_policy(api, federation["id"], **hiding)
+    body_of(api.check({**asking(federation, hiding), **gated}))
+    assert refused(api, {**asking(federation, {**hiding, "minimum_group_size": 32}), **gated})
+    set_policy(api, federation["id"])
+    upload(api, value={**AGES, "fairness": {**AGES["fairness"], **hiding}})
+    make_ready(api, federation["id"])
+    body_of(api.check({**asking(federation, hiding), **gated}))
