@@ -113,9 +113,8 @@ def create_app(settings: Settings) -> FastAPI:
         BodyLimit, largest_bytes=settings.max_body_bytes, uploads=uploads_of(settings)
     )
     # Each is outside those before it.
-    for middleware in (CompressedAnswers, ImpliedMethods, AnswerHeaders):
+    for middleware in (CompressedAnswers, ImpliedMethods, AnswerHeaders, Observation):
         app.add_middleware(middleware)
-    app.add_middleware(Observation)
     naming = parts_of(settings.proxy_addresses) if settings.proxy_user_header else []
     app.add_middleware(ProxyHeaders, trusted=parts_of(settings.trusted_proxies), naming=naming)
     problems.install(app)

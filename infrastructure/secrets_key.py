@@ -6,6 +6,7 @@ key is replaced by putting another one above it.
 
 import base64
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -72,9 +73,7 @@ def _ensure(path: Path) -> None:
     if path.exists():
         return
     try:
-        make_private(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
-    except FileExistsError:
-        # Another process was faster, and its key is the one.
-        return
+        with suppress(FileExistsError):  # another process was faster, and its key is the one
+            make_private(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
     except OSError as error:
         raise KeyFileError(f"cannot make the key {path}: {error.strerror}") from None

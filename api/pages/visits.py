@@ -8,7 +8,8 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import BackgroundTasks, Depends, Request
+from fastapi import Depends, Request
+from starlette.background import BackgroundTask
 from starlette.datastructures import FormData
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -77,11 +78,9 @@ class Visit(Call):
         """Lead on to another page; units that were queued are dispatched after the answer."""
         return RedirectResponse(address, 303, background=self.dispatching(*units))
 
-    def dispatching(self, *units: Unit) -> BackgroundTasks:
+    def dispatching(self, *units: Unit) -> BackgroundTask:
         """What dispatches units after an answer."""
-        tasks = BackgroundTasks()
-        tasks.add_task(dispatch, self.resources, *units)
-        return tasks
+        return BackgroundTask(dispatch, self.resources, *units)
 
 
 def for_visitors(endpoint: Callable[..., Response], scope: Scope) -> Callable[..., Response]:

@@ -77,8 +77,7 @@ async def submit_experiment(
     def queue() -> Response:
         return _accepted(submit(call, value, idempotency), call, accepting)
 
-    answer = validate if parameters.validate_only else queue
-    return await call.run(answer)
+    return await call.run(validate if parameters.validate_only else queue)
 
 
 @router.get("", response_model=ExperimentPage, openapi_extra=query_parameters(ExperimentParameters))
@@ -173,13 +172,6 @@ def _after(call: Call, experiment_id: str, sequence: int) -> tuple[list[Event], 
         return events.after(experiment_id, sequence, _BATCH), ended
 
 
-def _message(event: Event) -> ServerSentEvent:
-    data = {**event.data, "at": event.created_at.isoformat()}
-    return ServerSentEvent(
-        event=event.type, id=str(event.sequence), raw_data=orjson.dumps(data).decode()
-    )
-
-
 def _found(experiment_id: str, call: ExperimentsReader) -> Call:
     call.find(find_experiment, experiment_id)
     return call
@@ -208,7 +200,8 @@ async def follow_events(
     while not resources.stopping.is_set():
         events, ended = await run_in_threadpool(_after, call, experiment_id, last_event_id)
         for event in events:
-            yield _message(event)
+            data = orjson.dumps({**event.data, "at": event.created_at.isoformat()}).decode()
+            yield ServerSentEvent(event=event.type, id=str(event.sequence), raw_data=data)
             last_event_id = event.sequence
         if ended and len(events) < _BATCH:
             return

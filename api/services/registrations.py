@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -127,13 +128,8 @@ def correct_registration(call: Call, federation_id: str, value: Any) -> Register
     path = str(row.registration["federation"]["path"])
     registration = parse_uploaded(_without_place(value, path), file_name=path)
     refuse_below_floor(call.resources.settings, registration.fairness)
-    file = NewFile(
-        fingerprint=row.fingerprint,
-        registration=registration.model_dump(mode="json"),
-        file_name=row.file_name or row.name,
-        size_bytes=row.size_bytes or 0,
-        storage_key=row.storage_key,
-    )
+    stored = new_file(row, registration)
+    file = replace(stored, file_name=row.file_name or row.name, size_bytes=row.size_bytes or 0)
     return register_file(call, file, IdempotentRequest.of(None, _ROUTE, None))
 
 
@@ -148,7 +144,9 @@ def _without_place(value: Any, path: str) -> Any:
     return {**value, "federation": {**federation, "path": None}}
 
 
-def new_file(stored: ArrivedFile | PendingUpload, registration: Registration) -> NewFile:
+def new_file(
+    stored: ArrivedFile | PendingUpload | Federation, registration: Registration
+) -> NewFile:
     """A stored file as it is registered."""
     names = ("fingerprint", "file_name", "size_bytes", "storage_key")
     same = {name: getattr(stored, name) for name in names}

@@ -270,10 +270,8 @@ def _is_as_found(row: LaterAttacks) -> bool:
 def _is_as_signed(row: SignOff) -> bool:
     try:
         stated = Statement.of_fields(row.statement)
-        if row.envelope is not None:
-            signed = Statement.of(Envelope.from_dict(row.envelope))
-            if signed != stated:
-                return False
+        if row.envelope is not None and Statement.of(Envelope.from_dict(row.envelope)) != stated:
+            return False
     except ValueError:
         return False
     place = (stated.experiment_id, stated.number, stated.report_hash, stated.decision)

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from fedaudit.attacks.replay.replay_finding import ReplayReport
 
 app = typer.Typer()
-_ATTACKS = "attacks.json"
-"""The sections of all attacks, beside their files."""
 
 
 @app.command()
@@ -187,7 +185,7 @@ def _fetched(client: Client, found: Mapping[str, Any], path: str, folder: Path) 
 
 def _write(document: Mapping[str, Any], folder: Path, files: Iterable[str]) -> None:
     """What was found, beside the files of the attacks."""
-    names = [write_below(folder, _ATTACKS, [json_line(document)]), *files]
+    names = [write_below(folder, "attacks.json", [json_line(document)]), *files]
     say(f"{', '.join(names)} in {folder}; they are confidential")
 
 

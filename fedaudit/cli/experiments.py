@@ -221,7 +221,7 @@ def report(
 def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> ExitCode:
     """Print an experiment that was submitted just now; with `wait`, once it has ended."""
     if not wait:
-        _show_line(submitted, as_json=as_json)
+        write_answer(submitted, _show_line, as_json=as_json)
         if not as_json:
             say(f"its page: {client.page('experiments/{}', submitted['id'])}")
         return ExitCode.DONE
@@ -263,7 +263,7 @@ def _end_of(client: Client, experiment: Json, *, as_json: bool) -> ExitCode:
     """Follow an experiment to its end, and print it; for people also what its report says of it,
     and where the report is."""
     experiment = follow(client, experiment)
-    _show_line(experiment, as_json=as_json)
+    write_answer(experiment, _show_line, as_json=as_json)
     if as_json or experiment["status"] != "succeeded":
         return _exit_of(experiment)
     try:
@@ -281,10 +281,7 @@ def _end_of(client: Client, experiment: Json, *, as_json: bool) -> ExitCode:
     return _exit_of(experiment)
 
 
-def _show_line(experiment: Json, *, as_json: bool) -> None:
-    if as_json:
-        write_json(experiment)
-        return
+def _show_line(experiment: Json) -> None:
     rounds = f"round {_progress(experiment)}"
     write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")
 

@@ -78,7 +78,7 @@ def gate(
             if name is not None:
                 console.print(f"[bold]{escape(name)}[/bold]")
             for gate in gates:
-                console.print(f"{condition_text(gate)}: {outcome_text(gate)}")
+                console.print(f"{escape(condition(gate))}: {outcome_text(gate)}")
     raise typer.Exit(gate_exit(outcome))
 
 
@@ -88,11 +88,6 @@ def _evaluated(client: "Client", experiment_id: str, file: PolicyFile | None) ->
         gates = None if own is None else [gate.model_dump(mode="json") for gate in own]
         evaluations.append((name, client.evaluate_gates(experiment_id, gates)["gates"]))
     return GateResults(experiment_id, evaluations)
-
-
-def condition_text(gate: Mapping[str, Any]) -> str:
-    """What a gate demands, as markup."""
-    return escape(condition(gate))
 
 
 def outcome_text(gate: Mapping[str, Any]) -> str:

@@ -129,11 +129,8 @@ def sources_dir_of_environment() -> Path | None:
 
 def named_contents(artifacts: "Sequence[Path]") -> dict[str, bytes]:
     """The content of each file by its SHA-256."""
-    found = {}
-    for path in artifacts:
-        data = path.read_bytes()
-        found[hashlib.sha256(data).hexdigest()] = data
-    return found
+    contents = (path.read_bytes() for path in artifacts)
+    return {hashlib.sha256(data).hexdigest(): data for data in contents}
 
 
 def read_policies(source: str) -> "PolicyFile":

@@ -33,13 +33,10 @@ def connected(url: str | None = None, api_key: str | None = None) -> Iterator[Cl
     except UnreachableError as error:
         raise CommandError(str(error), ExitCode.UNREACHABLE) from None
     except ProblemError as error:
-        raise CommandError(str(error), _exit_code(error.status)) from None
-
-
-def _exit_code(status: int) -> ExitCode:
-    if status >= _SERVER_ERROR or status == _TOO_MANY:
-        return ExitCode.UNREACHABLE
-    return ExitCode.FAILED if status == _CONFLICT else ExitCode.USAGE
+        code = ExitCode.FAILED if error.status == _CONFLICT else ExitCode.USAGE
+        if error.status >= _SERVER_ERROR or error.status == _TOO_MANY:
+            code = ExitCode.UNREACHABLE
+        raise CommandError(str(error), code) from None
 
 
 def is_id(text: str) -> bool:

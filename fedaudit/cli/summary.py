@@ -7,7 +7,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from fedaudit.cli.gates import COLOURED, condition_text, outcome_text
+from fedaudit.cli.gates import COLOURED, outcome_text
 from fedaudit.cli.output import print_columns, sections_table, standard_output
 from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most
 from fedaudit.privacy.accounting.privacy_events import observer_words
@@ -89,7 +89,7 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
         }
         yield f"fairness by {escape(section['attribute'])}", gaps
     if report["gates"]:
-        yield "gates", {condition_text(gate): _brief_outcome(gate) for gate in report["gates"]}
+        yield "gates", {escape(condition(gate)): _brief_outcome(gate) for gate in report["gates"]}
 
 
 def _costs(report: Report) -> dict[str, str]:

@@ -175,16 +175,15 @@ def _bundle(source: str, out: Path | None) -> Iterator[Path]:
 def _download(client: Client, source: str, file: IO[bytes]) -> None:
     """Ids of experiments, audits and ledgers look alike. A key that opens no ledgers may open
     audits."""
-    first: ProblemError | None = None
+    errors: list[ProblemError] = []
     ways = (client.download_bundle, client.download_audit_bundle, client.download_ledger_bundle)
     for download in ways:
         try:
             download(source, file)
             return
         except (NotFoundError, ForbiddenError) as error:
-            first = first or error
-    assert first is not None
-    raise first
+            errors.append(error)
+    raise errors[0]
 
 
 def _fields(found: Verification) -> dict[str, Any]:

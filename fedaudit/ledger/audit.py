@@ -45,7 +45,6 @@ class Places:
     count: int = 0
 
     def add(self, place: str) -> None:
-        """Note a place."""
         self.count += 1
         if len(self.first) < 3:
             self.first.append(place)

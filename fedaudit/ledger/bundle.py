@@ -322,7 +322,6 @@ class Sink(io.RawIOBase):
         """How many bytes were not taken yet."""
 
     def writable(self) -> bool:
-        """It is."""
         return True
 
     def write(self, data: Any) -> int:

@@ -6,7 +6,7 @@ An entry of a hundred subjects costs half as much among others as by itself.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -109,7 +109,6 @@ class EntryColumns:
         )
 
     def __len__(self) -> int:
-        """The number of entries."""
         return len(self.keys)
 
     @cached_property
@@ -209,18 +208,11 @@ def alike(
 ) -> Iterator[tuple[MechanismParameters | None, list[LedgerRow]]]:
     """Consecutive rows of one mechanism and kind of subject that charge the same people, with their
     inputs; None for rows that are not."""
-    together: list[LedgerRow] = []
-    inputs: MechanismParameters | None = None
-    for row in rows:
-        known = reader.known(row)
-        # The same object: a number of another type may equal one, and has other bytes.
-        if together and not (known is inputs and _people(row) == _people(together[0])):
-            yield inputs, together
-            together = []
-        inputs = known
-        together.append(row)
-    if together:
-        yield inputs, together
+    read = ((reader.known(row), row) for row in rows)
+    # The same object: a number of another type may equal one, and has other bytes.
+    for _, group in groupby(read, key=lambda one: (id(one[0]), *_people(one[1]))):
+        inputs, together = zip(*group, strict=True)
+        yield inputs[0], list(together)
 
 
 def columns_of_rows(rows: Iterable[LedgerRow]) -> Iterator[EntryColumns]:
@@ -286,7 +278,6 @@ class LedgerColumns:
     """[entries], how many lines each of them has."""
 
     def __len__(self) -> int:
-        """The number of lines."""
         return int(self.counts.sum())
 
     def lines(self, begin: int = 0, end: int | None = None) -> Iterator[dict[str, Any]]:
@@ -402,8 +393,7 @@ def _components(inputs: MechanismParameters) -> Sequence[Component]:
 
 
 def _texts(texts: Sequence[str | None], codes: Ints) -> NDArray[np.object_]:
-    found: NDArray[np.object_] = np.array(texts, dtype=object)[codes]
-    return found
+    return np.array(texts, dtype=object)[codes]
 
 
 def _values(column: NDArray[Any]) -> list[Any]:

@@ -9,14 +9,14 @@ the kind of subject and not from the run's list of subjects.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters, unbounded_inputs
 from fedaudit.privacy.count_release import CountRelease
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.fairness import HeldOutUnit
@@ -66,14 +66,10 @@ def report_inputs(release: CountRelease, *, counts: int, noise: str) -> Mechanis
     `clip` is how far one unit moves them: the sum for discrete Laplace noise, the Euclidean length
     for Gaussian noise.
     """
-    return MechanismParameters(
-        mechanism=f"counts-{release.mechanism}",
-        n=counts,
+    return replace(
+        unbounded_inputs(f"counts-{release.mechanism}", n=counts, noise=noise),
         noise_multiplier=release.noise_multiplier,
-        radius=None,
-        radius_floor=None,
         clip=release.l2 if release.is_gaussian else release.l1,
-        noise=noise,
         guarantee="formal",
         event=canonical_json(release.event.as_dict()).decode(),
         delta=release.delta,

@@ -121,7 +121,6 @@ class SigningKey:
 
     @classmethod
     def generate(cls) -> "SigningKey":
-        """A new key."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
@@ -196,7 +195,6 @@ class Keyring:
         return self._known.values()
 
     def trusts(self, key_id: str) -> bool:
-        """Whether the verifier trusts the key."""
         return key_id in self._trusted
 
 
@@ -214,7 +212,6 @@ class Envelope:
 
     @classmethod
     def sign(cls, payload_type: str, payload: bytes, key: SigningKey) -> "Envelope":
-        """A new envelope."""
         return cls(payload_type, payload, key.key_id, key.sign(pae(payload_type, payload)))
 
     @classmethod

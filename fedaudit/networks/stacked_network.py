@@ -59,13 +59,7 @@ class Loss:
     @property
     def root_mean(self) -> bool:
         """Whether a client's loss is the root of the mean of its rows' values."""
-        match self.kind:
-            case "rmse":
-                return True
-            case "mse" | "cross-entropy":
-                return False
-            case _:
-                assert_never(self.kind)
+        return self.kind == "rmse"
 
     def values(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Each row's value: outputs [out, ...], target [...] (broadcast); result [...]."""
@@ -214,23 +208,15 @@ def operation_outputs(
                 values, weights, bias, stride=operation.stride, padding=operation.padding
             )
         case Pool():
-            return _pooled(operation, values)
+            maximum = operation.kind == "max-pooling"
+            pooled = functional.max_pool2d if maximum else functional.avg_pool2d
+            return pooled(values, operation.size)
         case Flattening():
             return values.flatten(1)
         case "relu" | "tanh" | "sigmoid" | "gelu":
             return _ACTIVATIONS[operation](values)
         case _:
             assert_never(operation)
-
-
-def _pooled(pool: Pool, maps: Tensor) -> Tensor:
-    match pool.kind:
-        case "max-pooling":
-            return functional.max_pool2d(maps, pool.size)
-        case "average-pooling":
-            return functional.avg_pool2d(maps, pool.size)
-        case _:
-            assert_never(pool.kind)
 
 
 def parameters_at(shape: NetworkShape, theta: Tensor) -> Parameters:
@@ -363,10 +349,6 @@ class ClientNetwork:
                 moved = slope.sum(0) if isinstance(one.layer, Layer) else next(left)
                 bias.add_(moved, alpha=scale)
         return values.sum()
-
-    def descend(self, gradient: Tensor, step: float) -> None:
-        """Moves the parameters by -step times the gradient [n]."""
-        self.theta.sub_(gradient, alpha=step)
 
 
 def record_loss(

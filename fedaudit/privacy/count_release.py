@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 from math import isqrt
 from typing import Any, Literal, assert_never
 
@@ -113,13 +114,11 @@ def drawn_integers(
 
 
 def _words(source: Source, purpose: Purpose, round_: int) -> Iterator[int]:
-    block = 0
-    while True:
+    for block in count():
         words = source.wide_words(
             purpose=purpose, round_=round_, counters=block, count=_WORDS_AT_A_TIME
         )
         yield from words.ravel().tolist()
-        block += 1
 
 
 ADJACENCY: Adjacency = "add-or-remove-one"

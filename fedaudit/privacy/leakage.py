@@ -212,9 +212,7 @@ class ClusterCounts:
         if wanted[0] <= rows and wanted[1] <= columns:
             return
         shape = max(rows, wanted[0]), max(columns, wanted[1] + 16)
-        grown = np.zeros(shape, dtype=np.int64)
-        grown[:rows, :columns] = self._counts
-        self._counts = grown
+        self._counts = np.pad(self._counts, ((0, shape[0] - rows), (0, shape[1] - columns)))
 
 
 def _priced(history: Ints, price: Callable[[ArrayLike], Floats]) -> list[list[ClusterLeakage]]:

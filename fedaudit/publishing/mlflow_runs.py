@@ -176,10 +176,9 @@ def _version(client: Any, asked: Registration, run_id: str, publication: Publica
         client.create_registered_model(asked.name)
     there = f"name = '{asked.name}' and run_id = '{run_id}'"
     found = client.search_model_versions(there, max_results=1)
-    made = found[0] if found else None
-    if made is None:
-        made = client.create_model_version(asked.name, f"runs:/{run_id}/model", run_id=run_id)
-    version = str(made.version)
+    if not found:
+        found = [client.create_model_version(asked.name, f"runs:/{run_id}/model", run_id=run_id)]
+    version = str(found[0].version)
     facts = publication.facts()
     for name in ("gate_outcome", "report_hash"):
         client.set_model_version_tag(asked.name, version, f"fedaudit.{name}", facts[name])

@@ -47,8 +47,8 @@ class MethodPart(SpecPart):
 
     @abstractmethod
     def uncovered(self, mechanism: str) -> str | None:
-        """What the method sends that the mechanism's clip and noise do not cover, and the remedy;
-        None where they cover all of it."""
+        """What the method sends that a mechanism's clip and noise do not cover, and the remedy;
+        None where they cover all of it. Not asked without a mechanism."""
 
     def disagreements(self, training: "Training", *, mechanism: str, source: Source) -> Refusals:
         """Every fault between the method and the rest, each with its field and the remedy."""
@@ -68,7 +68,7 @@ class MethodPart(SpecPart):
             yield refuse_at(
                 "/training/hypotheses", f"{kind} gives clients no hypotheses to choose from; use 1"
             )
-        if (fault := self.uncovered(mechanism)) is not None:
+        if mechanism != "none" and (fault := self.uncovered(mechanism)) is not None:
             yield refuse_at("/training/method/kind", fault)
 
 
@@ -82,7 +82,20 @@ class Hypotheses(MethodPart):
         return None
 
 
-class FineTuning(MethodPart):
+class _TunedMethod(MethodPart):
+    """A method that ends with each client's own steps."""
+
+    def uncovered(self, mechanism: str) -> str | None:
+        """Training record by record has its own way, which does not go with these."""
+        if mechanism != "record-personalised":
+            return None
+        return (
+            f"{mechanism} gives each record a budget for training, and none for {self.names()[0]}; "
+            "use `hypotheses`, or a mechanism of whole updates"
+        )
+
+
+class FineTuning(_TunedMethod):
     """Like `hypotheses`; then each client takes steps from its hypothesis on its own rows."""
 
     personalises, releases, offers_hypotheses = True, True, True
@@ -92,11 +105,8 @@ class FineTuning(MethodPart):
     step_size: Annotated[StepSize | None, _PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
 
-    def uncovered(self, mechanism: str) -> str | None:
-        return _trained_by_record(self.kind, mechanism)
 
-
-class Ditto(MethodPart):
+class Ditto(_TunedMethod):
     """A model by FedAvg, and for each client its own model that is held near it (Li et al. 2021).
 
     The personal model descends its client's loss plus `proximal`/2 times the squared distance from
@@ -114,9 +124,6 @@ class Ditto(MethodPart):
     """The same as in `fine-tuning`."""
     step_size: Annotated[StepSize | None, _PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
-
-    def uncovered(self, mechanism: str) -> str | None:
-        return _trained_by_record(self.kind, mechanism)
 
 
 class QFfl(MethodPart):
@@ -145,9 +152,7 @@ class QFfl(MethodPart):
                     "gradient descent with one step size; leave it out, or use another method",
                 )
 
-    def uncovered(self, mechanism: str) -> str | None:
-        if mechanism == "none":
-            return None
+    def uncovered(self, mechanism: str) -> str:
         return (
             "q-ffl weights an update by the client's loss and sends a number made of both beside "
             f"it, by which the server divides; clip and noise of {mechanism} are for the update "
@@ -170,23 +175,11 @@ class LocalOnly(MethodPart):
     step_size: Annotated[StepSize | None, _PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
 
-    def uncovered(self, mechanism: str) -> str | None:
-        if mechanism == "none":
-            return None
+    def uncovered(self, mechanism: str) -> str:
         return (
             f"local-only sends nothing that {mechanism} could protect, and a figure of it would be "
             "of nothing; use `mechanism: none`, or another method"
         )
-
-
-def _trained_by_record(kind: str, mechanism: str) -> str | None:
-    """Why training record by record, which has its own way, does not go with a method."""
-    if mechanism != "record-personalised":
-        return None
-    return (
-        f"{mechanism} gives each record a budget for training, and none for {kind}; use "
-        "`hypotheses`, or a mechanism of whole updates"
-    )
 
 
 TrainingMethod = Annotated[

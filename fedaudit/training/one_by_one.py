@@ -56,7 +56,7 @@ class ClientUpdate:
                 continue
             gradient, factor = self._gradient(batch)
             if self._local.descends_plainly:
-                self._network.descend(gradient, size * factor)
+                theta.sub_(gradient, alpha=size * factor)
             else:
                 moved, state = optimiser.step(theta, gradient * factor, state)
                 self._network.load(moved)
@@ -72,7 +72,7 @@ class ClientUpdate:
                 moved, state = personal.after(theta, common, gradient * factor, state)
                 self._network.load(moved)
                 continue
-            self._network.descend(gradient, personal.step_size * factor)
+            theta.sub_(gradient, alpha=personal.step_size * factor)
             if pull is not None:
                 self._network.load(theta - pull)
 

@@ -256,8 +256,7 @@ class RecordCharges:
     def releases(self) -> Ints32:
         """What the ledger's subjects were charged: rounds of [groups], or uploads of [clients]."""
         if self._spending is None:
-            taken: Ints32 = self._state.releases[0].copy()
-            return taken
+            return np.array(self._state.releases[0])
         return np.full(self.groups, self._paid, dtype=np.int32)
 
     def count_in(self, cohort: Cohort, subjects: Ints32) -> dict[str, Ints32]:

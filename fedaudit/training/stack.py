@@ -337,8 +337,7 @@ class Stack:
         """Releases of each of the ledger's subjects so far: int32 [subjects]."""
         if self._records is not None:
             return self._records.releases()
-        releases: Ints32 = self._state.releases[position].copy()
-        return releases
+        return np.array(self._state.releases[position])
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
         """Rounds up to `until` repeat rounds already charged: they carry this release number."""

@@ -128,7 +128,6 @@ class ExperimentRepository(RowRepository[Experiment]):
         asked = self._select(Experiment).where(Experiment.id.in_(ids)).order_by(Experiment.id)
         unit_ids = asked.order_by(None).with_only_columns(Experiment.unit_id).distinct()
         units = UnitRepository(self.session)
-        # Held: no worker claims them before the transaction ends.
         waiting = units.hold_waiting(list(self.session.scalars(unit_ids)))
         by: dict[str, Any] = {"cancel_requested_at": utc_now()}
         by |= {"cancelled_by": None if cancelled_by is None else vars(cancelled_by)}

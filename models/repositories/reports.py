@@ -179,6 +179,7 @@ EPSILON = "epsilon_max"
 """The one figure that several observers may have."""
 
 _summaries, _experiments = table_of(ReportSummary).c, table_of(Experiment).c
+_tags = table_of(ExperimentTag).c
 _sorting_table = table_of(ReportFigure).alias("sorting")
 _sorting = _sorting_table.c
 
@@ -238,16 +239,11 @@ def _measures(attribute: str) -> ColumnElement[bool]:
     return exists().where(row.experiment_id == _experiments.id, row.attribute == attribute)
 
 
-def _has_tag(tag: str) -> ColumnElement[bool]:
-    tags = table_of(ExperimentTag).c
-    return exists().where(tags.experiment_id == _experiments.id, tags.tag == tag)
-
-
 Condition = Callable[[Any], ColumnElement[bool]]
 """The condition that a filter with a value sets."""
 OF_EXPERIMENTS: dict[str, Condition] = {
     **{name: partial(eq, _experiments[name]) for name in ("name", "federation_id", "mechanism")},
-    "tag": _has_tag,
+    "tag": lambda tag: exists().where(_tags.experiment_id == _experiments.id, _tags.tag == tag),
     "created_after": partial(ge, _experiments.created_at),
     "created_before": partial(le, _experiments.created_at),
 }

@@ -303,8 +303,6 @@ def _claimable() -> ColumnElement[bool]:
 
 
 _LOW_SHARE = 0.1
-
-_LOW: WebhookEvent = "budget.low"
 _ENABLED = (
     select(Federation.project_id, Federation.id, WebhookEndpoint.events)
     .join(WebhookEndpoint, WebhookEndpoint.project_id == Federation.project_id)
@@ -324,7 +322,7 @@ def announcing_low(budgets: Budgets, federation_id: str) -> Iterator[None]:
     is locked, so that of two transactions that draw at once only one crosses."""
     sharing = budgets.sharing(federation_id)
     enabled = rows_of(budgets.session, _ENABLED, federation_ids=sharing.ids)
-    notified = dict.fromkeys((own, id_) for own, id_, events in enabled if _LOW in events)
+    notified = dict.fromkeys((own, id_) for own, id_, events in enabled if "budget.low" in events)
     if notified:
         budgets.hold(id=federation_id)
     before = {one: _low(budgets, *one) for one in notified}

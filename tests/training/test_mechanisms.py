@@ -184,7 +184,7 @@ def test_a_mechanism_that_only_the_spec_names_makes_no_cell_and_is_not_trained(p
 class LooksRight:
     """All that a protection of clients and a trusted server offer, and neither of them."""
 
-    clip_moves = False
+    moves = ()
 
     def draw_noise(self, draws: object, block: object) -> None:
         """No noise."""

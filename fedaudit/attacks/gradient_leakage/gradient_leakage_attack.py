@@ -139,9 +139,8 @@ class SingleImageUpdates:
             protection = self._protection(noise_multiplier)
             noise = protection.draw_cell(source, np.array(0), np.array(images)).vectors
             assert noise is not None
-            sent = protection.protect(start.expand_as(sent)[None], sent[None], noise[None]).uploads[
-                0
-            ]
+            found = protection.protect(start.expand_as(sent)[None], sent[None], noise[None])
+            sent = found.uploads[0]
         return (start.double() - sent.double()) / self._step_size
 
     def _of(self, image: int) -> tuple[Tensor, Tensor]:

@@ -331,11 +331,8 @@ Limits = tuple[float, float, float]
 def _contradicted(claim: Claim, scores: Floats, member: Bools, *, level: float) -> Limits | None:
     """The limits at the first rate where they contradict the claim, wrong with a chance of at most
     `level` over all rates (Bonferroni)."""
-    for rate in FALSE_POSITIVE_RATES:
-        limits = _limits(claim, scores, member, rate=rate, level=level)
-        if limits[0] > limits[2]:
-            return limits
-    return None
+    found = (_limits(claim, scores, member, rate=one, level=level) for one in FALSE_POSITIVE_RATES)
+    return next((limits for limits in found if limits[0] > limits[2]), None)
 
 
 def _limits(claim: Claim, scores: Floats, member: Bools, *, rate: float, level: float) -> Limits:

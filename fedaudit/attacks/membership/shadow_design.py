@@ -113,8 +113,7 @@ def _share_of_each(rows: Ints, cell: Cell, source: Source, *, share: float) -> I
     rank = np.arange(len(order)) - np.repeat(first, counts)
     within = rank < np.repeat(np.ceil(share * counts), counts)
     kept = np.lexsort((words[..., 0].reshape(-1)[order][within], rank[within]))
-    found: Ints = rows[order[within][kept]]
-    return found
+    return rows[order[within][kept]]
 
 
 def shadow_training_clients(clients: int) -> int:

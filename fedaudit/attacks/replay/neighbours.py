@@ -365,7 +365,11 @@ def moved_by(
     base, neighbour = (
         load_federation(named, sources_dir=folder / name) for name in ("base", "neighbour")
     )
-    return _differences(base, neighbour, unit)
+    theirs = unit.rows[~unit.rows] if unit.change == "gone" else unit.rows
+    if neighbour.rows != len(theirs):
+        return ["which rows there are"]
+    before, after = _loaded(base, ~unit.rows), _loaded(neighbour, ~theirs)
+    return [name for name, value in before.items() if not same(value, after.get(name))]
 
 
 def units(cell: Cell) -> Iterator[ChangedUnit]:
@@ -385,15 +389,6 @@ def units(cell: Cell) -> Iterator[ChangedUnit]:
         yield ChangedUnit(one, "other values")
         if not cell.spec.federation.traits.deals_rows:  # by place, which is taken as fixed
             yield ChangedUnit(one, "gone")
-
-
-def _differences(base: Federation, other: Federation, unit: ChangedUnit) -> list[str]:
-    mine = unit.rows
-    theirs = mine[~mine] if unit.change == "gone" else mine
-    if other.rows != len(theirs):
-        return ["which rows there are"]
-    before, after = _loaded(base, ~mine), _loaded(other, ~theirs)
-    return [name for name, value in before.items() if not same(value, after.get(name))]
 
 
 def _loaded(federation: Federation, others: Bools) -> dict[str, Any]:

@@ -166,10 +166,7 @@ def library_relation(adjacency: Adjacency) -> Any:
     """The adjacency in dp-accounting's terms."""
     from dp_accounting import NeighboringRelation
 
-    return {
-        "add-or-remove-one": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace-one": NeighboringRelation.REPLACE_ONE,
-    }[adjacency]
+    return NeighboringRelation[adjacency.replace("-", "_").upper()]
 
 
 def library_event(event: Event, *, clips: float) -> Any:

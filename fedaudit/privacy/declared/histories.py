@@ -206,16 +206,11 @@ class Histories:
     ) -> Tally:
         """Charge a round of so many steps; `named`: the clients asked to take part, which do not
         matter where everyone pays. `is_counted`: the round was charged to others before."""
-        before = self.tallies.get(charge)
+        before = self.tallies.get(charge, Tally(charge, 0, np.zeros(0, dtype=np.int64)))
         counts = np.zeros(len(self.names), dtype=np.int64)
-        if before is not None:
-            counts[: len(before.counts)] = before.counts
-        if charge.everyone:
-            counts[0] += steps
-        else:
-            counts[named] += steps
-        rounds = 0 if before is None else before.rounds
-        tally = Tally(charge, rounds + (not is_counted), counts)
+        counts[: len(before.counts)] = before.counts
+        counts[0 if charge.everyone else named] += steps
+        tally = Tally(charge, before.rounds + (not is_counted), counts)
         self.tallies[charge] = tally
         return tally
 

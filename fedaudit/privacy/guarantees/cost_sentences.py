@@ -55,10 +55,8 @@ def level_words(
     exponent: float, *, delta: float, kind: GuaranteeKind, in_force: bool | None
 ) -> str:
     """The words of lists and tiles, with their doubts as in verdicts."""
-    doubt, level = (
-        doubts(kind, in_force=in_force is not False).lower(),
-        cost_level(exponent, delta=delta),
-    )
+    doubt = doubts(kind, in_force=in_force is not False).lower()
+    level = cost_level(exponent, delta=delta)
     if level in ("nothing", "unbounded"):
         return doubt + LEVELS[level]
     return f"{doubt}a guess is right at most {guess_words(exponent, delta=delta)}% of the time"

@@ -267,10 +267,8 @@ def _reach(privacy: LaplaceL2, sizes: Sequence[int]) -> str:
     bound = at_most(2 * clip / radius * (math.hypot(*sizes) / privacy.noise_multiplier))
     how, together, covering, beyond = "", "", ", hence within r:", ", which exceeds r"
     if privacy.per_layer:
-        how, together = (
-            " as a whole, before the layers are taken apart",
-            " over all layers together",
-        )
+        how = " as a whole, before the layers are taken apart"
+        together = " over all layers together"
         covering, beyond = ": whatever their distances within the layers,", ""
         bound = f"2c/r * sqrt(sum of n_l^2)/nu = {bound}"
     reach = (

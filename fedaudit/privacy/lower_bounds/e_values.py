@@ -265,10 +265,8 @@ def known_noise_alarm_power(
         fit = SignalFit(cosine * root, weight, 1.0, numbers)
         return known_noise_e_value(fit, claimed=claimed) >= needed
 
-    low, high = (
-        0.0,
-        float(scipy.stats.nct.isf(one_look_level(share or 1.0), freedom, claimed * root)),
-    )
+    low, level = 0.0, one_look_level(share or 1.0)
+    high = float(scipy.stats.nct.isf(level, freedom, claimed * root))
     while share is None and not alarms(high) and high < _FARTHEST:
         low, high = high, 1.5 * high
     if alarms(high):

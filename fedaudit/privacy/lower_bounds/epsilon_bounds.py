@@ -123,7 +123,6 @@ class SignalFit:
     numbers: int = 0
 
     def add(self, *, product: float, weight: float, squares: float, numbers: int) -> None:
-        """Adds releases."""
         self.product += product
         self.weight += weight
         self.squares += squares

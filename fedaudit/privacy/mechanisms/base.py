@@ -398,14 +398,10 @@ class EpsilonMechanism(PrivacyMechanism):
     def public_inputs(self, *, n: int) -> MechanismParameters:
         """The parameters that the ledger records besides the events."""
         noise_multiplier, clip = self.shared_noise
-        return MechanismParameters(
-            mechanism=self.facts.name,
-            n=n,
+        return replace(
+            unbounded_inputs(self.facts.name, n=n, noise=self.spec.privacy.noise),
             noise_multiplier=noise_multiplier,
-            radius=None,
-            radius_floor=None,
             clip=clip,
-            noise=self.spec.privacy.noise,
             guarantee=self.guarantee_kind,
             delta=float(self.privacy.delta),
             adjacency=self.adjacency,
@@ -489,7 +485,6 @@ class NoPrivacyMechanism(PrivacyMechanism):
         )
 
     def noise_multiplier(self) -> float | str:
-        """There is no noise."""
         return NO_MECHANISM
 
     def inputs(

@@ -208,24 +208,20 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """Project costs from the plan, or from public numbers alone as far as these suffice."""
         if self._is_without_noise:
             return unbounded_projection(NO_NOISE)
-        rounds, delta, baseline = (
-            self.spec.training.rounds,
-            self.privacy.delta,
-            self.privacy.baseline,
-        )
+        rounds, privacy = self.spec.training.rounds, self.privacy
         leaves = "a record leaves before the round that would pass its"
-        then = leaves if baseline == "filter" else "none of them ends the run"
+        then = leaves if privacy.baseline == "filter" else "none of them ends the run"
         most: dict[Observer, float] | str
         if plan is not None:
             most = {observer: plan.largest(observer, rounds) for observer in plan.observers}
         elif isinstance(self.noise_multiplier(), str):
-            from_data = f"the noise of the baseline {baseline} follows from the data"
+            from_data = f"the noise of the baseline {privacy.baseline} follows from the data"
             most = f"{from_data}, which are not loaded yet"
         else:
             # That of a record in every batch: no record spends more.
             event = self._run_at_rate_one().event(1.0)
             most = {
-                one: float(renyi_epsilons(event, rounds, epsilon_terms(one, delta)))
+                one: float(renyi_epsilons(event, rounds, epsilon_terms(one, privacy.delta)))
                 for one in RECORD_OBSERVERS
             }
         return self.projection(most, ends=f"budgets are the records' own, and {then}")

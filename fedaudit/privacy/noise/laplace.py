@@ -196,7 +196,7 @@ class Sanitiser:
 
         `start`, `updated`: float32, `unit_noise`: float64, all [cells, clients, n]: the hypothesis
         a client chose, what it made of it, and noise with epsilon = 1, from `unit_layers`. Returns
-        the uploads, float32, and the radii, float64 as of `shown`.
+        the uploads, float32, and the radii, float64, of layers or of the whole vector.
         """
         each = [lengths_of_updates(start[..., own], updated[..., own]) for own in self.slices]
         lengths = torch.stack(each, dim=-1)
@@ -214,7 +214,7 @@ class Sanitiser:
         ]
         # A whole vector, which can be long, is not copied.
         uploads = torch.cat(released, dim=-1) if self.per_layer else released[0]
-        return uploads, self.shown(radii)
+        return uploads, radii if self.per_layer else radii[..., 0]
 
     def compiled(
         self, start: Tensor, updated: Tensor, unit_noise: Floats
@@ -275,11 +275,6 @@ class Sanitiser:
             fixed = self.fixed_radius[..., None]
             radii = torch.where(fixed.isnan(), radii, fixed)
         return radii
-
-    def shown(self, radii: Tensor) -> Tensor:
-        """Radii [cells, clients, parts] as a ledger has them: without the last axis where the
-        vector is one part."""
-        return radii if self.per_layer else radii[..., 0]
 
     def release(
         self,

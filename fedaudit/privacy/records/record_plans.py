@@ -59,8 +59,7 @@ def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> Floats:
         raise ValueError("budgets must be positive")
     kept = wanted * _ROUNDING
     rates, spends = _table(run, kept)
-    found: Floats = rates[np.searchsorted(spends, kept, side="right") - 1]
-    return found
+    return rates[np.searchsorted(spends, kept, side="right") - 1]
 
 
 def sampling_grid(rates: ArrayLike) -> Floats:

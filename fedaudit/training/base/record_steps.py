@@ -195,13 +195,8 @@ class ServerMoves:
 
 def server_moves(training: Training) -> ServerMoves | None:
     """How the server of a spec moves hypotheses; None where it takes averages as they are."""
-    match training.server:
-        case ServerAverage():
-            return None
-        case ServerMomentum() | ServerAdam():
-            return ServerMoves(training.server)
-        case _:
-            assert_never(training.server)
+    server = training.server
+    return None if isinstance(server, ServerAverage) else ServerMoves(server)
 
 
 @dataclass(frozen=True, eq=False)

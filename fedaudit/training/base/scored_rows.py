@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,7 @@ from fedaudit.federations.groups import OutcomeRules, outcome_rules
 from fedaudit.native.library import call, kernels, line
 from fedaudit.spec.fairness import Fairness
 from fedaudit.training.base.cell import Cell
-from fedaudit.utility import (
-    ConstantComparison,
-    LossShape,
-    MeasuredRows,
-    RowLoss,
-    compare_with_constant,
-)
+from fedaudit.utility import ConstantComparison, LossShape, MeasuredRows, compare_with_constant
 
 # Where a row is counted within its group: by its truth, times 2, and its prediction. Counts are
 # given as true positives, false positives, true negatives, false negatives.
@@ -46,13 +40,13 @@ class GroupCounter:
         self._target = None
         if federations[0].classes:
             self._target = np.concatenate([part.raw_target for part in federations])
+        self._groups = [len(federations[0].attribute(name).values) for name in self.attributes]
         if not self.attributes:
             return
         rules = [outcome_rules(part, fairness) for part in federations]
         pairs = list(zip(federations, rules, strict=True))
         self._declared = bool(rules[0].ops)
         self._members = _members(rules[0], len(federations[0].classes))
-        self._groups = [len(federations[0].attribute(name).values) for name in self.attributes]
         self._places = np.concatenate(
             [np.stack([_places(*pair, name) for name in self.attributes]) for pair in pairs], axis=1
         )
@@ -111,7 +105,11 @@ class GroupCounter:
         """
         if not self.counts_rows:
             return self.nothing(slots)
-        favourable = self._favourable(predictions, self._bounds[:, place])
+        factor, bound = self._bounds[:, place]
+        if self._members is None:
+            favourable = predictions * factor >= bound
+        else:
+            favourable = self._members[bound.astype(np.int64), predictions]
         counts: dict[str, Ints] = {}
         for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
             places = self._places[position, place]
@@ -124,8 +122,6 @@ class GroupCounter:
 
     def nothing(self, slots: int) -> dict[str, Ints]:
         """What `count` returns where no row is counted."""
-        if not self.attributes:
-            return {}
         sizes = zip(self.attributes, self._groups, strict=True)
         return {name: np.zeros((slots, size, 4), dtype=np.int64) for name, size in sizes}
 
@@ -151,8 +147,6 @@ class GroupCounter:
         Groups int64 [rows] of the rows at `place` [rows]; -1 for the other rows.
         """
         found: dict[str, tuple[int, Ints]] = {}
-        if not self.attributes:
-            return found
         for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
             codes = self._places[position, place].astype(np.int64) // 4
             found[name] = groups, np.where(codes < groups, codes, -1)
@@ -164,14 +158,6 @@ class GroupCounter:
             return None
         right: Bools = predictions == self._target[place]
         return right
-
-    def _favourable(self, predictions: NDArray[np.generic], bounds: Floats) -> Bools:
-        factor, bound = bounds
-        if self._members is not None:
-            found: Bools = self._members[bound.astype(np.int64), predictions]
-            return found
-        above: Bools = predictions * factor >= bound
-        return above
 
 
 def _given(found: Ints, slots: int, groups: int) -> Ints:
@@ -399,17 +385,8 @@ def _scored(logits: Floats32 | None, target: Floats32) -> ScoredOutcomes | None:
 
 
 def _loss_shape(cell: Cell) -> LossShape:
-    kind = cell.spec.training.loss
-    row: RowLoss
-    match kind:
-        case "cross-entropy":
-            row = "log"
-        case "rmse" | "mse":
-            row = "squared"
-        case _:
-            assert_never(kind)
     return LossShape(
-        row=row,
+        row="log" if cell.spec.training.loss == "cross-entropy" else "squared",
         classes=len(cell.federation.classes),
         root_mean=cell.spec.training.root_mean,
         by_client=cell.validation_rows.by_client,

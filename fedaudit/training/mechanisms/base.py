@@ -173,15 +173,13 @@ def watching(wrap: Callable[[Any], Any]) -> Iterator[None]:
 def watched(protection: Applied) -> Applied:
     """The protection as it is trained with: itself, unless a wrapper is set."""
     wrap = _onlooker.get()
-    found: Applied = protection if wrap is None else wrap(protection)
-    return found
+    return protection if wrap is None else wrap(protection)
 
 
 class Unprotected(ClientProtection):
     """Uploads are sent unchanged, unless they are not finite."""
 
     def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> UnitNoise:
-        """None."""
         return UnitNoise(None)
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:

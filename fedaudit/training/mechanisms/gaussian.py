@@ -89,11 +89,6 @@ class TrustedServer(NoisedMechanism):
     distance: LargestDistance | None = None
     """What noise is divided by; None where nothing of the updates scales it."""
 
-    @property
-    def clip_moves(self) -> bool:
-        """Whether the clip of the next round follows from a noised count."""
-        return bool(self.moves)
-
     def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> UnitNoise:
         places = np.arange(self.k)
         sums = unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=places)

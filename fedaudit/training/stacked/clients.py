@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from ctypes import CDLL
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import assert_never
 
 import numpy as np
@@ -46,15 +47,9 @@ class StackData:
     """The federations behind a stack; cells that share one share its tensors."""
 
     def __init__(self, cells: Sequence[Cell], device: torch.device) -> None:
-        federations: list[Federation] = []
-        offsets: dict[int, int] = {}
-        total = 0
-        for cell in cells:
-            if id(cell.federation) not in offsets:
-                offsets[id(cell.federation)] = total
-                federations.append(cell.federation)
-                total += cell.federation.clients
-        self.federations = federations
+        federations = list({id(cell.federation): cell.federation for cell in cells}.values())
+        before = accumulate((part.clients for part in federations), initial=0)
+        offsets = {id(part): clients for part, clients in zip(federations, before, strict=False)}
         self.offsets = np.array([offsets[id(cell.federation)] for cell in cells], dtype=np.int64)
         self._rows_of = np.concatenate([part.counts for part in federations])
         # If all clients need as many rows, none has to be examined.

@@ -34,8 +34,6 @@ from fedaudit.training.stacked.clients import (
 from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
 from fedaudit.training.stacked.validation import Evaluation, Figures, evaluate, evaluate_personal
 
-AnyServer = Server | WeightedServer
-
 
 @dataclass(frozen=True)
 class Cohort:
@@ -369,13 +367,13 @@ def _add_up(
             there = present[0].tolist()
             for hypothesis, update in compress(zip(part.chosen[0], clipped[0], strict=True), there):
                 total[0, hypothesis] += update
-        if server.clip_moves:
+        if server.moves:
             near = server.within(updates, column) & present
             within = within + near.sum(-1).cpu().numpy()
             taking_part = taking_part + present.sum(-1).cpu().numpy()
         if planted is not None or server.distance is not None:
             kept.append((own.clients, updates, present, part.chosen))
-    if server.clip_moves:
+    if server.moves:
         clips = server.next_clips(
             clips,
             within=within.tolist(),
@@ -414,7 +412,7 @@ def build_loss(cell: Cell) -> Loss:
     return Loss(kind=cell.spec.training.loss, classes=classes, cutoff=cutoff)
 
 
-def build_server(cell: Cell) -> AnyServer:
+def build_server(cell: Cell) -> Server | WeightedServer:
     """How uploads are brought together."""
     weighting = training_method(cell.spec.training).weighting
     if weighting is not None:

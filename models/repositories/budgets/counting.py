@@ -172,10 +172,8 @@ class Pool:
         return None
 
     def _total_of(self, unit_key: str, federation_id: str | None) -> float | None:
-        for row in self.rows:
-            if (row.federation_id, row.unit_key) == (federation_id, unit_key):
-                return row.total
-        return None
+        own = (row for row in self.rows if row.federation_id == federation_id)
+        return next((row.total for row in own if row.unit_key == unit_key), None)
 
 
 def after_releases(reservation: Reservation, *, leakage: float, releases: int) -> float:
