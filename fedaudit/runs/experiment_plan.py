@@ -167,8 +167,8 @@ def refuse_without_room(spec: ExperimentSpec, context: LedgerContext) -> None:
     else:
         name, cost = "epsilon_budget", max(plan.largest(one, 1) for one in plan.observers)
     message = (
-        f"has no room for one round, which costs {at_most(cost)}: no client could take part; set at "
-        "least that, or a larger noise_multiplier"
+        f"has no room for one round, which costs {at_most(cost)}: no client could take part; set "
+        "at least that, or a larger noise_multiplier"
     )
     raise error_at(f"/privacy/{name}", message, of_spec=True)
 
