@@ -89,7 +89,7 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
     terms = {"delta": float(delta), "adjacency": adjacency, "observer": observer}
     assert api.set_budget(id_, 8, figure="epsilon", **terms).status_code == 200
     refused = api.set_budget(id_, 8, figure="epsilon", delta=0.1)
-    assert "with delta, adjacency and observer" in refused.text
+    assert "adjacency (add-or-remove-one or replace-one)" in refused.text
     assert re.search(r'class="bar-held" x="0(\.0)?" width="500(\.0)?"', page.text)
     reader = signed_in(api, "federations:read")
     assert "--set" not in reader.get(f"/federations/{id_}").text
