@@ -195,9 +195,13 @@ class LayeredShape(_Shape):
     @property
     def image(self) -> tuple[int, int, int] | None:
         """Height, width and channels of the images that it takes; None where it takes rows."""
-        if isinstance(self.given, Rows):
-            return None
-        return self.given.height, self.given.width, self.given.channels
+        match self.given:
+            case Maps() as maps:
+                return maps.height, maps.width, maps.channels
+            case Rows():
+                return None
+            case _:
+                assert_never(self.given)
 
     @property
     def activations(self) -> int:

@@ -59,7 +59,13 @@ class Loss:
     @property
     def root_mean(self) -> bool:
         """Whether a client's loss is the root of the mean of its rows' values."""
-        return self.kind == "rmse"
+        match self.kind:
+            case "rmse":
+                return True
+            case "mse" | "cross-entropy":
+                return False
+            case _:
+                assert_never(self.kind)
 
     def values(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Each row's value: outputs [out, ...], target [...] (broadcast); result [...]."""
@@ -208,9 +214,7 @@ def operation_outputs(
                 values, weights, bias, stride=operation.stride, padding=operation.padding
             )
         case Pool():
-            maximum = operation.kind == "max-pooling"
-            pooled = functional.max_pool2d if maximum else functional.avg_pool2d
-            return pooled(values, operation.size)
+            return _pooled(operation, values)
         case Flattening():
             return values.flatten(1)
         case "relu" | "tanh" | "sigmoid" | "gelu":
@@ -228,6 +232,16 @@ def parameters_at(shape: NetworkShape, theta: Tensor) -> Parameters:
         )
         for layer in shape.layers
     ]
+
+
+def _pooled(pool: Pool, maps: Tensor) -> Tensor:
+    match pool.kind:
+        case "max-pooling":
+            return functional.max_pool2d(maps, pool.size)
+        case "average-pooling":
+            return functional.avg_pool2d(maps, pool.size)
+        case _:
+            assert_never(pool.kind)
 
 
 def _where_positive(values: Tensor, by: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ was spent on clients of one key says nothing about clients of another.
 """
 
 import hashlib
-from typing import Any
+from typing import Any, assert_never
 
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.spec.canonical import canonical_json
@@ -32,8 +32,13 @@ def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:
     are dealt, the hash being over all that decides who gets which, with the seed; `row` for
     records; `made-up` where the data are.
     """
-    if unit == "record":
-        return ROW
+    match unit:
+        case "record":
+            return ROW
+        case "client":
+            pass
+        case _:
+            assert_never(unit)
     traits = spec.federation.traits
     if traits.made_up:
         return MADE_UP

@@ -65,7 +65,7 @@ def small_spec() -> dict[str, Any]:
         seed=3,
         federation={"clients_per_group": [80, 20], "rows_per_client": 10},
         training={"rounds": 12, "cohort": {"clients": 10}},
-        fairness={"minimum_group_size": 30, "intervals": {"samples": 100}},
+        fairness={"minimum_group_size": 30},
         gates=[{**gate, "value": 100}, {**odds, "value": 1.0, "allow_degenerate": True}],
     )
 

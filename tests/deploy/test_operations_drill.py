@@ -30,7 +30,7 @@ from tests.house import PLACES
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.preloaded import programs
 from tests.waiting import wait_until
-from tests.workers.admission import spec_with
+from tests.workers.admission import IN_BATCHES, spec_with
 from tests.workers.processes import Process, Service, service
 from tests.workers.receiver import Receiver, receiving
 
@@ -42,7 +42,8 @@ revision, down_revision = "{LATER}", "{HEAD}"
 def upgrade() -> None:
     op.add_column("experiments", sa.Column("drilled", sa.Integer(), nullable=True))
 '''
-SHORT, LONG = spec_with(training__rounds=30), spec_with(training__rounds=2500)
+SHORT = spec_with(training__rounds=30)
+LONG = spec_with(training__rounds=2500, training__local=IN_BATCHES)
 """The second lasts until the new workers are there."""
 
 

@@ -77,7 +77,7 @@ def test_layers_over_rows_take_as_many_numbers_as_the_data_have() -> None:
         (changed(rows(DENSE), {"model.start": "zeros"}), "/model/start", "use `uniform`"),
         (changed(HOSPITAL, {"model.start": "zeros"}), "/model/start", "use `uniform`"),
         (changed(SEVERAL, {"model.start": "zeros"}), "/model/start", "`uniform` or `normal`"),
-        (changed(TABLE, {"model.start": "glorot"}), "/model/start", "'normal' or 'uniform'"),
+        (changed(TABLE, {"model.start": "glorot"}), "/model/start", "'uniform' or {artifact"),
     ],
 )
 def test_what_does_not_fit_is_named(document: dict[str, Any], pointer: str, message: str) -> None:

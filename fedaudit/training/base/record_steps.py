@@ -195,8 +195,13 @@ class ServerMoves:
 
 def server_moves(training: Training) -> ServerMoves | None:
     """How the server of a spec moves hypotheses; None where it takes averages as they are."""
-    server = training.server
-    return None if isinstance(server, ServerAverage) else ServerMoves(server)
+    match training.server:
+        case ServerAverage():
+            return None
+        case ServerMomentum() | ServerAdam():
+            return ServerMoves(training.server)
+        case _:
+            assert_never(training.server)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from fedaudit.privacy.records.record_use import drawn_budgets, given_budgets, re
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.sources import RowSplit
+from fedaudit.spec.sources import LeaveOneOut, RowSplit
 from fedaudit.spreadsheet import plain_text
 
 
@@ -130,7 +130,13 @@ def scored_fraction(spec: ExperimentSpec) -> float | None:
     every row is, by a choice made without it. Models that clients make of what trains are scored on
     all rows that are held out of these."""
     scoring = spec.federation.scoring
-    return scoring.fraction if isinstance(scoring, RowSplit) else None
+    match scoring:
+        case LeaveOneOut():
+            return None
+        case RowSplit():
+            return scoring.fraction
+        case _:
+            assert_never(scoring)
 
 
 def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordPlan | None:

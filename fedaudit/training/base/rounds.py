@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,23 @@ its caller, or not ended."""
 def reported_end(end: RunEnd) -> StoppedBy:
     """Why a run ended, for its report. Raises ValueError for a run that did not end by itself."""
     match end:
+        case "patience" | "rounds" | "budget" | "audit" | "diverged":
+            return end
         case "cancelled" | "running":
             raise ValueError(f"a run that is {end} has no report")
         case _:
-            return end
+            assert_never(end)
 
 
 def has_diverged(end: RunEnd) -> bool:
     """Whether a loss that is not finite ended the run."""
-    return end == "diverged"
+    match end:
+        case "diverged":
+            return True
+        case "patience" | "rounds" | "budget" | "audit" | "cancelled" | "running":
+            return False
+        case _:
+            assert_never(end)
 
 
 @dataclass(eq=False)

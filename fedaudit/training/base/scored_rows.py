@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,13 @@ from fedaudit.federations.groups import OutcomeRules, outcome_rules
 from fedaudit.native.library import call, kernels, line
 from fedaudit.spec.fairness import Fairness
 from fedaudit.training.base.cell import Cell
-from fedaudit.utility import ConstantComparison, LossShape, MeasuredRows, compare_with_constant
+from fedaudit.utility import (
+    ConstantComparison,
+    LossShape,
+    MeasuredRows,
+    RowLoss,
+    compare_with_constant,
+)
 
 # Where a row is counted within its group: by its truth, times 2, and its prediction. Counts are
 # given as true positives, false positives, true negatives, false negatives.
@@ -385,8 +391,17 @@ def _scored(logits: Floats32 | None, target: Floats32) -> ScoredOutcomes | None:
 
 
 def _loss_shape(cell: Cell) -> LossShape:
+    kind = cell.spec.training.loss
+    row: RowLoss
+    match kind:
+        case "cross-entropy":
+            row = "log"
+        case "rmse" | "mse":
+            row = "squared"
+        case _:
+            assert_never(kind)
     return LossShape(
-        row="log" if cell.spec.training.loss == "cross-entropy" else "squared",
+        row=row,
         classes=len(cell.federation.classes),
         root_mean=cell.spec.training.root_mean,
         by_client=cell.validation_rows.by_client,
