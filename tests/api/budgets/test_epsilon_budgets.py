@@ -195,7 +195,7 @@ def test_a_budget_without_room_for_one_round_is_refused_with_what_it_needs(api, 
     [locally] = refused_by(ran, value)
     assert (locally.pointer, locally.message) == (fault["pointer"], fault["message"])
     # What it names is enough, for one round.
-    needed = re.search("costs ([0-9.]+),", fault["message"])
+    needed = re.search("costs ([0-9.]+): no client", fault["message"])
     assert needed is not None
     value["privacy"][field] = float(needed[1])
     assert body_of(api.check(value))["projection"]["budget_ends_in_round"] == 2
