@@ -42,7 +42,7 @@ class Memory:
 
     @property
     def numbering(self) -> str:
-        """Return the form that is stored."""
+        """As it is stored."""
         return hashlib.sha256(self.numbered_by.encode()).hexdigest()
 
     @property
@@ -61,7 +61,7 @@ class Disclosed:
         self._seen: dict[MemoryName, tuple[int, datetime | None]] = {}
         """How many sets each memory had, and when the newest was stored, when it was read."""
         self._locks: set[str] = set()
-        """None where all that it holds is stored."""
+        """Empty where all that it holds is stored."""
         self.begin()
 
     def begin(self) -> None:

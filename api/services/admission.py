@@ -34,7 +34,7 @@ from models.repositories import (
     DisclosureRepository,
     FederationRepository,
 )
-from models.tables.federations import Content, Federation
+from models.tables.federations import Federation
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation
@@ -133,7 +133,7 @@ def _refuse_joined_data(call: Call, table: str | None) -> None:
     data, for no budget of which the run would be charged."""
     if table is not None:
         with call.reading() as session:
-            if session.get(Content, table) is not None:
+            if FederationRepository(session, call.project_id).is_known(table):
                 message = "is the data of a federation; name a public table of coordinates"
                 raise error_at("/federation/zip_table", message)
 

@@ -43,8 +43,8 @@ class Spending:
     ) -> tuple[Ints32, Ints, Floats]:
         """Count consecutive rounds in: [rounds, subjects], each subject once a round. Returns where
         the totals stand after each: releases of the rounds' own subjects, [rounds, subjects], and
-        the most and the median releases over those that train, [rounds]; halfway where two stand in
-        the middle."""
+        the most and the median releases over those that train, [rounds]; halfway between two in the
+        middle."""
         released = outcomes == _RELEASED
         self.refusals += int(np.count_nonzero(outcomes == _REFUSED))
         self.withheld += int(np.count_nonzero(outcomes == _WITHHELD))

@@ -191,7 +191,7 @@ def cell_ledger_context(cell: Cell) -> LedgerContext:
     sizes = {"rows": federation.rows, "clients": federation.clients, "training_clients": training}
     if spec.hides_counts and release.delta * held_out_units(sizes, unit=release.unit) >= 1:
         message = (
-            f"{release.delta:g} is too large for noise to stand in for suppression: the data of a "
+            f"{release.delta:g} is too large for noise to replace suppression: the data of a "
             f"held-out {release.unit} could be handed over whole; take one far below one in as "
             "many as are held out, or `discrete-laplace`"
         )

@@ -231,6 +231,6 @@ def fault_words(detail: Mapping[str, Any]) -> str:
         case "string_pattern_mismatch" if context["pattern"].startswith("^" + _NO_CONTROLS):
             return "must not contain control characters"
         case "less_than" | "less_than_equal" if share:
-            return f"{must}; 0.3 stands for 30 %"
+            return f"{must}; 0.3 is 30 %"
         case _:
             return _MESSAGES.get(kind, must)

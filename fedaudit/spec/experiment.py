@@ -233,7 +233,7 @@ class ExperimentSpec(SpecPart):
         if noise is not None and noise.epsilon > OFTEN_RIGHT and self.hides_counts:
             yield refuse_at(
                 "/fairness/noise/epsilon",
-                f"{noise.epsilon:g} is too large for noise to stand in for suppression: a guess at "
+                f"{noise.epsilon:g} is too large for noise to replace suppression: a guess at "
                 f"a held-out person could be right in more than 95 % of cases; take at most "
                 f"{OFTEN_RIGHT:g}, or leave `noise` out",
             )

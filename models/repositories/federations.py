@@ -49,6 +49,10 @@ class FederationRepository(RowRepository[Federation]):
             )
         )
 
+    def is_known(self, fingerprint: str) -> bool:
+        """Whether this is the data of any project's federation."""
+        return self._exists(Content.fingerprint == fingerprint)
+
     def units(self, federation_id: str | None, unit: str) -> int:
         """Clients or records of a federation by its last profile; 0 without either."""
         mine = None if federation_id is None else self.get(federation_id)

@@ -52,7 +52,7 @@ def test_a_combination_that_would_promise_too_much_is_refused_at_its_field(chang
 def test_a_stored_epsilon_that_hides_no_count_is_read_and_not_trained_with() -> None:
     asked = groups_spec(fairness__noise=CLIENT)
     rehearsed = parse_admitted(changed(asked, {"fairness.noise.epsilon": 100.0}))
-    refuse_retired_training(rehearsed)  # simulated noise stands in for nothing
+    refuse_retired_training(rehearsed)  # simulated noise replaces nothing
     stored = parse_admitted(
         {**rehearsed.model_dump(), "privacy": {**asked["privacy"], "noise": "release"}}
     )
