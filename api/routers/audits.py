@@ -33,7 +33,7 @@ from api.openapi import (
     request_body,
     schema_of,
 )
-from api.schemas.base import PageQuery, of_row
+from api.schemas.base import PageParameters, of_row
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
@@ -106,7 +106,7 @@ async def create_audit(
 
 
 @router.get("")
-def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
+def list_audits(call: ExperimentsReader, parameters: PageParameters) -> AuditPage:
     """The project's audits, newest first."""
     with call.reading() as session:
         rows = AuditRepository(session, call.project_id).list

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 import orjson
-from fastapi import Depends, Header, Query, Response
+from fastapi import Depends, Header, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
@@ -53,7 +53,7 @@ events_router = Router(prefix="/experiments", tags=["events"])
 async def submit_experiment(
     *,
     call: ExperimentsWriter,
-    parameters: Annotated[SubmissionParameters, Query()],
+    parameters: SubmissionParameters,
     value: JsonBody,
     accepting: Accepting,
     idempotency: Idempotent,

@@ -357,9 +357,7 @@ def create_sign_off(
 
 
 @router.get("/reports")
-def list_reports(
-    call: ReportsReader, parameters: Annotated[ReportParameters, Query()]
-) -> ReportPage:
+def list_reports(call: ReportsReader, parameters: ReportParameters) -> ReportPage:
     """The project's reports by any of their figures, newest first unless sorted otherwise."""
     filters, bounds = parameters.of(FILTERS), parameters.bounds
     with call.reading() as session:
@@ -378,9 +376,7 @@ def list_reports(
 
 
 @router.get("/comparisons", responses=problems(404, 409))
-def compare_reports(
-    call: ReportsReader, parameters: Annotated[ComparisonParameters, Query()]
-) -> Comparison:
+def compare_reports(call: ReportsReader, parameters: ComparisonParameters) -> Comparison:
     """Reports side by side: figures, differences between their specs, and Pareto fronts."""
     return comparison_of(
         call, parameters.experiment_id, fairness=parameters.fairness, utility=parameters.utility

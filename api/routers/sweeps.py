@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import structlog
-from fastapi import Query, Response
+from fastapi import Response
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
@@ -13,7 +13,7 @@ from api.http.answers import JSON, Accept, preferred
 from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, conflict
 from api.openapi import TEXT, Router, contents_by, located, problems, request_body
-from api.schemas.base import PageQuery, of_row
+from api.schemas.base import PageParameters, of_row
 from api.schemas.experiments import (
     ListedSweepBody,
     Status,
@@ -89,7 +89,7 @@ _FILE = contents_by("The table.", {"csv": (_CSV, TEXT), "md": (_MARKDOWN, TEXT)}
 async def submit_sweep(
     *,
     call: ExperimentsWriter,
-    parameters: Annotated[SubmissionParameters, Query()],
+    parameters: SubmissionParameters,
     value: JsonBody,
     accepting: Accepting,
     idempotency: Idempotent,
@@ -108,7 +108,7 @@ async def submit_sweep(
 
 
 @router.get("")
-def list_sweeps(call: ExperimentsReader, parameters: PageQuery) -> SweepPage:
+def list_sweeps(call: ExperimentsReader, parameters: PageParameters) -> SweepPage:
     """The project's sweeps, newest first."""
     with call.reading() as session:
         rows = SweepRepository(session, call.project_id).list

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from fastapi import Header, Query, Request
+from fastapi import Header, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
@@ -80,9 +80,6 @@ class PageParameters(Parameters):
     cursor: Annotated[
         str | None, Field(max_length=4000, description="`next_cursor` of the page before.")
     ] = None
-
-
-PageQuery = Annotated[PageParameters, Query()]
 
 
 def _utc(value: datetime) -> datetime:
