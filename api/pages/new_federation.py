@@ -79,7 +79,7 @@ async def upload_table(visit: FederationsAuthor) -> Response:
     """Take a file, and go on to what it seems to hold."""
     refuse_foreign(visit.request)
     if media_type(visit.request) != _FORM:
-        raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
+        raise ProblemError("unsupported-media-type", f"send the form as {_FORM}")
 
     def accept(word: bytes, _name: str) -> None:
         check_word(visit.caller, word.decode("utf-8", "replace"))

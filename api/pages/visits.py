@@ -116,7 +116,7 @@ def as_picture(charts: Iterable[Chart | None], name: str, form: PictureForm) -> 
         media_type = "image/png" if form == "png" else "image/svg+xml"
         return as_file(picture_file(chart, form), f"{name}.{form}", media_type)
     except PictureUnavailableError as error:
-        raise ProblemError(503, "unavailable", str(error)) from error
+        raise ProblemError("unavailable", str(error)) from error
 
 
 def _visit(request: Request, visitor: SignedIn, resources: Shared) -> Visit:

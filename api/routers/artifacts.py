@@ -57,7 +57,7 @@ async def upload_artifact(
     """
     if media_type(request) != _BINARY:
         message = f"send the file as it is, with the header Content-Type: {_BINARY}"
-        raise ProblemError(415, "unsupported-media-type", message)
+        raise ProblemError("unsupported-media-type", message)
     body, new = await run_sync(partial(_store, call, await read_body(request), name=name))
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/artifacts/{body.id}"

@@ -215,7 +215,7 @@ def _find_audited(session: Session, caller: Caller, audit_id: str) -> Prediction
     """An audit with a report. Raises ProblemError where there is none."""
     found = _find_audit(session, caller, audit_id)
     if found.report is None:
-        raise ProblemError(404, "not-found", f"the audit has no report: it is {found.status}")
+        raise ProblemError("not-found", f"the audit has no report: it is {found.status}")
     return found
 
 

@@ -198,7 +198,7 @@ def get_record_table(experiment_id: str, call: LedgerReader, _parameters: Parame
     elif not call.resources.storage.holds(key):
         why = "its run left none, as those of record-personalised do"
     if why is not None:
-        raise ProblemError(404, "not-found", f"the experiment has no record table: {why}")
+        raise ProblemError("not-found", f"the experiment has no record table: {why}")
     table = call.resources.storage.blocks(key)
     note_export(call, experiment_id, "record-table")
     return as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])

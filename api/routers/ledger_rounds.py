@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from api.http.answers import json_answer
 from api.http.bodies import JsonBody
-from api.http.problems import ProblemError, not_found
+from api.http.problems import conflict, not_found
 from api.openapi import Router, problems, request_body
 from api.routers.ledgers import epsilon_bodies
 from api.schemas.base import of_row
@@ -153,9 +153,7 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
         state = call.resources.ledgers.locked(session, row)
         parts = DeclaredPartRepository(session, call.project_id)
         if number <= state.last_round:
-            raise ProblemError(
-                409,
-                "conflict",
+            raise conflict(
                 f"round {number} does not come after round {state.last_round}, which is in the "
                 f"chain; reserve round {state.last_round + 1} or later",
                 round=number,

@@ -8,7 +8,7 @@ import numpy as np
 from fastapi import Response
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, invalid
+from api.http.problems import ProblemError, conflict, invalid
 from api.openapi import Router, located, problems
 from api.routers.experiment_tables import LEDGER_FILE, AskedForm, ledger_page
 from api.schemas.base import PageParameters, of_row
@@ -178,9 +178,7 @@ def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> s
         ledgers.store(made)
         hold_budget(call.resources, session, made, terms)
         if not idempotency.claim(session, call.caller, made.id):
-            raise ProblemError(
-                409, "conflict", "the same request is being answered; send it again for its answer"
-            )
+            raise conflict("the same request is being answered; send it again for its answer")
         names = ("name", "federation_id", "terms_hash")
         details = {name: getattr(made, name) for name in names}
         note(session, call.caller, "ledger.opened", made.id, **details)

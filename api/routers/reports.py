@@ -471,7 +471,7 @@ def comparison_of(
             try:
                 reports.append(parsed(find_judged(session, call.caller, id_)))
             except ProblemError as error:
-                raise ProblemError(error.status, error.slug, f"{id_}: {error.detail}") from None
+                raise ProblemError(error.slug, f"{id_}: {error.detail}") from None
             except ValueError:
                 detail = f"{id_}: the stored report cannot be read; see its verification"
                 raise conflict(detail) from None
@@ -488,7 +488,6 @@ def sign_off_report(
         report = find_report(session, call.caller, experiment_id)
         if call.caller.person is None:
             raise ProblemError(
-                403,
                 "forbidden",
                 "the API key names no person, so no person would be accountable for the sign-off; "
                 "make one that does: fedaudit keys create --person NAME",

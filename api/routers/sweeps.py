@@ -423,7 +423,6 @@ def _warnings(
 def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
     """The refusal of one cell as that of the sweep, which stored nothing."""
     return ProblemError(
-        error.status,
         error.slug,
         f"cell {position + 1} of {cells} is refused, and so is the sweep; nothing was queued: "
         f"{error.detail}",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
+from api.http.problems import conflict
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
@@ -222,7 +222,7 @@ def _is_fresh(
             f"declare it as round {state.last_round + 1} or later: what a round costs does not "
             "depend on its number, and the gap stays on record"
         )
-    raise ProblemError(409, "conflict", why, round=one.round)
+    raise conflict(why, round=one.round)
 
 
 def _append(
