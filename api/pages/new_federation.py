@@ -34,8 +34,8 @@ from fedaudit.spec.errors import FieldError, InvalidInputError, listed, no_colum
 from fedaudit.spec.labels import find_class
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
-from models.identifiers import new_id
 from models.tables.federations import PendingUpload
+from models.values import new_id
 
 router = APIRouter(prefix="/federations/new")
 

@@ -24,7 +24,7 @@ from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
 from models.repositories import FederationRepository
 from models.tables.experiments import Unit
-from models.vocabulary import Scope
+from models.values import Scope
 
 ONCE = "once"
 """The field of a form with a key, so that a double click submits once."""

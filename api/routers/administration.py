@@ -42,7 +42,6 @@ from infrastructure.key_files import KeyFileError
 from infrastructure.outbound import AddressRefusedError, check_url
 from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
-from models.identifiers import is_id
 from models.person import Person
 from models.repositories import (
     AnnouncementRepository,
@@ -54,6 +53,7 @@ from models.repositories import (
 )
 from models.repositories.audit_log import FILTERS
 from models.tables.accounts import WebhookEndpoint
+from models.values import is_id
 
 keys_router = Router(tags=["keys"])
 _BLOCK = 1000

@@ -67,8 +67,6 @@ from fedaudit.spec.audits import (
     registered_use_faults,
 )
 from fedaudit.spec.errors import InvalidInputError, raise_errors
-from models.clock import utc_now
-from models.identifiers import new_id
 from models.repositories import (
     AuditRepository,
     FederationRepository,
@@ -76,6 +74,7 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import PredictionAudit
+from models.values import new_id, utc_now
 
 router = Router(prefix="/audits", tags=["audits"])
 

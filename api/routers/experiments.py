@@ -33,7 +33,7 @@ from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from models.repositories import EventRepository, ExperimentRepository
 from models.repositories.experiments import FILTERS
 from models.tables.experiments import Event, Experiment
-from models.vocabulary import ENDED
+from models.values import ENDED
 
 router = Router(prefix="/experiments", tags=["experiments"])
 events_router = Router(prefix="/experiments", tags=["events"])

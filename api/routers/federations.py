@@ -50,11 +50,10 @@ from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.disclosure import DisclosurePolicy, parse_disclosure_policy
 from fedaudit.spec.errors import FieldError, raise_errors
 from fedaudit.spec.registration import Registration, parse_uploaded
-from models.identifiers import new_id
 from models.repositories import AuditLogRepository, FederationRepository
 from models.repositories.webhooks import announcing_low
 from models.tables.federations import Federation
-from models.vocabulary import AuditAction
+from models.values import AuditAction, new_id
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import SourceFile

@@ -57,7 +57,6 @@ from fedaudit.spec.declared_ledgers import (
     RoundsRequest,
 )
 from fedaudit.spec.errors import InvalidInputError
-from models.clock import utc_now
 from models.repositories import (
     AnnouncementRepository,
     DeclaredLedgerRepository,
@@ -65,6 +64,7 @@ from models.repositories import (
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.tables.ledger import DeclaredReservation, DeclaredRoundRow
+from models.values import utc_now
 
 router = Router(prefix="/ledgers/{ledger_id}/rounds", tags=["ledgers"])
 

@@ -35,14 +35,13 @@ from fedaudit.reports.declared.ledger_material import gaps_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
 from fedaudit.spec.disclosure import least_group_size
-from models.clock import utc_now
-from models.identifiers import new_id
 from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
     FederationRepository,
 )
 from models.tables.ledger import DeclaredLedger
+from models.values import new_id, utc_now
 
 router = Router(prefix="/ledgers", tags=["ledgers"])
 

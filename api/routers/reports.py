@@ -98,12 +98,10 @@ from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.stored import IndexedFigure
 from infrastructure.storage import file_key
-from models.clock import utc_now
 from models.repositories import ReportListRepository, ReportRepository, SignOffRepository
 from models.repositories.reports import FILTERS
 from models.tables.experiments import Experiment, Report, SignOff
-from models.values import ListedReport
-from models.vocabulary import ENDED
+from models.values import ENDED, ListedReport, utc_now
 
 gates_router = Router(prefix="/gates", tags=["gates"])
 

@@ -28,7 +28,7 @@ from infrastructure.settings import SettingsError
 from models.database import HEAD, Database, current_revision
 from models.repositories import ServiceStateRepository
 from models.repositories.service import Samples
-from models.vocabulary import Scope
+from models.values import Scope
 
 log = structlog.get_logger()
 router = APIRouter()

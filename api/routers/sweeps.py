@@ -56,7 +56,6 @@ from fedaudit.stored import ReservedCost
 from fedaudit.sweeps.report_section import larger_sums, named_figures, sweep_section
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs, sweep_facts
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, as_csv, as_markdown, sweep_table
-from models.identifiers import new_id
 from models.repositories import (
     ExperimentRepository,
     ReportListRepository,
@@ -65,7 +64,7 @@ from models.repositories import (
 )
 from models.repositories.sweeps import SweepState
 from models.tables.experiments import Experiment, Sweep
-from models.vocabulary import ENDED
+from models.values import ENDED, new_id
 
 log = structlog.get_logger()
 router = Router(prefix="/sweeps", tags=["sweeps"])

@@ -22,8 +22,8 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.spec.base import Described, Text
 from fedaudit.spec.errors import listed, refuse_at
-from models.identifiers import is_id
 from models.repositories.reports import EPSILON
+from models.values import is_id
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 

@@ -12,7 +12,6 @@ from api.schemas.base import PageParameters
 from api.shared.security import Call, Caller
 from fedaudit.reports.later import judged_later
 from fedaudit.reports.report import OTHER_FORM, has_present_form
-from models.identifiers import is_id
 from models.repositories import (
     AuditLogRepository,
     ErasureRepository,
@@ -30,8 +29,7 @@ from models.tables.base import Base
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.tables.federations import ExpiredFile
 from models.tables.ledger import DeclaredLedger
-from models.values import FileKind, Page
-from models.vocabulary import AuditAction
+from models.values import AuditAction, FileKind, Page, is_id
 
 Row = TypeVar("Row")
 Stored = TypeVar("Stored", bound=Base)

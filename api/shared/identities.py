@@ -38,7 +38,7 @@ from models.database import Database
 from models.person import Actor, Identity, Person
 from models.repositories import ApiKeyRepository, AuditLogRepository
 from models.tables.accounts import ApiKey
-from models.vocabulary import Scope
+from models.values import Scope
 
 log = structlog.get_logger()
 

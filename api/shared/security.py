@@ -21,7 +21,7 @@ from models.person import Actor, Person
 from models.repositories import ApiKeyRepository, Budgets, ProjectRepository, ProjectUsageRepository
 from models.repositories.accounts import hash_of_key
 from models.tables.accounts import ApiKey
-from models.vocabulary import Scope
+from models.values import Scope
 
 _Result = TypeVar("_Result")
 

@@ -53,8 +53,6 @@ from fedaudit.spec.declared_ledgers import (
 )
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.stored import LedgerRow
-from models.clock import utc_now
-from models.identifiers import is_id
 from models.repositories import (
     AnnouncementRepository,
     DeclaredLedgerRepository,
@@ -63,6 +61,7 @@ from models.repositories import (
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.values import is_id, utc_now
 
 _EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)
 
