@@ -10,16 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ValidationError
 
-from fedaudit.reports.checks import (
-    MALFORMED,
-    Check,
-    agrees,
-    answer_check,
-    check,
-    failed,
-    same,
-    unchecked,
-)
+from fedaudit.reports.checks import MALFORMED, Check, agrees, answer_check, same
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -210,9 +201,9 @@ def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Ch
         found = (_without_words(evaluate(gates, one)) for one in (report, played))
         follows = any(same(stated, one) for one in found)
     except MALFORMED:
-        yield failed("report.gates", "the report lacks what its gates need")
+        yield Check.failed("report.gates", "the report lacks what its gates need")
     else:
-        yield check(
+        yield Check.of(
             "report.gates",
             follows,
             good="the gates follow from the report's figures",
@@ -221,7 +212,7 @@ def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Ch
     try:
         outcome = overall(report["gates"])
     except MALFORMED:
-        yield failed("report.gate_outcome", "the report's gates are malformed")
+        yield Check.failed("report.gate_outcome", "the report's gates are malformed")
     else:
         yield agrees(report, "gate_outcome", outcome)
 
@@ -234,7 +225,7 @@ def _without_words(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def report_checks(found: RunEvidence) -> Iterator[Check]:
     """Every check of a run's report but that of its signature."""
     if not has_present_form(found.report):
-        yield unchecked("report.form", OTHER_FORM)
+        yield Check.unchecked("report.form", OTHER_FORM)
         # What contradicts the ledger does so in any form.
         known = [one for one in RUN if one.name in found.report]
         yield from section_checks(known, found, malformed="unchecked", why=OTHER_FORM)
