@@ -18,7 +18,7 @@ from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.checks import Check, canonical_hash, value_at
-from fedaudit.reports.later import LaterStatement
+from fedaudit.reports.report import LaterStatement
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import Verification as Verified

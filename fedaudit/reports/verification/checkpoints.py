@@ -33,8 +33,7 @@ from fedaudit.reports.checks import (
     value_at,
 )
 from fedaudit.reports.claims import following
-from fedaudit.reports.later import LaterStatement, judged_later
-from fedaudit.reports.report import report_hash
+from fedaudit.reports.report import LaterStatement, judged_later, report_hash
 from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.reports.verification.entries import is_declared
 

@@ -39,9 +39,8 @@ from fedaudit.reports.dossier.dossier import (
     SIGN_OFFS_FILE,
     dossier_files,
 )
-from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
-from fedaudit.reports.report import gate_checks, report_checks
+from fedaudit.reports.report import LaterStatement, gate_checks, report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
