@@ -53,7 +53,7 @@ from api.shared.federation_data import ready_federation, refuse_erased
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
-from fedaudit.reports.checks import Check, check, failed, value_at
+from fedaudit.reports.checks import Check, value_at
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
@@ -179,7 +179,7 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
             audit_id=audit_id,
             valid=False,
             verdict=ALTERED,
-            checks=[failed("report.readable", why)],
+            checks=[Check.failed("report.readable", why)],
             not_verified=list(NOT_VERIFIED),
             signature=None,
             key_id=None,
@@ -328,7 +328,7 @@ def _columns(row: PredictionAudit) -> Iterator[Check]:
         "gate_outcome": row.gate_outcome == value_at(row.report, "gate_outcome"),
     }
     wrong = [name for name, agrees in shown.items() if not agrees]
-    yield check(
+    yield Check.of(
         "audit.stored",
         not wrong,
         good="the columns of the audit's list agree with its report",

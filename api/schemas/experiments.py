@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, with_bounds
 from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
-from fedaudit.reports.later import Basis
+from fedaudit.reports.report import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.reports.sections.part import Answer
 from fedaudit.spec.attacks import AttackSpec

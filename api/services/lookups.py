@@ -10,8 +10,7 @@ from api.http.answers import decode_cursor, encode_cursor
 from api.http.problems import ProblemError, conflict, not_found
 from api.schemas.base import PageParameters
 from api.shared.security import Call, Caller
-from fedaudit.reports.later import judged_later
-from fedaudit.reports.report import OTHER_FORM, has_present_form
+from fedaudit.reports.report import OTHER_FORM, has_present_form, judged_later
 from models.repositories import (
     AuditLogRepository,
     ErasureRepository,

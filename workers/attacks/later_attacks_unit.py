@@ -12,7 +12,7 @@ from fedaudit import __version__
 from fedaudit.attacks.attack_files import packed
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.ledger.statements import Envelope
-from fedaudit.reports.later import Basis, LaterStatement, judged_later
+from fedaudit.reports.report import Basis, LaterStatement, judged_later
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.errors import InvalidInputError

@@ -20,9 +20,9 @@ from fedaudit.number_text import bound_text, figure_text, room_text
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, doubts, guess_words, guessed_words
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
-from fedaudit.reports.later import LaterStatement, judged_later
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.readings.reading import given, rendered
+from fedaudit.reports.report import LaterStatement, judged_later
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
 from fedaudit.reports.sections.guarantee import guarantee_words, proven_cost
 from fedaudit.reports.sections.part import Answer

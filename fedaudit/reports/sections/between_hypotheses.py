@@ -16,7 +16,7 @@ from fedaudit.privacy.leakage import (
     listed_pairs,
     part_distances,
 )
-from fedaudit.reports.checks import Check, check, same, value_at
+from fedaudit.reports.checks import Check, same, value_at
 from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, or_why, with_reasons
@@ -245,7 +245,7 @@ def between_checks(
     """One check of a run without an epsilon; none where the report lacks these figures."""
     between = value_at(report, *_PAIRS.split("."))
     if between is not None:
-        yield check(
+        yield Check.of(
             f"report.{_PAIRS}",
             inputs.cost_kind == "leakage" and _follow(spec, between, totals, inputs),
             good="what noise hides between hypotheses follows from their distances and the ledger",

@@ -10,7 +10,7 @@ from fedaudit.privacy.guarantees.guarantee import Guarantee, start_limit
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SubjectKind
 from fedaudit.privacy.records.record_use import RecordSpending
-from fedaudit.reports.checks import Check, agrees, check, failed, same, shown, value_at
+from fedaudit.reports.checks import Check, agrees, same, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.epsilon import planned, records_section, spent
 from fedaudit.reports.sections.material import ReportMaterial
@@ -169,10 +169,10 @@ def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Ch
     try:
         found = mechanism_of(spec).noise_multiplier()
     except InvalidInputError as error:
-        yield failed(_NOISE, f"no noise follows from the spec: {error}")
+        yield Check.failed(_NOISE, f"no noise follows from the spec: {error}")
         return
     known = None if isinstance(found, str) else found
-    yield check(
+    yield Check.of(
         _NOISE,
         same(stated, known, digits=_DIGITS),
         good="privacy.noise_multiplier follows from the spec",

@@ -18,7 +18,7 @@ from fedaudit.privacy.accounting.privacy_events import (
 )
 from fedaudit.privacy.count_release import CountRelease, count_release, held_out_units
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.checks import Check, agrees, check, failed, same, value_at
+from fedaudit.reports.checks import Check, agrees, same, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.guarantee import delta_limits
 from fedaudit.reports.sections.material import ReportMaterial
@@ -149,12 +149,12 @@ class ReportCharges:
         if spec is None or release is None:
             if self._entries:
                 why = "an entry charges readers of a report whose counts have no noise by the spec"
-                yield failed(_ENTRIES, why)
+                yield Check.failed(_ENTRIES, why)
             return
         rounds = [entry.keys[0].round for entry in self._entries]
         if report is None and not rounds:
             return  # it ended before anything was charged, and published nothing
-        yield check(
+        yield Check.of(
             _ENTRIES,
             rounds in self._expected(spec, reported=report is not None)
             and all(

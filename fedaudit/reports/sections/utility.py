@@ -17,7 +17,7 @@ from fedaudit.fairness.noised_counts import (
     step_of,
     without_dust,
 )
-from fedaudit.reports.checks import Check, check, shown, value_at
+from fedaudit.reports.checks import Check, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.fairness import interval_section
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
@@ -479,7 +479,7 @@ def _utility_checks(found: RunEvidence) -> Iterator[Check]:
         bad = f"there is no entry of round {min(missing)}"
     else:
         bad = f"the report gives {shown(stated)} rounds, the ledger {len(totals.rounds)}"
-    yield check(
+    yield Check.of(
         "report.rounds",
         not missing and type(stated) is int and stated == len(totals.rounds),
         good="every round of the report has an entry",

@@ -27,16 +27,7 @@ from fedaudit.ledger.columns import batches
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
 from fedaudit.ledger.statements import Checkpoint, ErasedNames, Keyring, PublicKey, SignOff, link_of
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
-from fedaudit.reports.checks import (
-    MALFORMED,
-    Check,
-    answer_check,
-    canonical_hash,
-    check,
-    failed,
-    unchecked,
-    value_at,
-)
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, canonical_hash, value_at
 from fedaudit.reports.dossier.dossier import (
     DOCUMENT,
     KEYS_FILE,
@@ -48,9 +39,8 @@ from fedaudit.reports.dossier.dossier import (
     SIGN_OFFS_FILE,
     dossier_files,
 )
-from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
-from fedaudit.reports.report import gate_checks, report_checks
+from fedaudit.reports.report import LaterStatement, gate_checks, report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
@@ -219,7 +209,7 @@ def concluded(
     every = [
         *checks,
         *(
-            unchecked(
+            Check.unchecked(
                 "keys.compromised",
                 f"the service says that the key {key_id} may be in other hands since "
                 f"{evidence.compromised[key_id]}: they could have signed this, with any time",
@@ -247,33 +237,33 @@ def report_signer(evidence: Evidence) -> str | None:
 def faulty_parts(evidence: Evidence) -> Iterator[Check]:
     """What of the evidence could not be read."""
     for fault in evidence.faults:
-        yield failed(fault.part, f"{fault.part} {fault.message}")
+        yield Check.failed(fault.part, f"{fault.part} {fault.message}")
 
 
 def _ledger_checks(audit: LedgerAudit, evidence: Evidence) -> Iterator[Check]:
     if audit.unreadable.count:
-        yield failed("ledger.rows", f"unreadable: {audit.unreadable}")
-    yield check(
+        yield Check.failed("ledger.rows", f"unreadable: {audit.unreadable}")
+    yield Check.of(
         "ledger.order",
         not audit.disordered.count,
         good="the entries stand in the order of rounds, each once",
         bad=f"out of order, or twice: {audit.disordered}",
     )
     if evidence.erased is None:
-        yield check(
+        yield Check.of(
             "ledger.digests",
             not audit.altered.count,
             good="every entry has the digest that was stored with it",
             bad=f"altered: {audit.altered}",
         )
-    yield check(
+    yield Check.of(
         "ledger.chain",
         audit.unchained is None,
         good="every entry follows from those before it",
         bad=f"the chain breaks at {audit.unchained}: that row was altered, or one before it "
         "was removed, added or moved",
     )
-    yield check(
+    yield Check.of(
         "ledger.releases",
         not audit.miscounted.count,
         good="every subject's running count is the number of its releases",
@@ -305,10 +295,10 @@ def log_checks(
         entries = read_log(evidence)
         head, _ = LogHead.read(evidence.log.get("checkpoint"), keyring)
     except (ValueError, AttributeError) as error:
-        yield failed("log.checkpoint", f"the log of runs {error}")
+        yield Check.failed("log.checkpoint", f"the log of runs {error}")
         return
     tree = LogTree.of(one.encoded() for one in entries)
-    yield check(
+    yield Check.of(
         "log.checkpoint",
         (head.size, head.root) == (tree.size, tree.root),
         good=f"the head of the log is the signed one, with {head.size} entries",
@@ -327,7 +317,9 @@ def log_checks(
 def unlogged(earlier: Sequence[Any]) -> Iterator[Check]:
     """The check of what is in no log, as audits and runs that began before there was one."""
     if earlier:
-        yield unchecked("log.earlier", "this is in no log of runs, which could go on from the head")
+        yield Check.unchecked(
+            "log.earlier", "this is in no log of runs, which could go on from the head"
+        )
 
 
 def log_signers(evidence: Evidence, keyring: Keyring) -> list[str | None]:
@@ -346,7 +338,7 @@ def _begun(entries: Sequence[LogEntry], own: Sequence[int], stated: object) -> C
     numbered = runs == list(range(1, len(runs) + 1))
     number = own[0] if own else 0
     bad = "the run, with this spec and these gates, is not in the log, or runs are missing there"
-    return check(
+    return Check.of(
         "log.begun",
         len(own) == 1 and numbered and stated in (None, number),
         good=f"run {number} of {len(runs)} in the log of its data; spec and gates were entered "
@@ -362,7 +354,7 @@ def _checkpoints(entries: Sequence[LogEntry], run: int, found: ReadCheckpoints) 
         (one.status, link_of(made)) for one, made in zip(found.items, found.envelopes, strict=True)
     ]
     missing = len([one for one in logged[1:] if one not in here])
-    return check(
+    return Check.of(
         "log.checkpoints",
         [kind for kind, _ in logged[:1]] == [BEGUN] and logged[1:] == here,
         good=f"the log has every checkpoint of the run, {len(here)} in all, and no other",
@@ -377,12 +369,14 @@ def _continued(entries: Sequence[LogEntry], head: LogHead, note: object, keyring
     try:
         before, _ = LogHead.read(note, keyring)
     except ValueError as error:
-        return failed("log.earlier", f"the earlier head {error}")
+        return Check.failed("log.earlier", f"the earlier head {error}")
     if before.origin != head.origin:
         # A mistake of the caller's, or a log that was begun anew: never valid, and no proof.
-        return unchecked("log.earlier", f"the earlier head is of another log: {before.origin}")
+        return Check.unchecked(
+            "log.earlier", f"the earlier head is of another log: {before.origin}"
+        )
     tree = LogTree.of(one.encoded() for one in entries[: before.size])
-    return check(
+    return Check.of(
         "log.earlier",
         (before.size, before.root) == (tree.size, tree.root),
         good=f"the log goes on from the {before.size} entries that it had earlier",
@@ -477,7 +471,7 @@ def _bound(document: Any, parsed: Mapping[str, Any], files: Mapping[str, bytes])
         if file == MODEL_FILE:
             found = hashlib.sha256(files[MODEL_FILE]).hexdigest()
         where = f"{file}{'' if pointer is None else f'#{pointer}'}"
-        yield check(
+        yield Check.of(
             f"dossier.{str(name)[:40]}",
             found == value_at(one, "sha256"),
             good=f"{where} has the SHA-256 that the dossier names",
@@ -490,12 +484,12 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
     try:
         again = dossier_files(evidence, printed=None)
     except MALFORMED:
-        yield failed("dossier.follows", "report, sign-offs or later attacks cannot be read")
+        yield Check.failed("dossier.follows", "report, sign-offs or later attacks cannot be read")
         return
     made = json.loads(again[DOCUMENT])
     unlike = (path for path in _FOLLOWING if value_at(document, *path) != value_at(made, *path))
     wrong = [".".join(path) for path in unlike]
-    yield check(
+    yield Check.of(
         "dossier.follows",
         not wrong,
         good="answer, thresholds and hashes follow from report, sign-offs and later attacks",
@@ -507,7 +501,7 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
         else:
             # Another build words and draws alike evidence otherwise, which is no alteration.
             how = f"{file} is not what is made of the evidence here: another build of fedaudit "
-            yield unchecked(name, f"{how}made it, or it was altered; make the dossier anew")
+            yield Check.unchecked(name, f"{how}made it, or it was altered; make the dossier anew")
 
 
 def _json(name: str, files: Mapping[str, bytes], faults: list[Fault]) -> Any:
