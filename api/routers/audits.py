@@ -20,7 +20,6 @@ from api.http.answers import (
     earlier_name,
     preferred,
 )
-from api.http.bodies import JsonBody
 from api.http.problems import ProblemError
 from api.openapi import (
     BUNDLE,
@@ -38,7 +37,7 @@ from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
 from api.services.disclosure import floor_of, refuse_by_policies, refuse_hiding, registration_of
-from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
+from api.services.dispatch import Queued, Submission, Submitting
 from api.services.lookups import finder, list_page, note
 from api.services.report_evidence import (
     found_in,
@@ -50,7 +49,7 @@ from api.services.report_evidence import (
 from api.services.report_pages import page_response
 from api.shared.data_faults import reads_data, shown_faults
 from api.shared.federation_data import ready_federation, refuse_erased
-from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
+from api.shared.security import Call, Caller, ExperimentsReader, ReportsReader
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
 from fedaudit.reports.checks import Check, value_at
@@ -90,17 +89,15 @@ AuditReading = Literal["impact-ratio"]
     responses=problems(409) | located(202, "To be made by a worker.", "audit"),
     openapi_extra=request_body(AuditSpec),
 )
-async def create_audit(
-    *, call: ExperimentsWriter, value: JsonBody, accepting: Accepting, idempotency: Idempotent
-) -> AuditBody:
+async def create_audit(call: Submitting) -> AuditBody:
     """Ask for an audit of the predictions in a table. Nothing is trained.
 
     The table is below the sources folder (`path`), or is a federation's file (`id`). The audit's
     `errors` state what does not fit once a worker has read it.
     """
     # The file is read to its end for its hash, which may take as long as loading it.
-    asked = await call.run(partial(_queued, call, value, idempotency))
-    row = accepting.of(call, asked, f"/v1/audits/{asked.row.id}")
+    asked = await call.run(partial(_queued, call))
+    row = call.accepting.of(call, asked, f"/v1/audits/{asked.row.id}")
     return await run_sync(partial(audit_body, row, caller=call.caller))
 
 
@@ -223,11 +220,11 @@ def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
     return call.find(_find_audited, audit_id).report or {}
 
 
-def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[PredictionAudit]:
+def _queued(call: Submission) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    if (earlier := idempotency.before(call, _find_audit)) is not None:
+    if (earlier := call.idempotency.before(call, _find_audit)) is not None:
         return earlier
-    audit = parse_audit(value)
+    audit = parse_audit(call.value)
     raise_errors(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
         fingerprint = _fingerprint(call, audit)
@@ -257,7 +254,7 @@ def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Pr
             )
         )
         # The same request may come twice at once: refused if it differs, else harmless.
-        idempotency.claimed_before(session, call.caller, found.id)
+        call.idempotency.claimed_before(session, call.caller, found.id)
         about = {"fingerprint": fingerprint, "spec_hash": audit.hash}
         note(session, call.caller, "audit.queued", found.id, **about)
         return Queued(found, [unit])

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
 from api.http.answers import JSON, Accept, preferred
-from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, conflict
 from api.openapi import TEXT, Router, contents_by, located, problems, request_body
 from api.schemas.base import PageParameters, of_row
@@ -28,14 +27,7 @@ from api.schemas.experiments import (
 )
 from api.services.admission import parse_inherited, plan
 from api.services.disclosure import warnings_of
-from api.services.dispatch import (
-    Acceptance,
-    Accepting,
-    Idempotent,
-    IdempotentRequest,
-    IdempotentWithoutBody,
-    Queued,
-)
+from api.services.dispatch import IdempotentRequest, Queued, Repeating, Submission, Submitting
 from api.services.lookups import finder, list_page, note
 from api.services.submission import RETRIED, admitting, dry_run
 from api.shared.security import (
@@ -86,12 +78,7 @@ _FILE = contents_by("The table.", {"csv": (_CSV, TEXT), "md": (_MARKDOWN, TEXT)}
     openapi_extra=request_body(SweepSpec),
 )
 async def submit_sweep(
-    *,
-    call: ExperimentsWriter,
-    parameters: SubmissionParameters,
-    value: JsonBody,
-    accepting: Accepting,
-    idempotency: Idempotent,
+    call: Submitting, parameters: SubmissionParameters
 ) -> SubmittedSweepBody | JSONResponse:
     """Queue an experiment for every combination of values, and reserve what all of them may cost.
 
@@ -100,8 +87,8 @@ async def submit_sweep(
 
     def answer() -> SubmittedSweepBody | JSONResponse:
         if parameters.validate_only:
-            return JSONResponse(_tried(call, value).model_dump(mode="json"))
-        return _accepted(call, _submitted(call, value, idempotency), accepting)
+            return JSONResponse(_tried(call).model_dump(mode="json"))
+        return _accepted(call, _submitted(call))
 
     return await call.run(answer)
 
@@ -165,26 +152,20 @@ def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     status_code=202,
     responses=problems(409) | located(202, "Queued.", "sweep"),
 )
-async def retry_cells(
-    *,
-    sweep_id: str,
-    call: ExperimentsWriter,
-    accepting: Accepting,
-    idempotency: IdempotentWithoutBody,
-) -> SubmittedSweepBody:
+async def retry_cells(sweep_id: str, call: Repeating) -> SubmittedSweepBody:
     """Queue every cell that failed or was cancelled again, as new experiments of the sweep.
 
     The spending of earlier tries stays in the sweep's costs.
     """
 
     def answer() -> SubmittedSweepBody:
-        return _accepted(call, retry_sweep(call, sweep_id, idempotency), accepting)
+        return _accepted(call, retry_sweep(call, sweep_id, call.idempotency))
 
     return await call.run(answer)
 
 
-def _accepted(call: Call, queued: Queued[Sweep], accepting: Acceptance) -> SubmittedSweepBody:
-    sweep = accepting.of(call, queued, f"/v1/sweeps/{queued.row.id}")
+def _accepted(call: Submission, queued: Queued[Sweep]) -> SubmittedSweepBody:
+    sweep = call.accepting.of(call, queued, f"/v1/sweeps/{queued.row.id}")
     with call.reading() as session:
         body = sweep_body(session, call.caller, sweep)
     return SubmittedSweepBody(**vars(body), warnings=queued.warnings)
@@ -324,10 +305,10 @@ def _cost_terms(reserved: Sequence[ReservedCost]) -> dict[str, dict[str, set[str
 _PlannedCells = Sequence[tuple[SweepCell, ExperimentPlan]]
 
 
-def _plan_sweep(call: Call, value: Any) -> tuple[SweepSpec, _PlannedCells]:
+def _plan_sweep(call: Submission) -> tuple[SweepSpec, _PlannedCells]:
     """Every cell over its data; no transaction. Raises InvalidInputError, with the faults of cells
     at the fields they follow from."""
-    sweep = parse_sweep(value)
+    sweep = parse_sweep(call.value)
     planned = []
     for cell, spec in parse_cells(sweep, partial(parse_inherited, call)):
         try:
@@ -341,14 +322,14 @@ def _facts(cells: _PlannedCells) -> SweepFacts:
     return sweep_facts([(one.spec, one.ledger_context) for _, one in cells])
 
 
-def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Sweep]:
+def _submitted(call: Submission) -> Queued[Sweep]:
     """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
-    if (earlier := idempotency.before(call, find_sweep)) is not None:
+    if (earlier := call.idempotency.before(call, find_sweep)) is not None:
         return earlier
-    spec, cells = _plan_sweep(call, value)
+    spec, cells = _plan_sweep(call)
     sweep_id = new_id()
     with call.writing() as session:
-        known = idempotency.claimed_before(session, call.caller, sweep_id)
+        known = call.idempotency.claimed_before(session, call.caller, sweep_id)
         if known is not None:
             return Queued(find_sweep(session, call.caller, known))
         submitted = _store(session, call, sweep_id, spec, cells)
@@ -356,11 +337,11 @@ def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued
     return submitted
 
 
-def _tried(call: Call, value: Any) -> SweepValidationBody:
+def _tried(call: Submission) -> SweepValidationBody:
     """What a submission would meet at present: the reservation itself, rolled back. Raises
     InvalidInputError, or ProblemError where it would be refused for another reason than a
     budget."""
-    spec, cells = _plan_sweep(call, value)
+    spec, cells = _plan_sweep(call)
     costs, warnings, refusals = None, list[str](), list[str]()
     with dry_run(call, refusals) as session:
         submitted = _store(session, call, new_id(), spec, cells)
