@@ -11,6 +11,7 @@ import uuid_utils
 from typer import Exit, Option, Typer
 
 from fedaudit.attacks.feasibility import check_attacks
+from fedaudit.cli import output
 from fedaudit.cli.options import (
     STANDARD_INPUT,
     Artifacts,
@@ -21,20 +22,6 @@ from fedaudit.cli.options import (
     named_contents,
     read_spec,
     sources_dir_of_environment,
-)
-from fedaudit.cli.output import (
-    CommandError,
-    ExitCode,
-    gate_exit,
-    json_line,
-    progress_bars,
-    say,
-    show_warnings,
-    usage_error,
-    writable_folder,
-    write_answer,
-    write_attack_files,
-    write_below,
 )
 from fedaudit.cli.summary import show
 from fedaudit.federations.load import load_federation
@@ -135,7 +122,7 @@ def run_locally(
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
         refuse_without_room(runs[-1].spec, runs[-1].ledger.ledger_context)
-    show_warnings(
+    output.show_warnings(
         spec_doubts(
             runs[0].spec,
             training_clients=training_clients(runs[0].federation.clients, spec.federation),
@@ -189,7 +176,7 @@ def _report(
     try:
         return checked_report(material, played.result), material
     except FiguresDisagreeError as error:
-        raise CommandError(f"the run failed: {error}") from None
+        raise output.CommandError(f"the run failed: {error}") from None
 
 
 def _seed_figures(run: Run, document: dict[str, Any]) -> SeedFigures:
@@ -226,7 +213,7 @@ def _room() -> DataRoom:
     if not asked:
         return DataRoom()
     if not asked.isdecimal() or not int(asked):
-        raise usage_error(f"{_MEMORY} is {asked!r}; give bytes as a whole number above 0")
+        raise output.usage_error(f"{_MEMORY} is {asked!r}; give bytes as a whole number above 0")
     return DataRoom(memory_bytes=int(asked))
 
 
@@ -235,7 +222,7 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
     try:
         import_worker_extra()
     except MissingLibraryError as error:
-        raise CommandError(str(error)) from None
+        raise output.CommandError(str(error)) from None
     # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
     from fedaudit.attacks.played_runs import FollowedRuns, played_blocks
     from fedaudit.training.stack import Stack
@@ -270,14 +257,16 @@ def run(
 ) -> None:
     """Train and audit in this process, without a service, and print the report."""
     asked = read_spec(spec)
-    folder = None if out is None else writable_folder(out)
+    folder = None if out is None else output.writable_folder(out)
     beside = Path() if spec == STANDARD_INPUT else Path(spec).parent
     below = sources_dir or sources_dir_of_environment() or beside
     for name in asked.federation.traits.files:
         if not (below / name).exists():
             where = f"there is no file '{name}' below {below.absolute()}"
-            raise usage_error(f"{where}; correct its path, or name its folder by --sources-dir")
-    with progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
+            raise output.usage_error(
+                f"{where}; correct its path, or name its folder by --sources-dir"
+            )
+    with output.progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
         done = run_locally(
             asked,
             sources_dir=below,
@@ -286,39 +275,39 @@ def run(
             open_artifact=named_contents(artifact or []).get,
         )
     try:
-        write_answer(done.report, show, as_json=as_json)
+        output.write_answer(done.report, show, as_json=as_json)
     finally:  # What cannot be printed is written all the same.
         if folder is not None:
             _save(done, folder)
     raise Exit(_outcome(done))
 
 
-def _outcome(done: LocalRun) -> ExitCode:
+def _outcome(done: LocalRun) -> output.ExitCode:
     if done.report["experiment"]["status"] == "failed":
-        say(f"fedaudit: the run failed ({done.report['utility']['stopped_by']})")
-        return ExitCode.FAILED
+        output.say(f"fedaudit: the run failed ({done.report['utility']['stopped_by']})")
+        return output.ExitCode.FAILED
     if alarms := sum(one["alarm"] is not None for one in done.report["attacks"]):
-        say(f"fedaudit: {alarms} of {len(done.report['attacks'])} attacks raised an alarm")
-        return ExitCode.FAILED
-    return gate_exit(done.report["gate_outcome"])
+        output.say(f"fedaudit: {alarms} of {len(done.report['attacks'])} attacks raised an alarm")
+        return output.ExitCode.FAILED
+    return output.gate_exit(done.report["gate_outcome"])
 
 
 def _save(done: LocalRun, folder: Path) -> None:
     files: dict[str, Iterable[bytes]] = {
-        "report.json": [json_line(done.report)],
+        "report.json": [output.json_line(done.report)],
         "report.html": [render(done.report, done.series).encode()],
-        "ledger.ndjson": (json_line(line, pretty=False) for line in done.ledger.lines()),
+        "ledger.ndjson": (output.json_line(line, pretty=False) for line in done.ledger.lines()),
     }
     if (salt := done.run.ledger.salt) is not None:
-        files["ledger-salt.json"] = [json_line({"salt": salt.hex()})]
+        files["ledger-salt.json"] = [output.json_line({"salt": salt.hex()})]
     if (records := done.result.records) is not None:
         files["record-table.csv"] = records.csv(done.run.federation.client_names)
     if isinstance(done.model, str):
-        say(f"no model is written: {done.model}")
+        output.say(f"no model is written: {done.model}")
     else:
         files["model.safetensors"] = [done.model.data]
         files["model-card.md"] = [str(reading(done.report, "model-card")).encode()]
-        files["model-layout.json"] = [json_line(done.model.layout)]
-    names = [write_below(folder, name, pieces) for name, pieces in files.items()]
-    names += write_attack_files(done.attacks, folder)
-    say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")
+        files["model-layout.json"] = [output.json_line(done.model.layout)]
+    names = [output.write_below(folder, name, pieces) for name, pieces in files.items()]
+    names += output.write_attack_files(done.attacks, folder)
+    output.say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")
