@@ -9,29 +9,9 @@ from fastapi import Query, Response
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
-from api.http.answers import (
-    HTML,
-    JSON,
-    PDF,
-    ZIP,
-    Accept,
-    Appendix,
-    as_file,
-    earlier_name,
-    preferred,
-)
+from api import openapi
+from api.http import answers
 from api.http.problems import ProblemError
-from api.openapi import (
-    BUNDLE,
-    PAGE,
-    PDF_FILE,
-    Router,
-    contents,
-    located,
-    problems,
-    request_body,
-    schema_of,
-)
 from api.schemas.base import PageParameters, of_row
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
@@ -75,19 +55,19 @@ from models.repositories import (
 from models.tables.experiments import PredictionAudit
 from models.values import new_id, utc_now
 
-router = Router(prefix="/audits", tags=["audits"])
+router = openapi.Router(prefix="/audits", tags=["audits"])
 
 _find_audit = finder(AuditRepository, "audit")
-_REPORT = contents("The report.", JSON, schema_of(AuditReport))
-_READING = contents("The reading.", JSON, schema_of(ImpactRatioReading))
+_REPORT = openapi.contents("The report.", answers.JSON, openapi.schema_of(AuditReport))
+_READING = openapi.contents("The reading.", answers.JSON, openapi.schema_of(ImpactRatioReading))
 AuditReading = Literal["impact-ratio"]
 
 
 @router.post(
     "",
     status_code=202,
-    responses=problems(409) | located(202, "To be made by a worker.", "audit"),
-    openapi_extra=request_body(AuditSpec),
+    responses=openapi.problems(409) | openapi.located(202, "To be made by a worker.", "audit"),
+    openapi_extra=openapi.request_body(AuditSpec),
 )
 async def create_audit(call: Submitting) -> AuditBody:
     """Ask for an audit of the predictions in a table. Nothing is trained.
@@ -120,15 +100,15 @@ def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
 def get_audit_report(
     audit_id: str,
     call: ReportsReader,
-    accept: Accept,
+    accept: answers.Accept,
     name: Annotated[AuditReading | None, Query(alias="reading", include_in_schema=False)] = None,
 ) -> Response:
     """The report of an audit, as it was stored."""
     if name is not None:
         answer = get_audit_impact_ratios(audit_id, call)
-        answer.headers.update(earlier_name(f"report/readings/{name}"))
+        answer.headers.update(answers.earlier_name(f"report/readings/{name}"))
         return answer
-    as_page = preferred(accept, (JSON, HTML)) == HTML
+    as_page = answers.preferred(accept, (answers.JSON, answers.HTML)) == answers.HTML
     return (get_audit_page if as_page else get_audit_document)(audit_id, call)
 
 
@@ -146,17 +126,19 @@ def get_audit_document(audit_id: str, call: ReportsReader) -> Response:
     return JSONResponse(audit_report(call, audit_id))
 
 
-@router.get("/{audit_id}/report.html", responses=PAGE)
+@router.get("/{audit_id}/report.html", responses=openapi.PAGE)
 def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
     return page_response(render(audit_report(call, audit_id)))
 
 
-@router.get("/{audit_id}/report.pdf", responses=PDF_FILE)
-def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
+@router.get("/{audit_id}/report.pdf", responses=openapi.PDF_FILE)
+def get_audit_pdf(
+    audit_id: str, call: ReportsReader, *, appendix: answers.Appendix = False
+) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
     page = render(audit_report(call, audit_id), appendix=appendix)
-    return as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
+    return answers.as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", answers.PDF)
 
 
 @router.get("/{audit_id}/report/verification")
@@ -189,7 +171,7 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
     )
 
 
-@router.get("/{audit_id}/bundle", responses=BUNDLE)
+@router.get("/{audit_id}/bundle", responses=openapi.BUNDLE)
 def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, spec and public keys.
 
@@ -198,7 +180,7 @@ def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     with call.reading() as session:
         evidence = _evidence(session, _find_audited(session, call.caller, audit_id))
     chunks = bundle_chunks(evidence, ())
-    return as_file(chunks, f"{audit_id}-bundle.zip", ZIP)
+    return answers.as_file(chunks, f"{audit_id}-bundle.zip", answers.ZIP)
 
 
 def audit_body(row: PredictionAudit, *, caller: Caller) -> AuditBody:

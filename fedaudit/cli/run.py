@@ -34,27 +34,13 @@ from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.material import ModelFile, ReportMaterial
 from fedaudit.reports.sections.other_runs import SweepSection
+from fedaudit.runs import experiment_plan
 from fedaudit.runs.blocks import MemorySink
-from fedaudit.runs.experiment_plan import (
-    OpenArtifact,
-    no_artifacts,
-    planned_costs,
-    refuse_without_room,
-    with_solved_noise,
-    with_start,
-)
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.stored import CellPlace, ReservedCost
-from fedaudit.sweeps.report_section import (
-    SeedFigures,
-    repeated,
-    repeats_section,
-    shown_figures,
-    sweep_section,
-    with_repeats,
-)
+from fedaudit.sweeps import report_section
 from fedaudit.sweeps.sweep_costs import sweep_facts
 from fedaudit.training.base.cell import Cell, stacks
 from fedaudit.training.base.rounds import FinalResult, has_diverged
@@ -101,7 +87,7 @@ def run_locally(
     sources_dir: Path | None,
     device: str,
     progress: Callable[[int], None],
-    open_artifact: OpenArtifact = no_artifacts,
+    open_artifact: experiment_plan.OpenArtifact = experiment_plan.no_artifacts,
 ) -> LocalRun:
     """Train, keep the ledger, carry out the attacks and assemble the report.
 
@@ -111,17 +97,19 @@ def run_locally(
     started = datetime.now(UTC)
     files = Files(sources_dir, room=_room())
     loaded = {spec.seed: load_federation(spec, files=files)}
-    spec = with_solved_noise(spec, loaded[spec.seed])
+    spec = experiment_plan.with_solved_noise(spec, loaded[spec.seed])
     runs = []
-    for one in repeated(spec) or [spec]:
+    for one in report_section.repeated(spec) or [spec]:
         if spec.federation.traits.draws_data and one.seed not in loaded:
             loaded[one.seed] = load_federation(one, files=files)
         federation = loaded.get(one.seed, loaded[spec.seed])
         # Another seed may deal other clients, with which the noise has to meet the target too.
-        cell = with_start(Cell(with_solved_noise(one, federation), federation), open_artifact)
+        cell = experiment_plan.with_start(
+            Cell(experiment_plan.with_solved_noise(one, federation), federation), open_artifact
+        )
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
-        refuse_without_room(runs[-1].spec, runs[-1].ledger.ledger_context)
+        experiment_plan.refuse_without_room(runs[-1].spec, runs[-1].ledger.ledger_context)
     output.show_warnings(
         spec_doubts(
             runs[0].spec,
@@ -130,7 +118,7 @@ def run_locally(
         )
     )
     # Others first: the report of the run that was asked for speaks of them.
-    found: list[SeedFigures] = []
+    found: list[report_section.SeedFigures] = []
     others = runs[1:]
     for positions in stacks([one.cell for one in others]):
         group = [others[position] for position in positions]
@@ -144,8 +132,8 @@ def run_locally(
     report, material = _report(played, sweep=_sweep_section(runs), attacks=attacks)
     if len(runs) > 1:
         own = _seed_figures(played.run, report)
-        section = repeats_section([own, *found], asked=spec.repeats)
-        report = with_repeats(report, section, gates=spec.gates)
+        section = report_section.repeats_section([own, *found], asked=spec.repeats)
+        report = report_section.with_repeats(report, section, gates=spec.gates)
     return LocalRun(**vars(played), report=report, model=material.model, attacks=attacks)
 
 
@@ -179,8 +167,10 @@ def _report(
         raise output.CommandError(f"the run failed: {error}") from None
 
 
-def _seed_figures(run: Run, document: dict[str, Any]) -> SeedFigures:
-    return SeedFigures(run.spec.seed, run.experiment_id, shown_figures(document))
+def _seed_figures(run: Run, document: dict[str, Any]) -> report_section.SeedFigures:
+    return report_section.SeedFigures(
+        run.spec.seed, run.experiment_id, report_section.shown_figures(document)
+    )
 
 
 def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
@@ -194,7 +184,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
             experiment_id=run.experiment_id, federation_id=run.federation.fingerprint, **vars(cost)
         )
         for run in runs
-        for cost in planned_costs(run.spec, run.ledger.ledger_context)
+        for cost in experiment_plan.planned_costs(run.spec, run.ledger.ledger_context)
     ]
     place = CellPlace(
         sweep_id=runs[0].experiment_id,
@@ -204,7 +194,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
         values={"seed": spec.seed},
         facts=facts,
     )
-    return sweep_section(place, reserved, tries=[run.experiment_id for run in runs])
+    return report_section.sweep_section(place, reserved, tries=[run.experiment_id for run in runs])
 
 
 def _room() -> DataRoom:
