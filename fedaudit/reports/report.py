@@ -22,14 +22,7 @@ from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection, charges_everyone
 from fedaudit.reports.sections.held_out_privacy import FAIRNESS_PRIVACY, FairnessPrivacy
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.other_runs import (
-    MODEL,
-    REPEATS,
-    SWEEP,
-    ModelSection,
-    RepeatsSection,
-    SweepSection,
-)
+from fedaudit.reports.sections.other_runs import OTHERS, ModelSection, RepeatsSection, SweepSection
 from fedaudit.reports.sections.outcome_words import with_words
 from fedaudit.reports.sections.part import (
     Advice,
@@ -295,9 +288,7 @@ RUN: tuple[Section[ReportMaterial, RunEvidence], ...] = (
     FAIRNESS,
     FAIRNESS_PRIVACY,
     ATTACKS,
-    MODEL,
-    SWEEP,
-    REPEATS,
+    *OTHERS,
     DATA,
 )
 """The sections of a run's report, in the order in which they are verified."""

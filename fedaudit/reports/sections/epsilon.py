@@ -121,14 +121,8 @@ def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
 def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
     """Epsilon if all planned rounds had been run, where validation ended the run early. No subject
     is charged more often than a budget allows. Empty where the run did not end early."""
-    result = material.result
-    return planned_epsilons(
-        material.spec,
-        material.plan,
-        material.compositions,
-        rounds=result.rounds,
-        stopped_by=result.stopped_by,
-    )
+    ended = {name: getattr(material.result, name) for name in ("rounds", "stopped_by")}
+    return planned_epsilons(material.spec, material.plan, material.compositions, **ended)
 
 
 def planned_epsilons(

@@ -65,6 +65,9 @@ NO_NOISE = (
 )
 
 
+_AS_RELEASED = ("mechanism", "delta", "unit", "adjacency", "observer", "accountant")
+
+
 def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy | None:
     """The section for a run whose ledger was charged so often; None without noise."""
     release = count_release(spec)
@@ -73,13 +76,8 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
     # Who can draw the mechanism's noise again can draw that of the counts.
     epsilon, in_force = release.epsilon(releases), mechanism_of(spec).noise_is_secret
     return FairnessPrivacy(
-        mechanism=release.mechanism,
+        **{name: getattr(release, name) for name in _AS_RELEASED},
         epsilon=epsilon,
-        delta=release.delta,
-        unit=release.unit,
-        adjacency=release.adjacency,
-        observer=release.observer,
-        accountant=release.accountant,
         releases=releases,
         noise_deviation=release.deviation,
         sensitivity=CountSensitivity.model_validate(release, from_attributes=True),

@@ -14,15 +14,8 @@ from fedaudit.fairness.intervals import (
     rate_intervals,
     score_intervals,
 )
-from fedaudit.fairness.noised_counts import (
-    ExactCounts,
-    NoisedCounts,
-    Rounder,
-    digit_step,
-    outward,
-    step_of,
-    without_dust,
-)
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, Rounder
+from fedaudit.number_text import digit_step, outward, step_of, without_dust
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.fairness import (
     ENDS,

@@ -6,17 +6,8 @@ from typing import Annotated, Any, Literal, assert_never, get_args
 from fedaudit.arrays import Floats, Ints, finite
 from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD, Interval
-from fedaudit.fairness.noised_counts import (
-    METHOD,
-    ExactCounts,
-    NoisedCounts,
-    Rounder,
-    digit_step,
-    nearest,
-    outward,
-    step_of,
-    without_dust,
-)
+from fedaudit.fairness.noised_counts import METHOD, ExactCounts, NoisedCounts, Rounder
+from fedaudit.number_text import digit_step, nearest, outward, step_of, without_dust
 from fedaudit.reports.checks import Check, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.fairness import interval_section
