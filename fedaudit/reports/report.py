@@ -16,12 +16,11 @@ from fedaudit.ledger.statements import Chained, Number
 from fedaudit.reports.checks import MALFORMED, Check, agrees, answer_check, same
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_results import overall
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection, charges_everyone
 from fedaudit.reports.sections.held_out_privacy import FAIRNESS_PRIVACY, FairnessPrivacy
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.other_runs import OTHERS, ModelSection, RepeatsSection, SweepSection
 from fedaudit.reports.sections.outcome_words import with_words
 from fedaudit.reports.sections.part import (

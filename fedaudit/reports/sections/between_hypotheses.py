@@ -17,8 +17,7 @@ from fedaudit.privacy.leakage import (
     part_distances,
 )
 from fedaudit.reports.checks import Check, same, value_at
-from fedaudit.reports.ledger_totals import LedgerTotals
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import LedgerTotals, ReportMaterial
 from fedaudit.reports.sections.part import Part, or_why, with_reasons
 from fedaudit.spec.experiment import ExperimentSpec
 

@@ -17,8 +17,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
 from fedaudit.privacy.records.record_use import RecordGroup, RecordSpending, enclosing
 from fedaudit.reports.checks import MALFORMED, Check, agrees, same, shown, value_at
-from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import LedgerTotals, ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import Part, or_why, with_reasons
 from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.experiment import ExperimentSpec

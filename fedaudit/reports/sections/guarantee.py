@@ -11,9 +11,8 @@ from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, me
 from fedaudit.privacy.planning.plan import SubjectKind
 from fedaudit.privacy.records.record_use import RecordSpending
 from fedaudit.reports.checks import Check, agrees, same, shown, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.epsilon import planned, records_section, spent
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import Part, Section, number_or_some
 from fedaudit.reports.sections.privacy import stated_layers
 from fedaudit.spec.errors import InvalidInputError

@@ -19,9 +19,8 @@ from fedaudit.privacy.accounting.privacy_events import (
 from fedaudit.privacy.count_release import CountRelease, count_release, held_out_units
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import Check, agrees, same, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.guarantee import delta_limits
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import Part, Section
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import HeldOutUnit, publishes_noised_rounds

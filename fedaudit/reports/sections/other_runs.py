@@ -6,7 +6,6 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from fedaudit.privacy.guarantees.guarantee import start_limit
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Section, no_limits
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -135,7 +134,7 @@ def _run_limits(material: Any) -> list[str]:
 
 
 _ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"
-_OfRun = Section[Any, RunEvidence]
+_OfRun = Section[Any, Any]
 OTHERS = (
     # Limits go with the file: `model_limits`.
     _OfRun(

@@ -9,9 +9,8 @@ from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.fairness.noised_counts import METHOD, ExactCounts, NoisedCounts, Rounder
 from fedaudit.number_text import digit_step, nearest, outward, step_of, without_dust
 from fedaudit.reports.checks import Check, shown, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.fairness import interval_section
-from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import (
     NOISED_OUTCOMES,
     WITHHELD,

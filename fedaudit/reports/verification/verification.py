@@ -39,9 +39,9 @@ from fedaudit.reports.dossier.dossier import (
     SIGN_OFFS_FILE,
     dossier_files,
 )
-from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.report import LaterStatement, gate_checks, report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
+from fedaudit.reports.sections.material import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.checkpoints import (
