@@ -26,13 +26,7 @@ from fedaudit.reports.report import LaterStatement, judged_later
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
 from fedaudit.reports.sections.guarantee import guarantee_words, proven_cost
 from fedaudit.reports.sections.part import Answer
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    bounds_every_dataset,
-    excludes_nothing,
-    is_proven,
-    report_level,
-)
+from fedaudit.reports.verdict.cost import Bound
 from fedaudit.reports.verdict.release import answer_of, gate_counts
 from fedaudit.reports.verdict.worst_off import headline_metric, judging, worst_off
 from fedaudit.spec.canonical import canonical_json, read_canonical
@@ -240,12 +234,12 @@ def _given(report: Mapping[str, Any]) -> dict[str, Any]:
         "THEN": _THEN,
         "SUFFICIENT_POWER": SUFFICIENT_POWER,
         "label": guarantee_words(report["guarantee"]),
-        "exponent": bounding_exponent(report),
+        "exponent": Bound(report).exponent,
         "proven": partial(proven_cost, report),
-        "bounds_every": bounds_every_dataset(report),
-        "secured": is_proven(report) and report["guarantee"]["in_force"] is True,
-        "excludes_nothing": excludes_nothing(report),
-        "weak_level": report_level(report) in ("nearly-all", "nothing", "unbounded"),
+        "bounds_every": Bound(report).of_every_dataset,
+        "secured": Bound(report).is_proven and report["guarantee"]["in_force"] is True,
+        "excludes_nothing": Bound(report).excludes_nothing,
+        "weak_level": Bound(report).level in ("nearly-all", "nothing", "unbounded"),
         "GOAL": GOAL,
         "OFTEN_RIGHT": OFTEN_RIGHT,
         "COSTS": COSTS,

@@ -16,7 +16,7 @@ from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import derived_outcome
 from fedaudit.reports.sections.part import Part
-from fedaudit.reports.verdict.cost import is_proven, sends_nothing
+from fedaudit.reports.verdict.cost import Bound, sends_nothing
 
 Document = Mapping[str, Any]
 
@@ -188,7 +188,7 @@ def group_name(group: Document) -> str:
 def is_doubtful(document: Document) -> bool:
     """Whether figures with secret noise show less than they say."""
     contradicted = bool(raised_alarms(document))
-    return contradicted or delta_gives_data_away(document) or not is_proven(document)
+    return contradicted or delta_gives_data_away(document) or not Bound(document).is_proven
 
 
 def federation(document: Document) -> str | None:

@@ -25,7 +25,7 @@ from fedaudit.reports.readings.reading import (
 from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone, guarantee_words
 from fedaudit.reports.sections.part import Part, Share, figure_rows
 from fedaudit.reports.sections.utility import Utility
-from fedaudit.reports.verdict.cost import bounding_exponent, cost_part
+from fedaudit.reports.verdict.cost import Bound, cost_part
 from fedaudit.spec.metrics import RATES
 
 _OF_RATIOS = (
@@ -386,7 +386,7 @@ def registry(document: Document) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     if _variant(document) == "Approximate DP":
         delta = document["guarantee"]["delta"]
-        parameters = {"epsilon": bounding_exponent(document), "delta": delta}
+        parameters = {"epsilon": Bound(document).exponent, "delta": delta}
     found["privacy_loss"]["privacy_parameters"] = parameters
     found["administrative"]["notes"] = _registry_notes(document)
     # The end of the id distinguishes runs of the same name.
