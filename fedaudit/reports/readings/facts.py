@@ -101,17 +101,16 @@ HELD_OUT_ROWS = (
     "Losses and the fairness rates are taken, without noise or guarantee, from held-out rows of "
     "the clients that train."
 )
-HELD_OUT_WITH_NOISE = (
-    "Fairness rates are computed from counts of held-out rows with noise, whose epsilon the report "
-    "gives under fairness_privacy; nothing else is published of these rows, and no loss chose the "
-    "round."
-)
 
 
 def held_out(document: Document) -> str:
     """How the figures of held-out rows came about."""
     if part_at(document, "fairness_privacy"):
-        return HELD_OUT_WITH_NOISE
+        return (
+            "Fairness rates are computed from counts of held-out rows with noise, whose epsilon "
+            "the report gives under fairness_privacy; nothing else is published of these rows, and "
+            "no loss chose the round."
+        )
     by_row = text_at(document, "spec", "federation", "validation_unit") == "record"
     by_client = has_guarantee(document) and text_at(document, "guarantee", "unit") != "record"
     return HELD_OUT_ROWS if by_row and by_client else HELD_OUT

@@ -236,13 +236,6 @@ def _published_counts(report: Mapping[str, Any]) -> int:
     return len(COUNTS) * sum(len(some) for some in groups if isinstance(some, list))
 
 
-_SIMULATED = (
-    "The noise on the fairness counts was simulated: anyone with the seed can subtract it, so "
-    "fairness_privacy protects no one here. So groups are suppressed as without noise, and all "
-    "rows of a client count, for which intervals may be too narrow."
-)
-
-
 _HOW_COUNTED: Mapping[HeldOutUnit, str] = {
     "client": (
         "At most {rows} rows of a client count towards an attribute, drawn at random where it has "
@@ -283,7 +276,11 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
         "left out, since noise would outweigh people; a gap may be larger among them.",
     ]
     if not mechanism_of(spec).noise_is_secret:
-        found.append(_SIMULATED)
+        found.append(
+            "The noise on the fairness counts was simulated: anyone with the seed can subtract it, "
+            "so fairness_privacy protects no one here. So groups are suppressed as without noise, "
+            "and all rows of a client count, for which intervals may be too narrow."
+        )
     return found + list(spec.federation.traits.fairness_limits)
 
 
