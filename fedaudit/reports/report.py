@@ -37,16 +37,7 @@ from fedaudit.reports.sections.part import (
     section_checks,
 )
 from fedaudit.reports.sections.privacy import PRIVACY, Privacy
-from fedaudit.reports.sections.provenance import (
-    DATA,
-    EXPERIMENT,
-    INTEGRITY,
-    PROVENANCE,
-    Data,
-    Experiment,
-    Integrity,
-    Provenance,
-)
+from fedaudit.reports.sections.provenance import DATA, HEAD, Data, Experiment, Integrity, Provenance
 from fedaudit.reports.sections.published_fairness import FAIRNESS
 from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.release import answer_of
@@ -278,9 +269,7 @@ def report_checks(found: RunEvidence) -> Iterator[Check]:
 
 
 RUN: tuple[Section[ReportMaterial, RunEvidence], ...] = (
-    EXPERIMENT,
-    PROVENANCE,
-    INTEGRITY,
+    *HEAD,
     UTILITY,
     PRIVACY,
     GUARANTEE,

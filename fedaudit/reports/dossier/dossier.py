@@ -49,6 +49,7 @@ NOTICE = (
 DOCUMENT, PAGE, PDF = "dossier.json", "dossier.html", "dossier.pdf"
 REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE = "report.json", "sign-offs.json", "later-attacks.json"
 KEYS_FILE = "keys.json"
+JSON_FILES = (DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE)
 MODEL_FILE = "model.safetensors"
 """Checked where the file is beside the dossier, which does not contain it."""
 _PARTS = (
@@ -244,14 +245,9 @@ def _given(report: Mapping[str, Any]) -> dict[str, Any]:
         "OFTEN_RIGHT": OFTEN_RIGHT,
         "COSTS": COSTS,
         "METRICS": METRICS,
-        "gap_size": gap_size,
-        "judging": judging,
-        "worst_off": worst_off,
+        **{one.__name__: one for one in (gap_size, judging, worst_off, headline_metric)},
+        **{one.__name__: one for one in (guess_words, guessed_words, doubts)},
         "counts": gate_counts(report["gates"]),
-        "headline_metric": headline_metric,
-        "guess_words": guess_words,
-        "guessed_words": guessed_words,
-        "doubts": doubts,
         "floor_exp": lambda exponent: f"{math.floor(math.exp(exponent)):,}",
         "short": figure_text,
         "bound": bound_text,

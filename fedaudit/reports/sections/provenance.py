@@ -405,3 +405,4 @@ def _provenance_checks(found: RunEvidence) -> Iterator[Check]:
 PROVENANCE = Section[ReportMaterial, RunEvidence](
     "provenance", _provenance, _provenance_checks, no_limits
 )
+HEAD = (EXPERIMENT, PROVENANCE, INTEGRITY)
