@@ -154,7 +154,10 @@ _MAX_RETRY_SECONDS = 300.0
 class Sweeper:
     """Runs one tick at a time; a tick that fails does not affect the next."""
 
-    def __init__(self, settings: Settings, database: Database, queue: Queue) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, queue: Queue, *, was_away: bool = False
+    ) -> None:
+        """`was_away`: whether the database may have been away until now."""
         self._settings = settings
         self._database = database
         self._queue = queue
@@ -168,18 +171,27 @@ class Sweeper:
         """Ids of units that could not be reclaimed."""
         self._longest_lease = min(MAX_LEASE_SECONDS, _LONGEST_LEASES * settings.lease_seconds)
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._was_away = was_away
+        self._renewed_by = 0.0
+        """When workers that are alive have renewed the leases that ran out in an outage."""
 
     def tick(self) -> bool:
         """Do a tick's work if this sweeper has the duty; returns whether it has. Lost workers come
         first and need no broker; messages wait for the next tick. Raises SQLAlchemyError."""
         seconds = _DUTY_TICKS * self._settings.sweep_seconds
+        was_away, self._was_away = self._was_away, True
         with self._database.write() as session:
             duties = SweeperLeaseRepository(session)
-            if not duties.acquire(_DUTY, holder=self._holder, lease_seconds=seconds):
-                return False
+            has_duty = duties.acquire(_DUTY, holder=self._holder, lease_seconds=seconds)
+        self._was_away = False
+        if was_away:
+            self._renewed_by = monotonic() + self._settings.lease_seconds
+        if not has_duty:
+            return False
         if (key := self._key_file.current()) is not self.key:
             self._sign_with(key)
-        self._take_back()
+        if monotonic() >= self._renewed_by:
+            self._take_back()
         self._lost_rounds.enter_waiting()
         try:
             self._publish(self._waiting_too_long())
@@ -293,7 +305,8 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    sweeper = Sweeper(settings, database, Queue(settings))
+    # A machine that started again may be the database's as well, and the workers' another.
+    sweeper = Sweeper(settings, database, Queue(settings), was_away=not settings.embedded)
     announce_key(database, sweeper.key)
     dispatcher = None
     try:
