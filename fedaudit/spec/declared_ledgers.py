@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, assert_never
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
@@ -126,7 +126,21 @@ class LeakageBudget(SpecPart):
     leakage: Annotated[float, Field(gt=0, le=1e300)]
 
 
-ClientBudget = EpsilonBudget | LeakageBudget
+def _bounded(budget: object) -> str | None:
+    """Which of the two is stated, if it is one."""
+    names = budget if isinstance(budget, dict) else getattr(budget, "model_fields_set", ())
+    stated = [f"[{name}]" for name in ("epsilon", "leakage") if name in names]
+    return stated[0] if len(stated) == 1 else None
+
+
+ClientBudget = Annotated[
+    Annotated[EpsilonBudget, Tag("[epsilon]")] | Annotated[LeakageBudget, Tag("[leakage]")],
+    Discriminator(
+        _bounded,
+        custom_error_type="budget",
+        custom_error_message="give either {epsilon: NUMBER} or {leakage: NUMBER}",
+    ),
+]
 
 
 class MetricTerms(SpecPart):
