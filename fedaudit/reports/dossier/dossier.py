@@ -18,7 +18,6 @@ from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, claim_lines, key_field
 from fedaudit.ledger.statements import Envelope, SignOff
 from fedaudit.number_text import bound_text, figure_text, room_text
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, doubts, guess_words, guessed_words
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.readings.reading import given, rendered
@@ -29,7 +28,7 @@ from fedaudit.reports.sections.part import Answer
 from fedaudit.reports.verdict.cost import Bound
 from fedaudit.reports.verdict.release import answer_of, gate_counts
 from fedaudit.reports.verdict.worst_off import headline_metric, judging, worst_off
-from fedaudit.spec.canonical import canonical_json, read_canonical
+from fedaudit.spec.canonical import canonical_hash, canonical_json, read_canonical
 from fedaudit.spec.fairness import OFTEN_RIGHT
 from fedaudit.spec.metrics import METRICS
 

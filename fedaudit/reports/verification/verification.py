@@ -27,7 +27,7 @@ from fedaudit.ledger.columns import batches
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
 from fedaudit.ledger.statements import Checkpoint, ErasedNames, Keyring, PublicKey, SignOff, link_of
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
-from fedaudit.reports.checks import MALFORMED, Check, answer_check, canonical_hash, value_at
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, value_at
 from fedaudit.reports.dossier import dossier
 from fedaudit.reports.report import LaterStatement, gate_checks, report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
@@ -47,7 +47,7 @@ from fedaudit.reports.verification.checkpoints import (
 )
 from fedaudit.reports.verification.entries import DeclaredEntries, EntryEpsilons, is_declared
 from fedaudit.spec.audits import is_audit
-from fedaudit.spec.canonical import read_canonical
+from fedaudit.spec.canonical import canonical_hash, read_canonical
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
