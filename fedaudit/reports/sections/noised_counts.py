@@ -100,7 +100,7 @@ def noised_section(
     )
 
 
-NOISED_OUTCOMES = (
+FROM_NOISE = (
     "from counts with noise: of outcomes that are favourable or not, over the rows of the first "
     "sensitive attribute"
 )
