@@ -9,9 +9,14 @@ from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.fairness.noised_counts import METHOD, ExactCounts, NoisedCounts, Rounder
 from fedaudit.number_text import digit_step, nearest, outward, step_of, without_dust
 from fedaudit.reports.checks import Check, shown, value_at
-from fedaudit.reports.sections.fairness import interval_section
+from fedaudit.reports.sections.fairness import (
+    FROM_NOISE,
+    WITHHELD,
+    NoisedGain,
+    interval_section,
+    noised_gain,
+)
 from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
-from fedaudit.reports.sections.noised_counts import FROM_NOISE, WITHHELD, NoisedGain, noised_gain
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
     IntervalSection,
