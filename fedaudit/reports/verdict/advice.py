@@ -466,7 +466,7 @@ def _noise(run: AdvisedRun, noise_multiplier: float) -> dict[str, Any]:
         found["/privacy/target"] = None
     if isinstance(run.spec.privacy, LaplaceL2):
         allowed = mechanism_of(run.spec).participation_cap(n=run.parameters)
-        if allowed is not None:
+        if allowed:
             budget = allowed * run.parameters / noise_multiplier
             found["/privacy/client_budget"] = math.ceil(budget * 1e3) / 1e3
     return found
@@ -474,7 +474,7 @@ def _noise(run: AdvisedRun, noise_multiplier: float) -> dict[str, Any]:
 
 def _room(changes: Mapping[str, Any]) -> str:
     budget = changes.get("/privacy/client_budget")
-    return "" if budget is None else f", and a client_budget of {budget:g}"
+    return f", and a client_budget of {budget:g}" if budget else ""
 
 
 def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str = "") -> Advice:
