@@ -19,11 +19,10 @@ from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.reports.charts.report_charts import FIGURES as BY_ROUND
 from fedaudit.reports.declared.tested_noise import status_of
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
-from fedaudit.reports.later import judged_later
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
-from fedaudit.reports.report import Report, report_hash
+from fedaudit.reports.report import Report, judged_later, report_hash
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import (
     condition_of,

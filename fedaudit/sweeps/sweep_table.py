@@ -16,7 +16,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from fedaudit.number_text import UNBOUNDED, at_most, plain, table
-from fedaudit.reports.charts.chosen_chart import Measured, Point
+from fedaudit.reports.charts.report_charts import Measured, Point
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import dominated_by
 from fedaudit.reports.figures import direction
