@@ -168,17 +168,6 @@ def test_a_budget_without_room_refuses_and_says_what_is_left(api: Api) -> None:
     assert totals == {"simulation": 2 * WORST_CASE, "release": None}
 
 
-def test_a_budget_has_no_room_for_updates_without_noise(api: Api) -> None:
-    bare = {**SPEC, "privacy": {"mechanism": "none"}}
-    federation_id = api.submit(bare)["federation_id"]
-    assert api.budgets(federation_id) == []
-    api.set_budget(federation_id, 1000 * WORST_CASE)
-    with api.unchanged():
-        problem = body_of(api.post("/v1/experiments", json=bare), 409)
-        assert problem["type"].endswith("/budget-exhausted")
-        assert "privacy.mechanism" in problem["detail"]
-
-
 # -- idempotency -----------------------------------------------------------------------------------
 
 
