@@ -28,7 +28,13 @@ from fedaudit.reports.sections.material import (
     ReportMaterial,
     unfollowed,
 )
-from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
+from fedaudit.reports.sections.other_runs import (
+    ModelSection,
+    SweepSection,
+    TensorSection,
+    chosen_among,
+    model_limits,
+)
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.reports.sections.published_fairness import counted_sections
 from fedaudit.runs.blocks import publish_counts
@@ -165,10 +171,11 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
     if run.cell.threshold is not None:  # of two classes: the second one is predicted above it
         decision = {"threshold": run.cell.threshold, "output_above": run.cell.cutoff}
     layout = {**model_layout(run.spec.federation, run.federation), "decision": decision}
-    spec, guarantee = run.spec, guarantee_of(material)
+    spec, guarantee, stated = run.spec, guarantee_of(material), chosen_among(material.sweep)
     if spec.repeats > 1:
-        stated = f"{guarantee.statement} That is of one of {spec.repeats} seeds; each costs anew."
-        guarantee = guarantee.model_copy(update={"statement": stated})
+        stated = [f"That is of one of {spec.repeats} seeds; each costs anew."]
+    statement = " ".join([guarantee.statement, *stated])
+    guarantee = guarantee.model_copy(update={"statement": statement})
     card: dict[str, Any] = {
         "format": "fedaudit-model-1",
         "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},
@@ -215,6 +222,11 @@ def _radii(run: Run, rows_of_round: RowsOfRound, round_: int) -> Floats | None:
     return np.concatenate(found) if found else None
 
 
+_OF_RUN = ("experiment_id", "name", "spec", "disclosures", "everybody_withheld")
+_OF_LEDGER = ("inputs", "ledger_hash", "entries", "clusters", "compositions")
+_OF_SPENDING = ("releases", "refusals", "withheld", "refused")
+
+
 def report_material(
     run: Run,
     result: FinalResult,
@@ -224,22 +236,23 @@ def report_material(
     backend: Mapping[str, str],
     key_id: str | None = None,
     disclosure_policy: DisclosurePolicy | None = None,
+    sweep: SweepSection | None = None,
 ) -> ReportMaterial:
     """The facts of a finished run, for `assemble`.
 
     `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
     be signed with, if it is. `disclosure_policy`: the one under which a service admitted it.
+    `sweep`: the one that it is a cell of.
     Raises ValueError for a run that was cancelled or has not ended.
     """
     ledger, federation = run.ledger, run.federation
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
     figures["stopped_by"] = reported_end(result.stopped_by)
     material = ReportMaterial(
-        experiment_id=run.experiment_id,
-        name=run.name,
+        **{name: getattr(run, name) for name in _OF_RUN},
+        **{name: getattr(ledger, name) for name in _OF_LEDGER},
+        **{name: getattr(ledger.spending, name) for name in _OF_SPENDING},
         status="failed" if has_diverged(result.stopped_by) else "succeeded",
-        spec=run.spec,
-        inputs=ledger.inputs,
         federation=FederationFacts(
             fingerprint=federation.fingerprint,
             clients=federation.clients,
@@ -250,25 +263,16 @@ def report_material(
             positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
             attributes=run.groups,
         ),
-        releases=ledger.spending.releases,
-        refusals=ledger.spending.refusals,
-        withheld=ledger.spending.withheld,
-        refused=ledger.spending.refused,
         result=FinalFigures(**figures),
-        ledger_hash=ledger.ledger_hash,
         chain_head=ledger.head.hex(),
-        entries=ledger.entries,
-        disclosures=run.disclosures,
         chosen_by_losses=run.cell.chooses_by_losses,
-        everybody_withheld=run.everybody_withheld,
         key_id=key_id,
         disclosure_policy=disclosure_policy,
+        sweep=sweep,
         published=publish_counts(run, result),
         report_charges=int(ledger.report_charged),
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
-        clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,
-        compositions=ledger.compositions,
         hypotheses=result.hypotheses,
         radii=_radii(run, rows_of_round, result.best_round),
     )

@@ -7,27 +7,21 @@ folder is read.
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.bundle import (
-    CLAIMS_FILE,
-    Evidence,
-    Fault,
-    NotABundleError,
-    claims_in,
-    read_keys,
-)
+from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, Fault, NotABundleError, read_keys
 from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
 from fedaudit.ledger.statements import Checkpoint, ErasedNames, Keyring, PublicKey, SignOff, link_of
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
-from fedaudit.reports.checks import MALFORMED, Check, answer_check, canonical_hash, value_at
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, value_at
 from fedaudit.reports.dossier import dossier
 from fedaudit.reports.report import LaterStatement, gate_checks, report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
@@ -47,7 +41,7 @@ from fedaudit.reports.verification.checkpoints import (
 )
 from fedaudit.reports.verification.entries import DeclaredEntries, EntryEpsilons, is_declared
 from fedaudit.spec.audits import is_audit
-from fedaudit.spec.canonical import read_canonical
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
@@ -384,10 +378,6 @@ _NOT_COMPARED = (
     "where in doubt",
     "the report's privacy figures, which follow from the ledger: the experiment's bundle has it",
 )
-_JSON: Mapping[str, Callable[[bytes], Any]] = {
-    **dict.fromkeys(dossier.JSON_FILES, read_canonical),
-    CLAIMS_FILE: claims_in,
-}
 REWORDED = frozenset({"dossier.words", "dossier.page"})
 """Checks of what is not signed itself, and follows from what is."""
 _FOLLOWING = (
@@ -402,13 +392,13 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     it states. Raises NotABundleError where it is no such folder."""
     files = {
         name: (folder / name).read_bytes()
-        for name in (*_JSON, dossier.PAGE, dossier.MODEL_FILE)
+        for name in (*dossier.READERS, dossier.PAGE)
         if (folder / name).is_file() and (folder / name).stat().st_size <= _MAX_BYTES
     }
     if dossier.DOCUMENT not in files:
         raise NotABundleError(f"has no {dossier.DOCUMENT}")
     faults: list[Fault] = []
-    parsed = {name: _json(name, files, faults) for name in _JSON if name in files}
+    parsed = {name: _json(name, files, faults) for name in dossier.READERS if name in files}
     document, report = parsed[dossier.DOCUMENT], parsed.get(dossier.REPORT_FILE)
     keys, compromised = read_keys(_listed(parsed.get(dossier.KEYS_FILE)), faults)
     evidence = Evidence(
@@ -428,7 +418,7 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     checks = [
         *faulty_parts(evidence),
         *_report_checks(evidence, keyring),
-        *_bound(document, parsed, files),
+        *_bound(document, parsed, folder),
         *_made_anew(document, evidence, files),
         *sign_off_checks(evidence, sign_offs, keyring, later=later),
         *later_checks(evidence, later, keyring),
@@ -451,16 +441,20 @@ def _report_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     yield answer_check(report, answer_of)
 
 
-def _bound(document: Any, parsed: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[Check]:
+def _bound(document: Any, parsed: Mapping[str, Any], folder: Path) -> Iterator[Check]:
     """Whether each hash in the dossier is that of the thing; a model's file where it is there."""
+    model = folder / dossier.MODEL_FILE
     for one in _listed(value_at(document, "evidence")):
         name, file, pointer = (value_at(one, part) for part in ("name", "file", "pointer"))
-        if file == dossier.MODEL_FILE and dossier.MODEL_FILE not in files:
+        if file == dossier.MODEL_FILE and not os.path.lexists(model):
             continue
         value = parsed.get(str(file))
         found = canonical_hash(value if pointer is None else value_at(value, str(pointer)[1:]))
         if file == dossier.MODEL_FILE:
-            found = hashlib.sha256(files[dossier.MODEL_FILE]).hexdigest()
+            found = ""
+            if model.is_file():
+                with model.open("rb") as data:
+                    found = hashlib.file_digest(data, "sha256").hexdigest()
         where = f"{file}{'' if pointer is None else f'#{pointer}'}"
         yield Check.of(
             f"dossier.{str(name)[:40]}",
@@ -497,7 +491,7 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
 
 def _json(name: str, files: Mapping[str, bytes], faults: list[Fault]) -> Any:
     try:
-        return _JSON[name](files[name])
+        return dossier.READERS[name](files[name])
     except ValueError as error:
         faults.append(Fault(name, str(error)))
         return None
