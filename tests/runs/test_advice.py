@@ -12,6 +12,7 @@ import yaml
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.reports.verdict.advice import better_model, longer_training, smaller_cost
 from fedaudit.reports.verdict.advised_run import AdvisedRun
+from fedaudit.reports.verdict.worst_off import doubt_of_gaps
 from fedaudit.spec.parse import parse_spec
 from fedaudit.utility import OF_OUTCOME
 from tests.runs.tables import FEATURES, central, laplace, local, write_table
@@ -221,7 +222,13 @@ def test_what_has_learnt_and_is_not_shown_is_measured_on_other_rows(tables: Path
     assert "held-out" not in better_model(report).text
     # A favourable outcome that it cannot predict is no question of rows.
     utility["reasons"]["degenerate"] = f"by {OF_OUTCOME} the model is no better"
-    assert "name them in `fairness.favourable`" in better_model(report).text
+    # Fewer values may be as apt as more.
+    assert "if other values of it are, name them in `fairness.favourable`" in (
+        better_model(report).text
+    )
+    assert doubt_of_gaps(report).startswith("The model is not shown to predict what is favourable,")
+    utility["reasons"]["degenerate"] = "by accuracy the model is no better"
+    assert "not shown to be better than a constant, so" in doubt_of_gaps(report)
 
 
 def test_a_useful_model_whose_loss_still_falls_trains_longer_at_the_same_cost(tables: Path) -> None:

@@ -279,7 +279,7 @@ def _by_outcome(run: AdvisedRun) -> Advice | None:
         return None
     return Advice(
         text="The model predicts the target better than a constant, and is not shown to predict "
-        "better whether it is favourable: if more values of it are, name them in "
+        "better whether it is favourable: if other values of it are, name them in "
         "`fairness.favourable`; otherwise other features or more clients are needed."
     )
 
