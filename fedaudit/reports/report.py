@@ -5,7 +5,6 @@ A figure that is None has its reason beside it: in the `reasons` map of the same
 field's name, or in `reason` where the object holds one figure.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -43,8 +42,7 @@ from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.base import stands_for
-from fedaudit.spec.canonical import canonical_json
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.gates import Gate
 
 
@@ -161,7 +159,7 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
 
 def report_hash(document: Mapping[str, Any]) -> str:
     """SHA-256, in hexadecimal, of the document's canonical JSON (RFC 8785)."""
-    return hashlib.sha256(canonical_json(dict(document))).hexdigest()
+    return document_hash(dict(document))
 
 
 def worded(_material: object, so_far: Values) -> Values:

@@ -31,6 +31,7 @@ from fedaudit.privacy.planning.cost_projection import (
     TargetedFigure,
     bearable_noise,
     enough,
+    expected_update,
     noise_ratio,
 )
 from fedaudit.runs.declared_facts import DeclaredFacts, nearest_power_of_two
@@ -60,7 +61,7 @@ _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
 _ABOUT = "about {:.0f} rows, to the nearest power of two: one row more or less is not seen"
 _UNKNOWN_SHARE = (
     "how often an outcome occurs is not known: where one is rare, as one in fifty, the model "
-    "may decide nothing, whatever is expected here; declare a `decision.threshold` near its share"
+    "may decide nothing, whatever is expected here"
 )
 _UNKNOWN_MIDDLE = (
     "where values are is not declared: where most are far from 0 and near each other, as 3 and 4, "
@@ -259,6 +260,8 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
     target = f"one of {facts.classes} classes" if facts.classes else "a number"
     draft.put("/model/kind", kind, f"the target is {target}; the plainest model needs least noise")
     unknown = _UNKNOWN_SHARE if facts.classes and facts.rarer_share is None else ""
+    if unknown and facts.classes == 2:
+        unknown += "; declare a `decision.threshold` near its share"
     if not facts.classes and not isinstance(_target_scale(facts.source), Mapping | None):
         unknown = _UNKNOWN_MIDDLE
     draft.put("/training/loss", loss, unknown)
@@ -463,6 +466,12 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
     _put_clip(draft, 2 * noise * math.sqrt((n + 1) / n) / math.sqrt(drawn * rounds))
     radius = 2 * draft.spec["privacy"]["clip"]
     draft.put("/privacy/radius", radius, "twice the clip, so that the guarantee is formal")
+    local = draft.spec["training"]["local"]
+    if draft.facts.classes and not draft.is_wide:  # few rounds have a clip that short steps miss
+        rows = draft.facts.median_rows or draft.facts.mean_rows
+        longer = local["step_size"] * radius / expected_update(draft.parsed(), n=n, rows=rows)
+        longest = max(local["step_size"], min(longer, 8 / draft.active))
+        draft.put("/training/local/step_size", float(f"{longest:.2g}"))
 
 
 def _put_clip(draft: _Draft, spent: float) -> None:
@@ -583,13 +592,11 @@ def _undeclared(draft: _Draft) -> str | None:
     if source["source"] != "table":
         return None
     scales, conditioned = _scales(source), draft.spec["federation"].get("standardise", "")
-    why, unscaled = "nothing is known of the size of", [one for one in scales if not scales[one]]
-    if draft.aim.private and draft.unit == "record" and conditioned is None:
-        why = "too little is learnt of records without the ranges of"
-        unscaled = [name for name in scales if not isinstance(scales[name], Mapping)]
+    unscaled = [one for one in scales if not scales[one]]
     if unscaled and not conditioned:
         return (
-            f"{why} {', '.join(unscaled[:5])}: declare them as {{low, high}} by `federation.scale`"
+            f"nothing is known of the size of {', '.join(unscaled[:5])}: declare them as {{low, "
+            "high}} by `federation.scale`"
         ).replace(EVERY_NUMBER, "the features")
     if draft.aim.private and not facts.classes and _target_scale(source) is None:
         return (

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from fedaudit.number_text import UNBOUNDED, at_most, plain, table
 from fedaudit.reports.charts.report_charts import Measured, Point
 from fedaudit.reports.checks import leaves
-from fedaudit.reports.comparison.fronts import PATHS, dominated_by
+from fedaudit.reports.comparison.fronts import GROUPED_BY, MEASURED_BY, dominated_by
 from fedaudit.reports.figures import direction
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.reports.sections.other_runs import SpreadSection
@@ -169,8 +169,8 @@ def sweep_table(cells: Sequence[CellFigures]) -> SweepTable:
 def _means_the_same(cells: Sequence[CellFigures], name: str) -> bool:
     counted_as = _COUNTED_AS.get(name)
     if counted_as is None:
-        measured = [*(PATHS["other-outcome"] if "[" in name else ())]
-        measured += PATHS["other-loss"] if "loss" in name else []
+        measured = [f"fairness.{one}" for one in GROUPED_BY if "[" in name]
+        measured += MEASURED_BY if "loss" in name else []
         varied = {f"{path}." for cell in cells for path in cell.values}
         pairs = product(varied, (f"{path}." for path in measured))
         return not any(one.startswith(other) or other.startswith(one) for one, other in pairs)
