@@ -266,12 +266,8 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
         unknown = _UNKNOWN_MIDDLE
     draft.put("/training/loss", loss, unknown)
     _put_threshold(draft)
-    draft.put(
-        "/training/hypotheses", 1, "several models would split the clients, each with its noise"
-    )
-    draft.put(
-        "/training/stopping/patience", None, "noise moves losses, so patience would end too early"
-    )
+    draft.put("/training/hypotheses", 1, "several would split the clients, each with its noise")
+    draft.put("/training/stopping/patience", None, "noise moves losses and would end it too early")
     if not aim.private:
         _put_no_privacy(draft)
     elif aim.leakage is not None:
@@ -342,9 +338,7 @@ def _put_conditioning(draft: _Draft) -> None:
     if source["source"] not in known or facts.policy.source == "registered" or draft.is_wide:
         return
     if source["source"] == "hospital-charges":
-        draft.put(
-            where, "ranges", "the ranges of hospital charges are known: this looks at no data"
-        )
+        draft.put(where, "ranges", "ranges of hospital charges are known: no data are looked at")
     elif not draft.aim.private:
         draft.put(where, "global", "means and deviations of all training rows")
     elif all(isinstance(one, Mapping) for one in _scales(source).values()):
@@ -466,12 +460,11 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
     _put_clip(draft, 2 * noise * math.sqrt((n + 1) / n) / math.sqrt(drawn * rounds))
     radius = 2 * draft.spec["privacy"]["clip"]
     draft.put("/privacy/radius", radius, "twice the clip, so that the guarantee is formal")
-    local = draft.spec["training"]["local"]
-    if draft.facts.classes and not draft.is_wide:  # few rounds have a clip that short steps miss
-        rows = draft.facts.median_rows or draft.facts.mean_rows
-        longer = local["step_size"] * radius / expected_update(draft.parsed(), n=n, rows=rows)
-        longest = max(local["step_size"], min(longer, 8 / draft.active))
-        draft.put("/training/local/step_size", float(f"{longest:.2g}"))
+    if draft.facts.classes and not draft.is_wide:  # short steps use a part of a long clip
+        step = draft.spec["training"]["local"]["step_size"]
+        length = expected_update(draft.parsed(), n=n, rows=draft.facts.median_rows or 1.0)
+        longer = max(step, min(step * radius / length, 8 / draft.active))
+        draft.put("/training/local/step_size", float(f"{longer:.2g}"))
 
 
 def _put_clip(draft: _Draft, spent: float) -> None:
