@@ -74,9 +74,9 @@ _OF_RARE = 2.0, 0.3
 """The clip of records, and a step's share: a clip of 1 cuts the rarer class's gradients alone."""
 _TOO_RARE = 1 / 512
 """The share from which on a model with noise is hardly ever shown to be better than a constant."""
+_FEW_ROUNDS = 1.6  # how much more noise weighs where few rounds average little of it
 _MANY_FEATURES = 64
-_FEW_ROWS = 10
-_ROWS_A_FEATURE = 3
+_FEW_ROWS, _ROWS_A_FEATURE = 10, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -536,9 +536,9 @@ def _learns_if(draft: _Draft, ratio: float, noise_multiplier: float) -> str | No
             f"about one row in {1 / rarer:.0f} has the rarer class, of which a model with noise "
             f"learns too little; needed is about one in {0.5 / _TOO_RARE:.0f}"
         )
-    if ratio < DROWNED:
+    ratio /= DROWNED if draft.aim.leakage is None else DROWNED / _FEW_ROUNDS
+    if ratio < 1:
         return None
-    ratio /= DROWNED
     # Rounded up: beside what was asked for, less would be no advice.
     times = at_most(ratio, digits=2)
     stated = f"the noise of all rounds would be {times} times what updates can bear; needed"
