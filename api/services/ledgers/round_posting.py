@@ -182,11 +182,13 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
             spent, numbers = after.histories, {one.round for one in fresh}
             others = [one for one in reserved if holds(one, now) and one.round not in numbers]
             held = held_by(after.terms, spent, others)
-            guest = not (budgets := call.budgets(session)).sharing(row.federation_id).is_owner
+            budgets = call.budgets(session)
+            had_room = {one.reserved for one in stored.values()} == {"reserved"}
+            bounded = not had_room and not budgets.sharing(row.federation_id).is_owner
             if any(one.groups for one in fresh):
                 refuse_exact_figures(budgets, row.federation_id, "a round with `groups`")
             book = partial(charge_federation, call.resources, session, row, after.terms)
-            if why := book(held=held, spent=spent, within_totals=guest):
+            if why := book(held=held, spent=spent, within_totals=bounded):
                 raise conflict(f"{why}; another project owns the data: reserve before a round runs")
     call.resources.ledgers.keep(ledger_id, after)
     found = {**known, **stored}

@@ -178,10 +178,14 @@ def test_declared_rounds_of_another_project_exhaust_no_owners_total(api: Api) ->
     }
     ledger = body_of(api.post("/v1/ledgers", json=terms, key=other.key), 201)["id"]
 
-    def post(number: int, noise: float) -> Any:
+    path = f"/v1/ledgers/{ledger}/rounds"
+
+    def asked(noise: float) -> dict[str, Any]:
         event = {"kind": "laplace-l2", "n": 10, "noise_multiplier": noise, **own}
-        rounds = [{"round": number, "event": event, "participants": ["a"]}]
-        path = f"/v1/ledgers/{ledger}/rounds"
+        return {"event": event, "participants": ["a"]}
+
+    def post(number: int, noise: float) -> Any:
+        rounds = [{"round": number, **asked(noise)}]
         return api.post(path, json={"rounds": rounds}, key=other.key)
 
     refused = body_of(post(1, 1e-3), 409)
@@ -190,6 +194,11 @@ def test_declared_rounds_of_another_project_exhaust_no_owners_total(api: Api) ->
     [found] = owner.budgets()
     assert (found["spent"], found["others"]["spent"]) == (COST, COST)
     assert owner.submit(metric()).status_code == 202
+    # What was reserved is entered, whatever became of the total since.
+    answer = api.post(f"{path}/2/reservation", json=asked(10 / COST), key=other.key)
+    assert body_of(answer)["reserved"]
+    assert owner.put(**LEAKAGE, total=COST).status_code == 200
+    assert [post(number, 10 / COST).status_code for number in (2, 3)] == [200, 409]
 
 
 def test_two_projects_do_not_both_take_the_last_room(api_on_both, monkeypatch):
