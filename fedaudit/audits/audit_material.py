@@ -134,6 +134,8 @@ def _scored_material(
             clients=len(clients),
             training_clients=0,
             rows=rows.federation.rows,
+            not_counted=int((~rows.judged).sum()),
+            dropped=rows.federation.rows_dropped,
             notes=rows.federation.notes,
             positive_class=None,
             attributes=rows.groups,

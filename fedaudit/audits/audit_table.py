@@ -23,9 +23,9 @@ from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import (
     OutcomeRules,
+    agreed_rules,
     compared,
     left_out_rows,
-    outcome_rules,
     read_sensitive,
     with_intersections,
 )
@@ -260,7 +260,14 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     if predicted is not None:
         truth, codes = _aligned(audit, truth, predicted)
     federation = with_intersections(
-        _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
+        _federation(
+            audit,
+            rows,
+            truth,
+            attributes=attributes,
+            notes=(*left_out, *notes),
+            dropped=len(every) - len(rows),
+        ),
         audit.fairness.combinations,
     )
     rules = _agreed_rules(audit, federation, faults)
@@ -286,14 +293,7 @@ def _agreed_rules(audit: AuditSpec, federation: Federation, faults: Faults) -> O
     faults.found += federation_label_faults(audit.labels, federation)
     faults.found += reference_faults(audit.fairness, federation)
     with faults.noting():
-        rules = outcome_rules(federation, audit.fairness)
-        sets = [one for one in rules.values if isinstance(one, frozenset)]
-        if any(len(one) in (0, len(federation.classes)) for one in sets):
-            raise error_at(
-                "/favourable",
-                f"by this rule every outcome of {audit.truth!r} is favourable, or none is "
-                f"({listed_values(federation.classes)}); name those that are good for people",
-            )
+        rules = agreed_rules(federation, audit.fairness)
     faults.end()
     return rules
 
@@ -385,6 +385,7 @@ def _federation(
     *,
     attributes: tuple[Attribute, ...],
     notes: tuple[str, ...],
+    dropped: int,
 ) -> Federation:
     target = truth.codes
     return Federation(
@@ -401,6 +402,7 @@ def _federation(
         fingerprint=rows.source.fingerprint,
         notes=notes,
         row_numbers=rows.row_numbers,
+        rows_dropped=dropped,
     )
 
 

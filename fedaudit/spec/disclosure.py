@@ -7,7 +7,7 @@ the policy and the request: neither is data, so every submitter may read them.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -38,7 +38,8 @@ from fedaudit.spec.registration import (
     is_free_threshold,
     source_departures,
 )
-from fedaudit.spec.sources import LeaveOneOut, Scoring, ValidationFraction, ValidationUnit
+from fedaudit.spec.sources import LeaveOneOut, Scoring, Source, ValidationFraction, ValidationUnit
+from fedaudit.spec.table import Table
 
 _LATER = Field(exclude_if=lambda value: value is None)
 
@@ -166,10 +167,14 @@ def floor_faults(floor: DisclosureFloor, groups: Groups) -> Iterator[FieldError]
 
 
 def hiding_faults(
-    fairness: Fairness, *demands: DisclosureFloor | DisclosurePolicy | Groups
+    fairness: Fairness,
+    *demands: DisclosureFloor | DisclosurePolicy | Groups,
+    source: Source | None = None,
+    registered: Collection[Source] = (),
 ) -> Iterator[FieldError]:
-    """Where a spec or audit hides larger groups than usual and than service and owner demand, or
-    rounds to a coarser base than usual: those who are judged would choose which gaps gates see."""
+    """Where a spec or audit hides larger groups than usual and than service and owner demand, rounds
+    to a coarser base than usual, or has people in no group whom no registration of its data has
+    there: those who are judged would choose which gaps gates see."""
     for name in _MINIMUMS:
         asked, usual = getattr(fairness, name), Groups.model_fields[name].default
         most = max(usual, *(getattr(one, name) or 1 for one in demands))
@@ -179,6 +184,14 @@ def hiding_faults(
     if (base := fairness.rounded_to or 1) > (usual := CountRounding().base):
         why = f"{base} would round away gaps from gates; take {usual} or less, or `fairness.noise`"
         yield departure("/fairness/rounding/base", why)
+    for name in ("missing_values", "join") if isinstance(source, Table) else ():
+        known = [
+            Table.model_fields[name].default,
+            *(getattr(one, name, None) for one in registered),
+        ]
+        if getattr(source, name) not in known:
+            why = "would hide people from gates; take what the data's registration has, or register"
+            yield departure(pointer("federation", name), f"{why} the data so")
 
 
 def spec_faults(

@@ -222,8 +222,10 @@ def _rules(favourable: Any) -> Any:
 
 _MEASURED_BY = ("training.loss", "federation.scale", "federation.target", "federation.classes")
 _GROUPED_BY = (
-    *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
-    *("reference_group", "minimum_group_size", "minimum_group_clients"),
+    *("fairness.favourable", "fairness.sensitive", "fairness.intersections", "fairness.edges"),
+    *("fairness.groups", "fairness.exclude", "fairness.reference_group"),
+    *("fairness.minimum_group_size", "fairness.minimum_group_clients"),
+    *("federation.missing_values", "federation.join"),
 )
 _Paths = Sequence[tuple[Caution, tuple[str, ...]]]
 """What is warned of, and the paths of a report, or below its spec, at which experiments differ."""
@@ -231,7 +233,7 @@ _ALWAYS: _Paths = (
     ("other-data", ("provenance.data_fingerprint",)),
     ("other-guarantee", ("guarantee.kind",)),
     ("other-loss", _MEASURED_BY),
-    ("other-outcome", tuple(f"fairness.{name}" for name in _GROUPED_BY)),
+    ("other-outcome", _GROUPED_BY),
 )
 _OF_PROTECTED: _Paths = (("other-unit", ("guarantee.unit",)), ("other-noise", ("privacy.noise",)))
 _OF_EPSILON: _Paths = (

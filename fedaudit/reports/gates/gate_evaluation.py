@@ -100,6 +100,10 @@ def _judge(
         early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
         if early and report["privacy"].get("epsilon_planned") is None:
             sentence += _EARLY_END
+    if gate.compares_groups:
+        [section] = sections_of(gate, report["fairness"])
+        against = section["reference_group"]
+        sentence += "" if against is None else f", against {against}"
     method = report["utility"].get("method")
     sentence += declared_words(gate, report)
     if method and method["personalised"] is not None and gate.measures_predictions:

@@ -53,6 +53,7 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
         or _delta_doubt(gate, report)
         or planned_doubt(gate.figure, gate.op, gate.value, report)
         or _noise_doubt(gate, report)
+        or (_gap_doubt(gate, report) if met else None)
         or _model_doubt(gate, report)
         or _personal_doubt(gate, report)
     )
@@ -241,6 +242,15 @@ def _model_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of the model's decisions is no evidence: the model decides nothing, or is not
     shown to decide anything."""
     return None if gate.allow_degenerate or not gate.judges_model else why_not_useful(report)
+
+
+def _gap_doubt(gate: Gate, report: Report) -> str | None:
+    """Why a gap that meets the bound is no evidence: what it leaves out could only widen it."""
+    if not gate.compares_groups:
+        return None
+    [section] = sections_of(gate, report["fairness"])
+    found: str | None = section["metrics"][gate.figure].get("doubt")
+    return found
 
 
 def _personal_doubt(gate: Gate, report: Report) -> str | None:

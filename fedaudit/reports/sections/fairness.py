@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedaudit.arrays import Floats, Ints
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import (
     NO_ACCURACY,
@@ -18,7 +18,14 @@ from fedaudit.fairness.gaps import (
     group_scores,
 )
 from fedaudit.fairness.intervals import GROUP_METHOD, Interval
-from fedaudit.fairness.noised_counts import ROUNDED_AWAY, digit_step, nearest, outward, step_of
+from fedaudit.fairness.noised_counts import (
+    ROUNDED_AWAY,
+    NoisedCounts,
+    digit_step,
+    nearest,
+    outward,
+    step_of,
+)
 from fedaudit.fairness.ranking import TOO_FEW
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import (
@@ -32,6 +39,7 @@ from fedaudit.reports.sections.part import (
 )
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES
+from fedaudit.spec.table import Table
 from fedaudit.utility import NO_INTERVALS
 
 
@@ -40,6 +48,9 @@ class MetricSection(Part):
 
     value: float | None
     reason: str | None
+    doubt: Annotated[str | None, WHERE_GIVEN] = None
+    """Why a small gap is no evidence: what it leaves out. Absent where it leaves out little, and in
+    reports of earlier versions."""
     interval: IntervalSection | None
     interval_reason: str | None
     last_rounds: LastRounds | None = None
@@ -280,8 +291,44 @@ def interval_section(
     return IntervalSection(low=found.low, high=found.high, level=asked.level, method=method)
 
 
+_COVERED = 0.9
+_LEAVES_OUT = (
+    "the groups shown are not known to hold nine tenths of the people: others are in small groups, "
+    "in none, or were left out; score more people, join small groups, or fill empty cells"
+)
+
+
+def coverage_doubt(material: ScoredMaterial, rows: Ints, shown: Bools) -> str | None:
+    """Why no gap between the shown of groups with these scored rows [groups] is evidence: too many
+    people are in no such group, or loading left them out. Under noise only noised rows count."""
+    facts, source = material.federation, material.spec.federation
+    compared, everybody = material.result.against_constant, int(rows.sum())
+    if isinstance(material.published, NoisedCounts):
+        kept = 0.0 if isinstance(source, Table) and source.may_drop_rows else 1.0
+    else:
+        kept = facts.rows / max(1, facts.rows + facts.dropped)
+        scored = everybody if compared is None else int(compared.rows.sum())
+        everybody = scored + facts.not_counted
+    return _LEAVES_OUT if rows[shown].sum() * kept < _COVERED * everybody else None
+
+
+def narrower_doubt(figure: Figure, between_all: Figure) -> str | None:
+    """Why a gap to a reference group is no evidence: other groups are further apart."""
+    if between_all.value is None or between_all.value == figure.value:
+        return None
+    return (
+        f"it is to the reference group alone, and {between_all.value:.4g} between all groups; leave "
+        "out `reference_group`"
+    )
+
+
 def metric_section(
-    figure: Figure, found: Interval | str, asked: Intervals | None, *, method: str
+    figure: Figure,
+    found: Interval | str,
+    asked: Intervals | None,
+    *,
+    method: str,
+    doubt: str | None = None,
 ) -> MetricSection:
     """A gap with its interval, or the reason why it has none."""
     interval: IntervalSection | str = "there is no value to be sure of"
@@ -289,5 +336,5 @@ def metric_section(
         interval = interval_section(found, asked, method=method)
     known, why = (None, interval) if isinstance(interval, str) else (interval, None)
     return MetricSection(
-        value=figure.value, reason=figure.reason, interval=known, interval_reason=why
+        value=figure.value, reason=figure.reason, doubt=doubt, interval=known, interval_reason=why
     )

@@ -54,7 +54,13 @@ def by_unevenness(sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
 
 
-_COUNTED = {"gap_size": WIDE, "counts_doubts": True, "every_attribute": True, "can_fail": True}
+_COUNTED = {
+    "gap_size": WIDE,
+    "counts_doubts": True,
+    "every_attribute": True,
+    "can_fail": True,
+    "unknown_gaps": True,
+}
 
 
 def counted_by(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,8 +84,8 @@ _WIDEST_LEVEL = 0.99
 
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The first headline gap whose whole interval is above the size that counts, or the gap itself
-    if the spec asks for no intervals, where no gate limits it; empty for a model that is not
-    shown to decide anything."""
+    if the spec asks for no intervals, or which is not known, where no gate limits it; empty for a
+    model that is not shown to decide anything."""
     counted = counted_by(report)
     size = counted["gap_size"]
     if size is None or why_not_useful(report) is not None:
@@ -87,6 +93,9 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     asked = report["spec"]["fairness"].get("intervals")
     for attribute, metric, gap in _without_gate(report):
         interval, low = gap["interval"], gap["value"]
+        why = gap.get("doubt") or (gap["reason"] if low is None else None)
+        if why is not None and counted["unknown_gaps"]:
+            return [reason("gap-not-known", f"by {attribute} {metric} is not known: {why}")]
         if interval is not None:
             if interval["level"] <= _WIDEST_LEVEL or not counted["can_fail"]:
                 low = interval["low"]
@@ -266,7 +275,7 @@ def _by_rates(section: Mapping[str, Any], pair: Pair, worse: str, better: str) -
     # More true positives and more selected are better for people; of outcomes that are given to
     # those who lack them, a patient sent home for one, no report can say so.
     if pair.width == 0:
-        return f"{beginning} all groups fare alike: {of}{low} {predicted}."
+        return f"{beginning} all groups shown fare alike: {of}{low} {predicted}."
     first = f"{of}{high} of {better} and {low} of {worse} {predicted}."
     if _ascending(section, pair.rate)[0][pair.rate] < pair.worse[pair.rate]:
         # Only with a reference group, to which the gap is measured.
@@ -323,7 +332,7 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
         return ""
     interval = found["interval"]
     ends = None if interval is None else (interval["low"], interval["high"])
-    return gap_words(metric, found["value"], interval=ends)
+    return gap_words(metric, found["value"], interval=ends, reference=section["reference_group"])
 
 
 def _others(sections: Sequence[Mapping[str, Any]]) -> list[str]:
