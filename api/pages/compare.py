@@ -28,7 +28,7 @@ def _view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
     chosen = list(dict.fromkeys(asked.experiment_id))
     if not 2 <= len(chosen) <= _MOST:
         raise ProblemError(
-            422, "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
+            "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
         )
     comparison = comparison_of(visit, chosen)
     differences = difference_rows(comparison.spec_differences)

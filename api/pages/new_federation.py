@@ -34,8 +34,8 @@ from fedaudit.spec.errors import FieldError, InvalidInputError, listed, no_colum
 from fedaudit.spec.labels import find_class
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
-from models.identifiers import new_id
 from models.tables.federations import PendingUpload
+from models.values import new_id
 
 router = APIRouter(prefix="/federations/new")
 
@@ -79,7 +79,7 @@ async def upload_table(visit: FederationsAuthor) -> Response:
     """Take a file, and go on to what it seems to hold."""
     refuse_foreign(visit.request)
     if media_type(visit.request) != _FORM:
-        raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
+        raise ProblemError("unsupported-media-type", f"send the form as {_FORM}")
 
     def accept(word: bytes, _name: str) -> None:
         check_word(visit.caller, word.decode("utf-8", "replace"))

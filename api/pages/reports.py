@@ -58,7 +58,7 @@ from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import SigningKeyRepository, SignOffRepository
-from models.vocabulary import OPEN, Scope
+from models.values import OPEN, Scope
 
 router = APIRouter()
 

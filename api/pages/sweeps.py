@@ -30,7 +30,7 @@ from fedaudit.sweeps.sweep_table import (
     varied_fields,
 )
 from models.tables.experiments import Sweep
-from models.vocabulary import ENDED
+from models.values import ENDED
 
 router = APIRouter(prefix="/sweeps/{sweep_id}")
 

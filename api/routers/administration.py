@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_bytes
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, Query, Response
+from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
 from api.http.answers import SmallInteger, earlier_name, key_type
 from api.http.problems import conflict, invalid, not_found, unavailable
 from api.openapi import Router, located, problems
-from api.schemas.base import PageQuery, of_row
+from api.schemas.base import PageParameters, of_row
 from api.schemas.people import (
     AuditEntryBody,
     AuditLogPage,
@@ -42,7 +42,6 @@ from infrastructure.key_files import KeyFileError
 from infrastructure.outbound import AddressRefusedError, check_url
 from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
-from models.identifiers import is_id
 from models.person import Person
 from models.repositories import (
     AnnouncementRepository,
@@ -54,6 +53,7 @@ from models.repositories import (
 )
 from models.repositories.audit_log import FILTERS
 from models.tables.accounts import WebhookEndpoint
+from models.values import is_id
 
 keys_router = Router(tags=["keys"])
 _BLOCK = 1000
@@ -97,7 +97,7 @@ def _earlier_rotation(response: Response) -> None:
 )
 @keys_router.post("/api-keys/{key_id}/rotate-secret")
 def rotate_api_key(
-    key_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
+    key_id: str, call: Administrator, parameters: RotationParameters
 ) -> KeyWithSecretBody:
     """Replace a key's secret; the new one is shown this once.
 
@@ -126,9 +126,7 @@ def revoke_api_key(key_id: str, call: Administrator) -> None:
 
 
 @keys_router.get("/audit-log")
-def list_audit_log(
-    call: Administrator, parameters: Annotated[AuditLogParameters, Query()]
-) -> AuditLogPage:
+def list_audit_log(call: Administrator, parameters: AuditLogParameters) -> AuditLogPage:
     """Who did what in the project, newest first: ids, names and settings, never data."""
     filters = parameters.model_dump(include={*FILTERS}, exclude_none=True)
     with call.reading() as session:
@@ -202,7 +200,7 @@ _MOST = 20
 
 
 @router.get("")
-def list_webhooks(call: Administrator, parameters: PageQuery) -> WebhookPage:
+def list_webhooks(call: Administrator, parameters: PageParameters) -> WebhookPage:
     """The project's webhooks, oldest first, and who registered them."""
     with call.reading() as session:
         rows = WebhookEndpointRepository(session, call.project_id).list
@@ -268,7 +266,7 @@ def delete_webhook(webhook_id: str, call: Administrator) -> None:
 
 @router.post("/{webhook_id}/rotate-secret")
 def rotate_webhook_secret(
-    webhook_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
+    webhook_id: str, call: Administrator, parameters: RotationParameters
 ) -> NewSecretBody:
     """Replace the secret; the new one is shown this once.
 
@@ -320,7 +318,7 @@ def _enabling(row: WebhookEndpoint, enabled: bool | None, caller: Caller) -> dic
 
 @router.get("/{webhook_id}/deliveries")
 def list_webhook_deliveries(
-    webhook_id: str, call: Administrator, parameters: PageQuery
+    webhook_id: str, call: Administrator, parameters: PageParameters
 ) -> DeliveryPage:
     """The deliveries to a webhook of the last 30 days, and those that wait, newest first."""
     with call.reading() as session:

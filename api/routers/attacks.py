@@ -53,8 +53,6 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from infrastructure.storage import StorageError, file_key, stored_artifact
-from models.clock import utc_now
-from models.identifiers import new_id
 from models.repositories import (
     FederationRepository,
     LaterAttacksRepository,
@@ -62,7 +60,7 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import Experiment, LaterAttacks, Report
-from models.vocabulary import OPEN
+from models.values import OPEN, new_id, utc_now
 
 router = Router(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
 

@@ -33,7 +33,7 @@ from api.openapi import (
     request_body,
     schema_of,
 )
-from api.schemas.base import PageQuery, of_row
+from api.schemas.base import PageParameters, of_row
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
@@ -67,8 +67,6 @@ from fedaudit.spec.audits import (
     registered_use_faults,
 )
 from fedaudit.spec.errors import InvalidInputError, raise_errors
-from models.clock import utc_now
-from models.identifiers import new_id
 from models.repositories import (
     AuditRepository,
     FederationRepository,
@@ -76,6 +74,7 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import PredictionAudit
+from models.values import new_id, utc_now
 
 router = Router(prefix="/audits", tags=["audits"])
 
@@ -106,7 +105,7 @@ async def create_audit(
 
 
 @router.get("")
-def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
+def list_audits(call: ExperimentsReader, parameters: PageParameters) -> AuditPage:
     """The project's audits, newest first."""
     with call.reading() as session:
         rows = AuditRepository(session, call.project_id).list
@@ -215,7 +214,7 @@ def _find_audited(session: Session, caller: Caller, audit_id: str) -> Prediction
     """An audit with a report. Raises ProblemError where there is none."""
     found = _find_audit(session, caller, audit_id)
     if found.report is None:
-        raise ProblemError(404, "not-found", f"the audit has no report: it is {found.status}")
+        raise ProblemError("not-found", f"the audit has no report: it is {found.status}")
     return found
 
 

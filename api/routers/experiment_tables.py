@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated
 
 import orjson
-from fastapi import Depends, Query
+from fastapi import Depends
 from starlette.responses import Response
 
 from api.http.answers import (
@@ -20,7 +20,7 @@ from api.http.answers import (
 )
 from api.http.problems import ProblemError
 from api.openapi import BINARY, TEXT, Router, contents, contents_by, problems
-from api.schemas.base import PageQuery, Parameters
+from api.schemas.base import PageParameters, Parameters
 from api.schemas.experiment_tables import (
     ClientPage,
     FairnessFilters,
@@ -81,7 +81,7 @@ AskedForm = Annotated[Form | None, Depends(_asked_form)]
 
 @router.get("/rounds", response_model=RoundPage)
 def list_rounds(
-    *, experiment_id: str, call: ExperimentsReader, parameters: PageQuery, form: AskedForm
+    *, experiment_id: str, call: ExperimentsReader, parameters: PageParameters, form: AskedForm
 ) -> RoundPage | Response:
     """The figures of each round, in order."""
     if form is not None:
@@ -97,10 +97,7 @@ def list_rounds(
 
 @router.get("/rounds.{form}", responses=LEDGER_FILE)
 def export_rounds(
-    experiment_id: str,
-    form: Form,
-    call: ExperimentsReader,
-    _parameters: Annotated[Parameters, Query()],
+    experiment_id: str, form: Form, call: ExperimentsReader, _parameters: Parameters
 ) -> Response:
     """The figures of every round as a file."""
     found = call.find(find_experiment, experiment_id)
@@ -108,7 +105,7 @@ def export_rounds(
 
 
 @router.get("/clients", responses=problems(409))
-def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) -> ClientPage:
+def list_clients(experiment_id: str, call: LedgerReader, parameters: PageParameters) -> ClientPage:
     """What each client paid and how the model does on its rows, once there is a report.
 
     Confidential: it names clients. 409 where nothing is kept of them.
@@ -130,11 +127,7 @@ def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) 
 
 @router.get("/privacy-ledger", response_model=LedgerPage)
 def list_ledger(
-    *,
-    experiment_id: str,
-    call: LedgerReader,
-    parameters: Annotated[LedgerParameters, Query()],
-    form: AskedForm,
+    *, experiment_id: str, call: LedgerReader, parameters: LedgerParameters, form: AskedForm
 ) -> Response:
     """What each round cost each subject."""
     if form is not None:
@@ -145,7 +138,7 @@ def list_ledger(
 
 @router.get("/privacy-ledger.{form}", responses=LEDGER_FILE)
 def export_ledger(
-    experiment_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
+    experiment_id: str, form: Form, call: LedgerReader, filters: LedgerFilters
 ) -> Response:
     """What each round cost each subject, as a file of all that the filters let through."""
     table = _ledger_table(call, experiment_id, filters)
@@ -155,11 +148,7 @@ def export_ledger(
 
 @router.get("/fairness", response_model=FairnessPage)
 def list_fairness(
-    *,
-    experiment_id: str,
-    call: ExperimentsReader,
-    parameters: Annotated[FairnessParameters, Query()],
-    form: AskedForm,
+    *, experiment_id: str, call: ExperimentsReader, parameters: FairnessParameters, form: AskedForm
 ) -> FairnessPage | Response:
     """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
     if form is not None:
@@ -184,10 +173,7 @@ def list_fairness(
 
 @router.get("/fairness.{form}", responses=LEDGER_FILE)
 def export_fairness(
-    experiment_id: str,
-    form: Form,
-    call: ExperimentsReader,
-    filters: Annotated[FairnessFilters, Query()],
+    experiment_id: str, form: Form, call: ExperimentsReader, filters: FairnessFilters
 ) -> Response:
     """The gaps between groups in every round, as a file; never the counts."""
     found = call.find(find_experiment, experiment_id)
@@ -196,9 +182,7 @@ def export_fairness(
 
 
 @router.get("/record-table", responses=_RECORD_TABLE)
-def get_record_table(
-    experiment_id: str, call: LedgerReader, _parameters: Annotated[Parameters, Query()]
-) -> Response:
+def get_record_table(experiment_id: str, call: LedgerReader, _parameters: Parameters) -> Response:
     """What every single record spent, as CSV: only of a `record-personalised` run.
 
     Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
@@ -214,7 +198,7 @@ def get_record_table(
     elif not call.resources.storage.holds(key):
         why = "its run left none, as those of record-personalised do"
     if why is not None:
-        raise ProblemError(404, "not-found", f"the experiment has no record table: {why}")
+        raise ProblemError("not-found", f"the experiment has no record table: {why}")
     table = call.resources.storage.blocks(key)
     note_export(call, experiment_id, "record-table")
     return as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])

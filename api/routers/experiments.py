@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 import orjson
-from fastapi import Depends, Header, Query, Response
+from fastapi import Depends, Header, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
@@ -33,7 +33,7 @@ from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from models.repositories import EventRepository, ExperimentRepository
 from models.repositories.experiments import FILTERS
 from models.tables.experiments import Event, Experiment
-from models.vocabulary import ENDED
+from models.values import ENDED
 
 router = Router(prefix="/experiments", tags=["experiments"])
 events_router = Router(prefix="/experiments", tags=["events"])
@@ -53,7 +53,7 @@ events_router = Router(prefix="/experiments", tags=["events"])
 async def submit_experiment(
     *,
     call: ExperimentsWriter,
-    parameters: Annotated[SubmissionParameters, Query()],
+    parameters: SubmissionParameters,
     value: JsonBody,
     accepting: Accepting,
     idempotency: Idempotent,

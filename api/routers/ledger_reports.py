@@ -32,7 +32,6 @@ from fedaudit.reports.declared.ledger_material import DeclaredMaterial
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.verification.verification import verify
-from models.clock import utc_now
 from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
@@ -42,6 +41,7 @@ from models.repositories import (
 )
 from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger
+from models.values import utc_now
 
 router = Router(prefix="/ledgers/{ledger_id}", tags=["ledgers"])
 

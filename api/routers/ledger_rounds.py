@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from api.http.answers import json_answer
 from api.http.bodies import JsonBody
-from api.http.problems import ProblemError, not_found
+from api.http.problems import conflict, not_found
 from api.openapi import Router, problems, request_body
 from api.routers.ledgers import epsilon_bodies
 from api.schemas.base import of_row
@@ -57,7 +57,6 @@ from fedaudit.spec.declared_ledgers import (
     RoundsRequest,
 )
 from fedaudit.spec.errors import InvalidInputError
-from models.clock import utc_now
 from models.repositories import (
     AnnouncementRepository,
     DeclaredLedgerRepository,
@@ -65,6 +64,7 @@ from models.repositories import (
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.tables.ledger import DeclaredReservation, DeclaredRoundRow
+from models.values import utc_now
 
 router = Router(prefix="/ledgers/{ledger_id}/rounds", tags=["ledgers"])
 
@@ -153,9 +153,7 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
         state = call.resources.ledgers.locked(session, row)
         parts = DeclaredPartRepository(session, call.project_id)
         if number <= state.last_round:
-            raise ProblemError(
-                409,
-                "conflict",
+            raise conflict(
                 f"round {number} does not come after round {state.last_round}, which is in the "
                 f"chain; reserve round {state.last_round + 1} or later",
                 round=number,

@@ -98,12 +98,10 @@ from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.stored import IndexedFigure
 from infrastructure.storage import file_key
-from models.clock import utc_now
 from models.repositories import ReportListRepository, ReportRepository, SignOffRepository
 from models.repositories.reports import FILTERS
 from models.tables.experiments import Experiment, Report, SignOff
-from models.values import ListedReport
-from models.vocabulary import ENDED
+from models.values import ENDED, ListedReport, utc_now
 
 gates_router = Router(prefix="/gates", tags=["gates"])
 
@@ -357,9 +355,7 @@ def create_sign_off(
 
 
 @router.get("/reports")
-def list_reports(
-    call: ReportsReader, parameters: Annotated[ReportParameters, Query()]
-) -> ReportPage:
+def list_reports(call: ReportsReader, parameters: ReportParameters) -> ReportPage:
     """The project's reports by any of their figures, newest first unless sorted otherwise."""
     filters, bounds = parameters.of(FILTERS), parameters.bounds
     with call.reading() as session:
@@ -378,9 +374,7 @@ def list_reports(
 
 
 @router.get("/comparisons", responses=problems(404, 409))
-def compare_reports(
-    call: ReportsReader, parameters: Annotated[ComparisonParameters, Query()]
-) -> Comparison:
+def compare_reports(call: ReportsReader, parameters: ComparisonParameters) -> Comparison:
     """Reports side by side: figures, differences between their specs, and Pareto fronts."""
     return comparison_of(
         call, parameters.experiment_id, fairness=parameters.fairness, utility=parameters.utility
@@ -475,7 +469,7 @@ def comparison_of(
             try:
                 reports.append(parsed(find_judged(session, call.caller, id_)))
             except ProblemError as error:
-                raise ProblemError(error.status, error.slug, f"{id_}: {error.detail}") from None
+                raise ProblemError(error.slug, f"{id_}: {error.detail}") from None
             except ValueError:
                 detail = f"{id_}: the stored report cannot be read; see its verification"
                 raise conflict(detail) from None
@@ -492,7 +486,6 @@ def sign_off_report(
         report = find_report(session, call.caller, experiment_id)
         if call.caller.person is None:
             raise ProblemError(
-                403,
                 "forbidden",
                 "the API key names no person, so no person would be accountable for the sign-off; "
                 "make one that does: fedaudit keys create --person NAME",

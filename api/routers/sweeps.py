@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import structlog
-from fastapi import Query, Response
+from fastapi import Response
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
@@ -13,7 +13,7 @@ from api.http.answers import JSON, Accept, preferred
 from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, conflict
 from api.openapi import TEXT, Router, contents_by, located, problems, request_body
-from api.schemas.base import PageQuery, of_row
+from api.schemas.base import PageParameters, of_row
 from api.schemas.experiments import (
     ListedSweepBody,
     Status,
@@ -56,7 +56,6 @@ from fedaudit.stored import ReservedCost
 from fedaudit.sweeps.report_section import larger_sums, named_figures, sweep_section
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs, sweep_facts
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, as_csv, as_markdown, sweep_table
-from models.identifiers import new_id
 from models.repositories import (
     ExperimentRepository,
     ReportListRepository,
@@ -65,7 +64,7 @@ from models.repositories import (
 )
 from models.repositories.sweeps import SweepState
 from models.tables.experiments import Experiment, Sweep
-from models.vocabulary import ENDED
+from models.values import ENDED, new_id
 
 log = structlog.get_logger()
 router = Router(prefix="/sweeps", tags=["sweeps"])
@@ -89,7 +88,7 @@ _FILE = contents_by("The table.", {"csv": (_CSV, TEXT), "md": (_MARKDOWN, TEXT)}
 async def submit_sweep(
     *,
     call: ExperimentsWriter,
-    parameters: Annotated[SubmissionParameters, Query()],
+    parameters: SubmissionParameters,
     value: JsonBody,
     accepting: Accepting,
     idempotency: Idempotent,
@@ -108,7 +107,7 @@ async def submit_sweep(
 
 
 @router.get("")
-def list_sweeps(call: ExperimentsReader, parameters: PageQuery) -> SweepPage:
+def list_sweeps(call: ExperimentsReader, parameters: PageParameters) -> SweepPage:
     """The project's sweeps, newest first."""
     with call.reading() as session:
         rows = SweepRepository(session, call.project_id).list
@@ -423,7 +422,6 @@ def _warnings(
 def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
     """The refusal of one cell as that of the sweep, which stored nothing."""
     return ProblemError(
-        error.status,
         error.slug,
         f"cell {position + 1} of {cells} is refused, and so is the sweep; nothing was queued: "
         f"{error.detail}",

@@ -20,8 +20,7 @@ from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts
 from fedaudit.sweeps.sweep_table import SweepRow
 from models.repositories.experiments import FIGURES, SORT_KEYS
 from models.tables.experiments import Experiment
-from models.values import LaterAttacksStatus
-from models.vocabulary import ENDED
+from models.values import ENDED, LaterAttacksStatus
 
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 

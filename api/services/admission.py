@@ -27,7 +27,6 @@ from fedaudit.spec.registration import (
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact
-from models.identifiers import is_id
 from models.repositories import (
     ArtifactRepository,
     Budgets,
@@ -35,6 +34,7 @@ from models.repositories import (
     FederationRepository,
 )
 from models.tables.federations import Federation
+from models.values import is_id
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation

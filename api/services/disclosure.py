@@ -176,7 +176,7 @@ def refuse_attacks_that_tell(budgets: Budgets, federation_id: str, spec: Experim
 
 def _forbidden(federation_id: str, detail: str) -> ProblemError:
     detail = f"this federation forbids simulation: {detail}"
-    return ProblemError(409, "simulation-forbidden", detail, federation_id=federation_id)
+    return ProblemError("simulation-forbidden", detail, federation_id=federation_id)
 
 
 def warnings_of(

@@ -102,7 +102,6 @@ class IdempotentRequest:
         found = IdempotencyRepository(session).find(caller.key_id, self.route, self.key)
         if found is not None and found.body_hash != self.body_hash:
             raise ProblemError(
-                409,
                 "idempotency-mismatch",
                 "this Idempotency-Key was sent before with another body; use a new key for a new "
                 "request",

@@ -38,7 +38,7 @@ from models.repositories import (
 from models.repositories.ledger import stored_rows
 from models.tables.experiments import Experiment, LaterAttacks, PredictionAudit, SignOff
 from models.tables.ledger import DeclaredLedger, RunLogEntry, SigningKey
-from models.vocabulary import ENDED
+from models.values import ENDED
 
 _ROWS = 500
 _UNDECODABLE = (ValueError, TypeError, OverflowError)

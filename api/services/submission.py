@@ -30,7 +30,6 @@ from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.sweeps.report_section import repeated
 from fedaudit.sweeps.sweep_costs import sweep_facts
 from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest
-from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import (
     Budgets,
@@ -42,7 +41,7 @@ from models.repositories import (
 )
 from models.repositories.webhooks import announcing_low
 from models.tables.experiments import Experiment, Unit
-from models.vocabulary import ENDED, AuditAction
+from models.values import ENDED, AuditAction, new_id
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option, Typer
 
 from fedaudit.attacks.replay.replay_finding import DEFAULT_ROUNDS
 from fedaudit.cli.options import (
@@ -41,14 +41,14 @@ from fedaudit_client.client import Client
 if TYPE_CHECKING:
     from fedaudit.attacks.replay.replay_finding import ReplayReport
 
-app = typer.Typer()
+app = Typer()
 
 
 @app.command()
 def attack(
     attacked: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="SPEC|ID",
             help="A YAML or JSON file (- is stdin), or with --attacks the id of a run that has "
             "succeeded.",
@@ -57,26 +57,24 @@ def attack(
     *,
     attacks_from: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--attacks",
             metavar="FILE",
             help="Attack the run of this id in the service: a list of attacks, or a spec with "
             "some; - is stdin.",
         ),
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="With --attacks, until they have ended.")
-    ] = False,
+    wait: Annotated[bool, Option("--wait", help="With --attacks, until they have ended.")] = False,
     as_json: AsJson = False,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--out", help="Folder for attacks.json and the files of each attack; waits for them."
         ),
     ] = None,
     sources_dir: SourcesDir = None,
     device: Annotated[
-        str | None, typer.Option(help="Train on cpu, or cuda:0.", show_default="cpu")
+        str | None, Option(help="Train on cpu, or cuda:0.", show_default="cpu")
     ] = None,
 ) -> None:
     """Attack a spec that is trained here, or a run of the service: what each tried and found.
@@ -89,7 +87,7 @@ def attack(
         code = _attack(
             attacked, as_json=as_json, out=out, sources_dir=sources_dir, device=device or "cpu"
         )
-        raise typer.Exit(code)
+        raise Exit(code)
     if not is_id(attacked):
         raise usage_error(
             f"{attacked} is no id of a run: --attacks is for runs of the service; a spec has its "
@@ -98,7 +96,7 @@ def attack(
     if sources_dir is not None or device is not None:
         raise usage_error("--sources-dir and --device are for a spec that is trained here")
     wait = wait or out is not None
-    raise typer.Exit(_attack_later(attacked, attacks_from, wait=wait, as_json=as_json, out=out))
+    raise Exit(_attack_later(attacked, attacks_from, wait=wait, as_json=as_json, out=out))
 
 
 def _attack(
@@ -206,7 +204,7 @@ def replay(
     *,
     as_json: AsJson = False,
     rounds: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Rounds to play, of those of the spec.")
+        int, Option(min=1, max=10_000, help="Rounds to play, of those of the spec.")
     ] = DEFAULT_ROUNDS,
     sources_dir: SourcesDir = None,
     artifact: Artifacts = None,
@@ -233,10 +231,10 @@ def replay(
     guaranteed = kind != "none" and not bounds_nothing(asked.privacy.mechanism)
     write_answer(found.as_dict(), lambda _: _show(found, guaranteed=guaranteed), as_json=as_json)
     if found.findings:
-        raise typer.Exit(ExitCode.FOUND)
+        raise Exit(ExitCode.FOUND)
     # Finding nothing means something where there was something to break.
     evidence = guaranteed and found.rounds > 0
-    raise typer.Exit(ExitCode.DONE if evidence else ExitCode.NO_EVIDENCE)
+    raise Exit(ExitCode.DONE if evidence else ExitCode.NO_EVIDENCE)
 
 
 def _show(found: "ReplayReport", *, guaranteed: bool) -> None:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 import uuid_utils
+from typer import Argument, Exit, Option, Typer
 
 from fedaudit.audits.audit_material import audit_report
 from fedaudit.audits.audit_table import read_audit
@@ -30,7 +30,7 @@ from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.table import TABLE_FORMATS
 
-app = typer.Typer()
+app = Typer()
 _KEY_BYTES = 32
 
 
@@ -38,40 +38,29 @@ _KEY_BYTES = 32
 def audit(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help=f"A {TABLE_FORMATS} table.", exists=True, dir_okay=False
-        ),
+        Argument(metavar="FILE", help=f"A {TABLE_FORMATS} table.", exists=True, dir_okay=False),
     ],
     *,
-    truth: Annotated[str, typer.Option(metavar="COLUMN", help="What came about.")],
-    sensitive: Annotated[
-        list[str], typer.Option(metavar="COLUMN", help="Groups to compare; repeat it.")
-    ],
+    truth: Annotated[str, Option(metavar="COLUMN", help="What came about.")],
+    sensitive: Annotated[list[str], Option(metavar="COLUMN", help="Groups to compare; repeat it.")],
     favourable: Annotated[
-        list[str],
-        typer.Option(metavar="VALUE", help="Of the truth: what is good for people; repeat it."),
+        list[str], Option(metavar="VALUE", help="Of the truth: what is good for people; repeat it.")
     ],
-    prediction: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="What was predicted.")
-    ] = None,
+    prediction: Annotated[str | None, Option(metavar="COLUMN", help="What was predicted.")] = None,
     score: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Or a score of the favourable outcome.")
+        str | None, Option(metavar="COLUMN", help="Or a score of the favourable outcome.")
     ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="From which score up it is predicted.")
-    ] = None,
-    client_key: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Whose a row is.")
-    ] = None,
+    threshold: Annotated[float | None, Option(help="From which score up it is predicted.")] = None,
+    client_key: Annotated[str | None, Option(metavar="COLUMN", help="Whose a row is.")] = None,
     more: Annotated[
         str | None,
-        typer.Option("--spec", metavar="FILE", help="What else docs/audits.md lists; - is stdin."),
+        Option("--spec", metavar="FILE", help="What else docs/audits.md lists; - is stdin."),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Gates, as `gate --policy` takes them.")
+        str | None, Option(metavar="FILE", help="Gates, as `gate --policy` takes them.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for report.json and report.html.")
+        Path | None, Option("--out", help="Folder for report.json and report.html.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -94,7 +83,7 @@ def audit(
         raise usage_error(f"--spec: {more} has no fields of an audit")
     asked = {"name": file.name, **asked}
     asked |= {name: value for name, value in given.items() if value is not None}
-    raise typer.Exit(_audit(file, asked, policy=policy, out=out, as_json=as_json))
+    raise Exit(_audit(file, asked, policy=policy, out=out, as_json=as_json))
 
 
 def _audit(

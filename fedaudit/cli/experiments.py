@@ -6,7 +6,7 @@ from itertools import islice
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
-import typer
+from typer import Exit, Option, Typer
 
 from fedaudit.cli.options import (
     AsJson,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
-app = typer.Typer()
+app = Typer()
 _ID_WIDTH = 36
 _OPEN = ("queued", "running", "cancelling")
 
@@ -54,7 +54,7 @@ _OPEN = ("queued", "running", "cancelling")
 def submit(
     spec: Spec,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Follow it to its end.")] = False,
     as_json: AsJson = False,
     idempotency_key: IdempotencyKey = None,
 ) -> None:
@@ -64,19 +64,18 @@ def submit(
     with connected() as client:
         submitted = client.submit(asked, idempotency_key=idempotency_key)
         show_warnings(submitted["warnings"])
-        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
+        raise Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
 @app.command("list")
 def list_experiments(
     *,
     status: Annotated[
-        str | None,
-        typer.Option(help="queued, running, cancelling, cancelled, succeeded or failed."),
+        str | None, Option(help="queued, running, cancelling, cancelled, succeeded or failed.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Exactly this name.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Those with this tag.")] = None,
-    mechanism: Annotated[str | None, typer.Option(help="As laplace-l2.")] = None,
+    name: Annotated[str | None, Option(help="Exactly this name.")] = None,
+    tag: Annotated[str | None, Option(help="Those with this tag.")] = None,
+    mechanism: Annotated[str | None, Option(help="As laplace-l2.")] = None,
     most: Most = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -121,13 +120,13 @@ def cancel(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
 def retry(
     experiment_id: ExperimentId,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the new one to its end.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Follow the new one to its end.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
     with connected() as client:
         submitted = client.retry(experiment_id)
-        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
+        raise Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
 @app.command()
@@ -142,16 +141,16 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
             for event in client.watch(experiment_id):
                 line = {"id": event.id, "type": event.type, "data": dict(event.data)}
                 write_json(line, pretty=False)
-            raise typer.Exit(_exit_of(client.get(experiment_id)))
-        raise typer.Exit(_end_of(client, experiment, as_json=False))
+            raise Exit(_exit_of(client.get(experiment_id)))
+        raise Exit(_end_of(client, experiment, as_json=False))
 
 
 @app.command()
 def export(
     experiment_id: ExperimentId,
     *,
-    what: Annotated[TableName, typer.Option()],
-    form: Annotated[TableForm, typer.Option("--format")] = "ndjson",
+    what: Annotated[TableName, Option()],
+    form: Annotated[TableForm, Option("--format")] = "ndjson",
     out: Out = None,
 ) -> None:
     """Write an experiment's ledger, rounds or fairness to a file or to standard output."""
@@ -178,16 +177,15 @@ def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
 def report(
     experiment_id: ExperimentId,
     *,
-    form: Annotated[ReportForm, typer.Option("--format")] = "json",
+    form: Annotated[ReportForm, Option("--format")] = "json",
     reading: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME", help="In the form that its reader has to fill; see docs/readings.md."
         ),
     ] = None,
     appendix: Annotated[
-        bool,
-        typer.Option("--appendix", help="With --format html: the figures of every round as well."),
+        bool, Option("--appendix", help="With --format html: the figures of every round as well.")
     ] = False,
     out: Out = None,
 ) -> None:

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
 import yaml
 from rich.markup import escape
+from typer import Argument, Exit, Option, Typer
 
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value
 from fedaudit.cli.output import (
@@ -30,10 +30,10 @@ from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit.spec.table import TABLE_FORMATS
 
 Json = Mapping[str, Any]
-FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
+FederationId = Annotated[str, Argument(metavar="ID", help="The federation's id.")]
 
-app = typer.Typer()
-federations = typer.Typer(no_args_is_help=True)
+app = Typer()
+federations = Typer(no_args_is_help=True)
 app.add_typer(federations, name="federations")
 
 _MAX_SCAFFOLD_ROWS = 1_000_000
@@ -115,18 +115,18 @@ def _show_budgets(budgets: Sequence[Json]) -> None:
 
 @federations.command("add")
 def federations_add(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The data, perhaps gzipped.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="The data, perhaps gzipped.")],
     *,
     registration: Annotated[
         str,
-        typer.Option(
+        Option(
             "--registration",
             "--spec",
             help="A YAML or JSON file with `federation` and `fairness`, or an experiment's spec to "
             "take those two from; - is stdin.",
         ),
     ],
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is ready or rejected.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Until it is ready or rejected.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Upload a data file and have it profiled."""
@@ -148,24 +148,22 @@ def federations_add(
     write_answer(federation, show, as_json=as_json)
     if federation["status"] == "rejected":
         say("fedaudit: the federation was rejected")
-        raise typer.Exit(ExitCode.FAILED)
+        raise Exit(ExitCode.FAILED)
 
 
 @federations.command("scaffold")
 def federations_scaffold(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=f"A {TABLE_FORMATS} file.")],
+    file: Annotated[Path, Argument(metavar="FILE", help=f"A {TABLE_FORMATS} file.")],
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write it, rather than to standard output.")
+        Path | None, Option(help="Where to write it, rather than to standard output.")
     ] = None,
     client_key: Annotated[
-        str | None, typer.Option(help="The column that names clients, where you know it.")
+        str | None, Option(help="The column that names clients, where you know it.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="The column to predict, where you know it.")
-    ] = None,
+    target: Annotated[str | None, Option(help="The column to predict, where you know it.")] = None,
     header: Annotated[
-        bool, typer.Option("--header/--no-header", help="Whether the first line names columns.")
+        bool, Option("--header/--no-header", help="Whether the first line names columns.")
     ] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -202,14 +200,14 @@ def federations_scaffold(
 def propose(
     federation_id: FederationId,
     *,
-    epsilon: Annotated[float | None, typer.Option(help="What the run may cost at most.")] = None,
-    delta: Annotated[float | None, typer.Option(help="That goes with the epsilon.")] = None,
-    leakage: Annotated[float | None, typer.Option(help="Of metric privacy, in its place.")] = None,
+    epsilon: Annotated[float | None, Option(help="What the run may cost at most.")] = None,
+    delta: Annotated[float | None, Option(help="That goes with the epsilon.")] = None,
+    leakage: Annotated[float | None, Option(help="Of metric privacy, in its place.")] = None,
     no_privacy: Annotated[
-        bool, typer.Option("--no-privacy", help="To see what could be learnt.")
+        bool, Option("--no-privacy", help="To see what could be learnt.")
     ] = False,
     unit: Annotated[
-        Literal["client", "record"] | None, typer.Option(help="Whom the guarantee is for.")
+        Literal["client", "record"] | None, Option(help="Whom the guarantee is for.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -238,7 +236,7 @@ def propose(
             else "no useful model is expected: "
         )
         say(f"fedaudit: {why}{found['needs']}")
-        raise typer.Exit(ExitCode.NO_EVIDENCE)
+        raise Exit(ExitCode.NO_EVIDENCE)
 
 
 @federations.command("list")
@@ -277,11 +275,9 @@ def federations_erase(
     federation_id: FederationId,
     *,
     reference: Annotated[
-        str | None, typer.Option(help="What you call the request; the receipt shows it.")
+        str | None, Option(help="What you call the request; the receipt shows it.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write the signed receipt, as JSON.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Where to write the signed receipt, as JSON.")] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -322,33 +318,27 @@ def _of_spec(spec: Json) -> Json:
 
 @app.command()
 def budget(
-    federation_id: Annotated[
-        str, typer.Argument(metavar="FEDERATION", help="The federation's id.")
-    ],
+    federation_id: Annotated[str, Argument(metavar="FEDERATION", help="The federation's id.")],
     *,
     total: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--set",
             metavar="FIGURE=TOTAL",
             help="leakage, log_ratio or epsilon, and what may be spent of it in all; "
             "`none` takes the total back.",
         ),
     ] = None,
-    noise: Annotated[
-        NoiseMode, typer.Option(help="Of which runs: those with this noise.")
-    ] = "release",
-    delta: Annotated[float | None, typer.Option(help="Of an epsilon.")] = None,
-    adjacency: Annotated[AdjacencyName | None, typer.Option(help="Of an epsilon.")] = None,
-    observer: Annotated[str | None, typer.Option(help="Of an epsilon, as server.")] = None,
+    noise: Annotated[NoiseMode, Option(help="Of which runs: those with this noise.")] = "release",
+    delta: Annotated[float | None, Option(help="Of an epsilon.")] = None,
+    adjacency: Annotated[AdjacencyName | None, Option(help="Of an epsilon.")] = None,
+    observer: Annotated[str | None, Option(help="Of an epsilon, as server.")] = None,
     radius: Annotated[
-        str | None, typer.Option(help="Of leakage: adaptive (the default), or a distance.")
+        str | None, Option(help="Of leakage: adaptive (the default), or a distance.")
     ] = None,
-    clip: Annotated[float | None, typer.Option(help="Of leakage: what updates are clipped to.")] = (
-        None
-    ),
+    clip: Annotated[float | None, Option(help="Of leakage: what updates are clipped to.")] = (None),
     unit_key: Annotated[
-        str | None, typer.Option(help="Whose clients, as client_key=zip; else the first that come.")
+        str | None, Option(help="Whose clients, as client_key=zip; else the first that come.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 import uuid_utils
+from typer import Exit, Option, Typer
 
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.cli.options import (
@@ -253,7 +253,7 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
     ]
 
 
-app = typer.Typer()
+app = Typer()
 
 
 @app.command()
@@ -262,11 +262,10 @@ def run(
     *,
     as_json: AsJson = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder for report.json, report.html and ledger.ndjson."),
+        Path | None, Option("--out", help="Folder for report.json, report.html and ledger.ndjson.")
     ] = None,
     sources_dir: SourcesDir = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda:0.")] = "cpu",
+    device: Annotated[str, Option(help="cpu, or cuda:0.")] = "cpu",
     artifact: Artifacts = None,
 ) -> None:
     """Train and audit in this process, without a service, and print the report."""
@@ -291,7 +290,7 @@ def run(
     finally:  # What cannot be printed is written all the same.
         if folder is not None:
             _save(done, folder)
-    raise typer.Exit(_outcome(done))
+    raise Exit(_outcome(done))
 
 
 def _outcome(done: LocalRun) -> ExitCode:

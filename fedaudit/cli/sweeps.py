@@ -6,8 +6,8 @@ from contextlib import closing
 from itertools import groupby
 from typing import Annotated, Any, cast
 
-import typer
 from rich.markup import escape
+from typer import Argument, Exit, Option, Typer
 
 from fedaudit.cli.options import AsJson, IdempotencyKey, read_value
 from fedaudit.cli.output import (
@@ -135,10 +135,10 @@ def _broken(head: str) -> str:
     return "\n".join(lines)
 
 
-app = typer.Typer()
-sweeps = typer.Typer(no_args_is_help=True)
+app = Typer()
+sweeps = Typer(no_args_is_help=True)
 app.add_typer(sweeps, name="sweeps")
-SweepId = Annotated[str, typer.Argument(metavar="ID", help="The sweep's id.")]
+SweepId = Annotated[str, Argument(metavar="ID", help="The sweep's id.")]
 
 
 @sweeps.command("table")
@@ -152,21 +152,18 @@ def sweeps_table(sweep_id: SweepId) -> None:
 def sweeps_watch(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
     """Follow a sweep until all cells have ended, and print its table."""
     with connected() as client:
-        raise typer.Exit(end_of(client, client.sweep(sweep_id), as_json=as_json))
+        raise Exit(end_of(client, client.sweep(sweep_id), as_json=as_json))
 
 
 @app.command()
 def sweep(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A sweep as YAML or JSON; - is stdin.")
-    ],
+    file: Annotated[str, Argument(metavar="FILE", help="A sweep as YAML or JSON; - is stdin.")],
     *,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Follow it to its end, and print its table.")
+        bool, Option("--wait/--no-wait", help="Follow it to its end, and print its table.")
     ] = True,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print the cells and what they would cost; start nothing."),
+        bool, Option("--dry-run", help="Print the cells and what they would cost; start nothing.")
     ] = False,
     as_json: AsJson = False,
     idempotency_key: IdempotencyKey = None,
@@ -180,14 +177,14 @@ def sweep(
     asked = _checked(read_value(file))
     with connected() as client:
         if dry_run:
-            raise typer.Exit(_project(client, asked, as_json=as_json))
+            raise Exit(_project(client, asked, as_json=as_json))
         submitted = client.submit_sweep(
             asked.model_dump(mode="json"), idempotency_key=idempotency_key
         )
         show_warnings(submitted["warnings"])
         if wait:
             say(f"submitted as {submitted['id']}, {submitted['progress']['cells']} cells")
-            raise typer.Exit(end_of(client, submitted, as_json=as_json))
+            raise Exit(end_of(client, submitted, as_json=as_json))
         if as_json:
             write_json(submitted)
         else:

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import bindparam, func, select, text
 
-from models.clock import utc_now
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import DisclosedSet, DisclosureAnchor, DisclosureMemory
 from models.tables.federations import Federation, NearCopy, RowSketch
-from models.values import StoredSet
+from models.values import StoredSet, utc_now
 
 SKETCHED = 256
 """k: the hashes that are kept of a table."""

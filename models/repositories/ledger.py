@@ -10,13 +10,12 @@ from sqlalchemy import ColumnElement, Integer, Select, exists, func, literal, or
 
 from fedaudit.stored import KeyedDigest, LedgerRow
 from models.arrays import BINARY_RESULTS
-from models.clock import utc_now
 from models.database import Database
 from models.repositories.base import ExperimentPartRepository, table_of
 from models.tables.experiments import Checkpoint, Experiment
 from models.tables.federations import ErasedLedger
 from models.tables.ledger import Ledger, LedgerCheckpoint, LedgerTotals, ReleaseIntent
-from models.values import Cursor
+from models.values import Cursor, utc_now
 
 _COLUMNS = tuple(one.name for one in fields(LedgerRow) if one.name != "inputs")
 _OWNER = ("experiment_id", "project_id")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
+from api.http.problems import conflict
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
@@ -53,8 +53,6 @@ from fedaudit.spec.declared_ledgers import (
 )
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.stored import LedgerRow
-from models.clock import utc_now
-from models.identifiers import is_id
 from models.repositories import (
     AnnouncementRepository,
     DeclaredLedgerRepository,
@@ -63,6 +61,7 @@ from models.repositories import (
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.values import is_id, utc_now
 
 _EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)
 
@@ -222,7 +221,7 @@ def _is_fresh(
             f"declare it as round {state.last_round + 1} or later: what a round costs does not "
             "depend on its number, and the gap stays on record"
         )
-    raise ProblemError(409, "conflict", why, round=one.round)
+    raise conflict(why, round=one.round)
 
 
 def _append(
