@@ -78,16 +78,12 @@ def refuse_hiding(
 ) -> None:
     """Raises InvalidInputError where figures hide what neither service nor owner asks to hide."""
     floor = floor_of(call.resources.settings)
-    if any(hiding_faults(fairness, floor, source=source)):
+    if any(hiding_faults(fairness, source, floor)):
         with call.reading() as session:
             found = FederationRepository(session, call.project_id)
             rows = [*filter(None, (found.find(fingerprint), found.of_owner(fingerprint)))]
-            registered = [one for one in map(registration_of, rows) if one is not None]
-            demands = [*map(policy_of, rows), *(one.fairness for one in registered)]
-            sources = [one.federation for one in registered]
-            raise_errors(
-                [*hiding_faults(fairness, floor, *demands, source=source, registered=sources)]
-            )
+            known = filter(None, map(registration_of, rows))
+            raise_errors([*hiding_faults(fairness, source, floor, *map(policy_of, rows), *known)])
 
 
 _COUNTED_LATER = (

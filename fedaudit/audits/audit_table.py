@@ -110,6 +110,7 @@ class AuditedRows:
     client_count: int | None
     """None without a client key."""
     left_out: int
+    rows_of_table: int
     contents: tuple[RowContents, ...] | None = None
     """Contents by which the rows are recognised in other files: none where the rows are too much
     alike, and None where that was not asked for."""
@@ -260,14 +261,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     if predicted is not None:
         truth, codes = _aligned(audit, truth, predicted)
     federation = with_intersections(
-        _federation(
-            audit,
-            rows,
-            truth,
-            attributes=attributes,
-            notes=(*left_out, *notes),
-            dropped=len(every) - len(rows),
-        ),
+        _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
         audit.fairness.combinations,
     )
     rules = _agreed_rules(audit, federation, faults)
@@ -285,6 +279,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
             clients=clients,
             client_count=client_count,
             left_out=len(every) - len(complete),
+            rows_of_table=len(every),
         )
     )
 
@@ -385,7 +380,6 @@ def _federation(
     *,
     attributes: tuple[Attribute, ...],
     notes: tuple[str, ...],
-    dropped: int,
 ) -> Federation:
     target = truth.codes
     return Federation(
@@ -402,7 +396,6 @@ def _federation(
         fingerprint=rows.source.fingerprint,
         notes=notes,
         row_numbers=rows.row_numbers,
-        rows_dropped=dropped,
     )
 
 

@@ -125,11 +125,6 @@ class Disclosure:
         return self.rule.reference
 
     @property
-    def of_all(self) -> "Disclosure":
-        """The same, with all groups compared with each other."""
-        return replace(self, rule=replace(self.rule, reference=None))
-
-    @property
     def because(self) -> str:
         """Why a figure leaves groups out."""
         return self.why or (_LEFT_OUT_CLIENTS if self.rule.of_clients else LEFT_OUT)

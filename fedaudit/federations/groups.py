@@ -273,15 +273,15 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
 
 
 def agreed_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
-    """The rules, which leave no group of their attribute out and tell outcomes apart. Raises
+    """Rules that leave no group of their attribute out, and tell outcomes apart. Raises
     InvalidInputError as `outcome_rules`, and where they do not."""
-    rules, favourable = outcome_rules(federation, fairness), fairness.favourable
-    if isinstance(favourable, list):
-        (name,) = favourable[0].group
-        ruled = {rule.group[name] for rule in favourable}
+    rules = outcome_rules(federation, fairness)
+    if isinstance(fairness.favourable, list):
+        (name,) = fairness.favourable[0].group
+        ruled = {rule.group[name] for rule in fairness.favourable}
         if left := [one for one in federation.attribute(name).values if one not in ruled]:
-            message = f"no rule is for {name} {listed_values(left)}: these would be left out"
-            raise error_at(_WHERE, f"{message}; give every group a rule")
+            why = f"no rule is for {name} {listed_values(left)}, so no figure would count these"
+            raise error_at(_WHERE, f"{why}; give every group a rule")
     sets = [one for one in rules.values if isinstance(one, frozenset)]
     if any(len(one) in (0, len(federation.classes)) for one in sets):
         raise error_at(

@@ -7,7 +7,7 @@ the policy and the request: neither is data, so every submitter may read them.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -168,30 +168,31 @@ def floor_faults(floor: DisclosureFloor, groups: Groups) -> Iterator[FieldError]
 
 def hiding_faults(
     fairness: Fairness,
-    *demands: DisclosureFloor | DisclosurePolicy | Groups,
-    source: Source | None = None,
-    registered: Collection[Source] = (),
+    source: Source | None,
+    *demands: DisclosureFloor | DisclosurePolicy | Registration,
 ) -> Iterator[FieldError]:
-    """Where a spec or audit hides larger groups than usual and than service and owner demand, rounds
-    to a coarser base than usual, or has people in no group whom no registration of its data has
-    there: those who are judged would choose which gaps gates see."""
+    """Where a spec or audit hides larger groups than usual and than service and owner demand, has
+    other people in no group than they, looks at one group's gaps alone, or rounds to a coarser base
+    than usual: those who are judged would choose which gaps gates see."""
+    groups = [one.fairness if isinstance(one, Registration) else one for one in demands]
     for name in _MINIMUMS:
         asked, usual = getattr(fairness, name), Groups.model_fields[name].default
-        most = max(usual, *(getattr(one, name) or 1 for one in demands))
+        most = max(usual, *(getattr(one, name) or 1 for one in groups))
         if asked > most:
             why = f"{asked} would hide groups from gates; set it to {most} or less"
             yield departure(pointer("fairness", name), f"{why}, or let {POLICY} demand more")
     if (base := fairness.rounded_to or 1) > (usual := CountRounding().base):
         why = f"{base} would round away gaps from gates; take {usual} or less, or `fairness.noise`"
         yield departure("/fairness/rounding/base", why)
+    if fairness.reference_group is not None:
+        why = "would hide wider gaps between other groups from gates; leave it out"
+        yield departure("/fairness/reference_group", why)
+    registered = [one.federation for one in demands if isinstance(one, Registration)]
     for name in ("missing_values", "join") if isinstance(source, Table) else ():
-        known = [
-            Table.model_fields[name].default,
-            *(getattr(one, name, None) for one in registered),
-        ]
-        if getattr(source, name) not in known:
-            why = "would hide people from gates; take what the data's registration has, or register"
-            yield departure(pointer("federation", name), f"{why} the data so")
+        known = (getattr(one, name, None) for one in registered)
+        if getattr(source, name) not in (Table.model_fields[name].default, *known):
+            why = "would hide people from gates; take what the data are registered with"
+            yield departure(pointer("federation", name), why)
 
 
 def spec_faults(

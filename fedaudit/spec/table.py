@@ -269,12 +269,5 @@ class Table(FileSource):
         return self.partition.column if isinstance(self.partition, ByColumn) else self.client_key
 
     @property
-    def may_drop_rows(self) -> bool:
-        """Whether empty cells leave rows out."""
-        features = () if self.features == "all" else self.features
-        own = [one.missing for one in features if isinstance(one, Feature)]
-        return any(map(drops_rows, (self.missing_client, self.missing_target, *own)))
-
-    @property
     def _statistics(self) -> Statistics:
         return "none" if self.standardise is None else _OVER_ROWS[self.standardise]

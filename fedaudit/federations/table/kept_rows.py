@@ -131,7 +131,7 @@ class KeptRows:
 
     @property
     def dropped(self) -> int:
-        """All rows that were left out."""
+        """How many rows were left out."""
         return self.left_out + self._without.total()
 
     @property

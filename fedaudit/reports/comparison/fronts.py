@@ -221,10 +221,12 @@ def _rules(favourable: Any) -> Any:
 
 
 _MEASURED_BY = ("training.loss", "federation.scale", "federation.target", "federation.classes")
+_OF_GROUPS = (
+    *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
+    *("reference_group", "minimum_group_size", "minimum_group_clients"),
+)
 _GROUPED_BY = (
-    *("fairness.favourable", "fairness.sensitive", "fairness.intersections", "fairness.edges"),
-    *("fairness.groups", "fairness.exclude", "fairness.reference_group"),
-    *("fairness.minimum_group_size", "fairness.minimum_group_clients"),
+    *(f"fairness.{name}" for name in _OF_GROUPS),
     *("federation.missing_values", "federation.join"),
 )
 _Paths = Sequence[tuple[Caution, tuple[str, ...]]]

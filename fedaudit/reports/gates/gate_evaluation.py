@@ -100,8 +100,7 @@ def _judge(
         early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
         if early and report["privacy"].get("epsilon_planned") is None:
             sentence += _EARLY_END
-    if gate.compares_groups:
-        [section] = sections_of(gate, report["fairness"])
+    for section in sections_of(gate, report["fairness"]) if gate.compares_groups else ():
         against = section["reference_group"]
         sentence += "" if against is None else f", against {against}"
     method = report["utility"].get("method")

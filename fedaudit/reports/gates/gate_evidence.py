@@ -53,7 +53,7 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
         or _delta_doubt(gate, report)
         or planned_doubt(gate.figure, gate.op, gate.value, report)
         or _noise_doubt(gate, report)
-        or (_gap_doubt(gate, report) if met else None)
+        or (_group_doubt(gate, report) if met else None)
         or _model_doubt(gate, report)
         or _personal_doubt(gate, report)
     )
@@ -244,13 +244,10 @@ def _model_doubt(gate: Gate, report: Report) -> str | None:
     return None if gate.allow_degenerate or not gate.judges_model else why_not_useful(report)
 
 
-def _gap_doubt(gate: Gate, report: Report) -> str | None:
-    """Why a gap that meets the bound is no evidence: what it leaves out could only widen it."""
-    if not gate.compares_groups:
-        return None
-    [section] = sections_of(gate, report["fairness"])
-    found: str | None = section["metrics"][gate.figure].get("doubt")
-    return found
+def _group_doubt(gate: Gate, report: Report) -> str | None:
+    """Why a gap that meets the bound is no evidence: whom it leaves out could only widen it."""
+    sections = sections_of(gate, report["fairness"]) if gate.compares_groups else []
+    return next((one["doubt"] for one in sections if one.get("doubt")), None)
 
 
 def _personal_doubt(gate: Gate, report: Report) -> str | None:

@@ -39,7 +39,6 @@ from fedaudit.reports.sections.part import (
 )
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES
-from fedaudit.spec.table import Table
 from fedaudit.utility import NO_INTERVALS
 
 
@@ -48,9 +47,6 @@ class MetricSection(Part):
 
     value: float | None
     reason: str | None
-    doubt: Annotated[str | None, WHERE_GIVEN] = None
-    """Why a small gap is no evidence: what it leaves out. Absent where it leaves out little, and in
-    reports of earlier versions."""
     interval: IntervalSection | None
     interval_reason: str | None
     last_rounds: LastRounds | None = None
@@ -115,6 +111,8 @@ class FairnessSection(Part):
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
+    doubt: str | None = None
+    """Why small gaps are no evidence: whom they leave out. Reports of earlier versions lack it."""
     cross_check: CrossCheck | None = None
     cross_check_reason: str | None = None
 
@@ -294,41 +292,22 @@ def interval_section(
 _COVERED = 0.9
 _LEAVES_OUT = (
     "the groups shown are not known to hold nine tenths of the people: others are in small groups, "
-    "in none, or were left out; score more people, join small groups, or fill empty cells"
+    "in none, or left out; score more people, join small groups, or fill empty cells"
 )
 
 
 def coverage_doubt(material: ScoredMaterial, rows: Ints, shown: Bools) -> str | None:
     """Why no gap between the shown of groups with these scored rows [groups] is evidence: too many
-    people are in no such group, or loading left them out. Under noise only noised rows count."""
-    facts, source = material.federation, material.spec.federation
-    compared, everybody = material.result.against_constant, int(rows.sum())
-    if isinstance(material.published, NoisedCounts):
-        kept = 0.0 if isinstance(source, Table) and source.may_drop_rows else 1.0
-    else:
-        kept = facts.rows / max(1, facts.rows + facts.dropped)
-        scored = everybody if compared is None else int(compared.rows.sum())
-        everybody = scored + facts.not_counted
+    of everybody are in no such group. Of noised rows, everybody is who is in a group."""
+    facts, compared = material.federation, material.result.against_constant
+    everybody, kept = int(rows.sum()), facts.rows / max(1, facts.rows + facts.dropped)
+    if compared is not None and not isinstance(material.published, NoisedCounts):
+        everybody = int(compared.rows.sum()) + facts.not_counted
     return _LEAVES_OUT if rows[shown].sum() * kept < _COVERED * everybody else None
 
 
-def narrower_doubt(figure: Figure, between_all: Figure) -> str | None:
-    """Why a gap to a reference group is no evidence: other groups are further apart."""
-    if between_all.value is None or between_all.value == figure.value:
-        return None
-    return (
-        f"it is to the reference group alone, and {between_all.value:.4g} between all groups; leave "
-        "out `reference_group`"
-    )
-
-
 def metric_section(
-    figure: Figure,
-    found: Interval | str,
-    asked: Intervals | None,
-    *,
-    method: str,
-    doubt: str | None = None,
+    figure: Figure, found: Interval | str, asked: Intervals | None, *, method: str
 ) -> MetricSection:
     """A gap with its interval, or the reason why it has none."""
     interval: IntervalSection | str = "there is no value to be sure of"
@@ -336,5 +315,5 @@ def metric_section(
         interval = interval_section(found, asked, method=method)
     known, why = (None, interval) if isinstance(interval, str) else (interval, None)
     return MetricSection(
-        value=figure.value, reason=figure.reason, doubt=doubt, interval=known, interval_reason=why
+        value=figure.value, reason=figure.reason, interval=known, interval_reason=why
     )

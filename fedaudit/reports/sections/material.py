@@ -36,10 +36,10 @@ class FederationFacts:
     training_clients: int
     rows: int
     not_counted: int = 0
-    """How many of these rows `fairness.exclude` leaves out and do not train either, or no rule
-    judges. Confidential."""
+    """How many of these rows `fairness.exclude` leaves out and do not train either; of an audit, all
+    that it does not count. Confidential."""
     dropped: int = 0
-    """How many more rows the data have, which were left out before."""
+    """How many more rows the data have, which loading left out."""
     notes: tuple[str, ...] = ()
     positive_class: str | None = None
     """The class of a two-class target that is favourable without a rule."""

@@ -23,7 +23,6 @@ from fedaudit.reports.sections.fairness import (
     coverage_doubt,
     group_section,
     metric_section,
-    narrower_doubt,
     rate_columns,
     with_rate_intervals,
 )
@@ -57,13 +56,10 @@ def noised_section(
     rows = scored_rows(counts)
     large = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
     shown = large & open_
-    block, visible, sizes = counts[np.newaxis], shown[np.newaxis], rows[np.newaxis]
-    figures, of_all = (
-        [*found, *(Figure(name, None, WITHHELD) for name in SCORE_METRICS)]
-        for reference in (rule.reference, None)
-        for found in gaps_between(block, visible, reference=reference, rows=sizes)
+    [figures] = gaps_between(
+        counts[np.newaxis], shown[np.newaxis], reference=rule.reference, rows=rows[np.newaxis]
     )
-    doubt = coverage_doubt(material, rows, shown)
+    figures += [Figure(name, None, WITHHELD) for name in SCORE_METRICS]
     why = f"left out: {rule.few('rows by the noised counts')}, so noise would outweigh people"
     hidden = [
         (None if large[place] else why) if open_[place] else disclosure.reason(place)
@@ -90,18 +86,18 @@ def noised_section(
             drawn, noised, shown, reference=rule.reference, level=asked.level
         )
     metrics = {}
-    for one, between_all in zip(figures, of_all, strict=True):
+    for one in figures:
         found = intervals.get(one.metric, NO_INTERVALS)
         if one.value is not None and not isinstance(found, str):
             found = Interval(*map(without_dust, _around(one.value, *found)))
-        why_not = doubt or narrower_doubt(one, between_all)
-        metrics[one.metric] = metric_section(one, found, asked, method=METHOD, doubt=why_not)
+        metrics[one.metric] = metric_section(one, found, asked, method=METHOD)
     return FairnessSection(
         attribute=attribute,
         intersection_of=None if combined is None else list(combined),
         reference_group=None if rule.reference is None else values[rule.reference],
         groups=groups,
         metrics=metrics,
+        doubt=coverage_doubt(material, rows, shown),
         cross_check_reason=CHECKED_BEFORE,
     )
 

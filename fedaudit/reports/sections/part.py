@@ -126,9 +126,6 @@ class Answer(Part):
     can_fail: Annotated[bool | None, WHERE_GIVEN] = None
     """Whether gates that nothing fails require nothing; None in reports of versions in which they
     counted."""
-    unknown_gaps: Annotated[bool | None, WHERE_GIVEN] = None
-    """Whether a gap that is not known, and that no gate judges, leaves a release undecided; None in
-    reports of versions in which it did not."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:

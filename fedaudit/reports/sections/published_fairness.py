@@ -6,7 +6,6 @@ from typing import assert_never
 import numpy as np
 
 from fedaudit.arrays import Ints
-from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, score_gaps, scored_rows, spread
 from fedaudit.fairness.intervals import (
     METHOD,
@@ -34,7 +33,6 @@ from fedaudit.reports.sections.fairness import (
     coverage_doubt,
     group_sections,
     metric_section,
-    narrower_doubt,
     ranking_columns,
     rate_columns,
     score_columns,
@@ -139,44 +137,35 @@ class AttributeFigures:
             reference_group=None if disclosure.reference is None else values[disclosure.reference],
             groups=groups,
             metrics=metrics,
+            doubt=coverage_doubt(material, disclosure.rows, disclosure.shown),
             cross_check_reason=_NO_ROWS if exact else _ROUNDED_AFTER,
         )
 
     def _metrics(self, groups: Sequence[GroupSection]) -> dict[str, MetricSection]:
-        intervals, decided = self._intervals(), self._disclosure
-        doubt = coverage_doubt(self._material, decided.rows, decided.shown)
-        both = (self._gaps(groups, one) for one in (decided, decided.of_all))
+        intervals = self._intervals()
+        [of_rates] = gaps(self._own.sum(axis=0), self._disclosure, published=self._counts)
         found = {
             one.metric: metric_section(
-                one,
-                intervals.get(one.metric, NO_INTERVALS),
-                self._asked,
-                method=METHOD,
-                doubt=doubt or narrower_doubt(one, between_all),
+                one, intervals.get(one.metric, NO_INTERVALS), self._asked, method=METHOD
             )
-            for one, between_all in zip(*both, strict=True)
+            for one in (*of_rates, *self._score_gaps(groups))
         }
         if self._rounder is None:
             return found
         return {name: self._widened(name, one) for name, one in found.items()}
 
-    def _gaps(self, groups: Sequence[GroupSection], disclosure: Disclosure) -> list[Figure]:
-        """Of scores and rounded counts those between the figures that the groups show."""
-        [of_rates] = gaps(self._own.sum(axis=0), disclosure, published=self._counts)
+    def _score_gaps(self, groups: Sequence[GroupSection]) -> list[Figure]:
+        """Of rounded counts those between the figures that the groups show."""
         if self._scores is None:
-            return of_rates + [Figure(name, None, NOT_HANDED_OVER) for name in SCORE_METRICS]
-        root_mean = self._material.spec.training.root_mean
+            return [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
+        root_mean, disclosure = self._material.spec.training.root_mean, self._disclosure
         found = score_gaps(self._scores, disclosure, root_mean=root_mean)
-        if self._rounder is not None:
-            found = [self._rounded(one, groups, disclosure) for one in found]
-        return of_rates + found
+        return found if self._rounder is None else [self._rounded(one, groups) for one in found]
 
-    def _rounded(
-        self, exact: Figure, groups: Sequence[GroupSection], disclosure: Disclosure
-    ) -> Figure:
+    def _rounded(self, exact: Figure, groups: Sequence[GroupSection]) -> Figure:
         column, _, kind = exact.metric.partition("_")
         own = [getattr(group, column) for group in groups]
-        both = spread(np.array(own, np.float64), disclosure.shown, disclosure.reference)
+        both = spread(np.array(own, np.float64), self._disclosure.shown, self._disclosure.reference)
         value = float(both[KINDS.index(kind)])
         if exact.value is None:
             return exact

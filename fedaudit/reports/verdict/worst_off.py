@@ -54,13 +54,7 @@ def by_unevenness(sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
 
 
-_COUNTED = {
-    "gap_size": WIDE,
-    "counts_doubts": True,
-    "every_attribute": True,
-    "can_fail": True,
-    "unknown_gaps": True,
-}
+_COUNTED = {"gap_size": WIDE, "counts_doubts": True, "every_attribute": True, "can_fail": True}
 
 
 def counted_by(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,11 +85,12 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     if size is None or why_not_useful(report) is not None:
         return []
     asked = report["spec"]["fairness"].get("intervals")
-    for attribute, metric, gap in _without_gate(report):
-        interval, low = gap["interval"], gap["value"]
-        why = gap.get("doubt") or (gap["reason"] if low is None else None)
-        if why is not None and counted["unknown_gaps"]:
-            return [reason("gap-not-known", f"by {attribute} {metric} is not known: {why}")]
+    for section, metric, gap in _without_gate(report):
+        attribute, interval, low = section["attribute"], gap["interval"], gap["value"]
+        # A report of an earlier version was signed without this.
+        if "doubt" in section and (why := section["doubt"] or (low is None and gap["reason"])):
+            text = f"by {attribute} how wide {metric} is, is not known: {why}"
+            return [reason("gap-not-known", text)]
         if interval is not None:
             if interval["level"] <= _WIDEST_LEVEL or not counted["can_fail"]:
                 low = interval["low"]
@@ -122,8 +117,9 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The headline gap that may be widest among those without a gate that may exceed the size that
     counts; a gap of unknown width comes first."""
     size, found = counted_by(report)["gap_size"], list[tuple[float, str]]()
-    for attribute, metric, gap in _without_gate(report):
-        interval, gate = gap["interval"], f"no gate judges the gap by {attribute} ({metric})"
+    for section, metric, gap in _without_gate(report):
+        interval, attribute = gap["interval"], section["attribute"]
+        gate = f"no gate judges the gap by {attribute} ({metric})"
         if metric not in METRICS:
             continue
         if interval is None:
@@ -135,13 +131,15 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     return [reason("gap-may-be-wide", text) for _, text in widest]
 
 
-def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The attribute, the headline metric and the gap of each section that no gate bounds, the one
-    that leads first."""
+def _without_gate(
+    report: Mapping[str, Any],
+) -> Iterator[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
+    """Each section whose headline gap no gate bounds, the metric and the gap, the one that leads
+    first."""
     for section in sorted(report["fairness"], key=_unevenness)[::-1]:
         metric, gates = headline_metric(section), judging(report, section)
         if not any((one["op"], one["figure"]) == ("le", metric) for one in gates):
-            yield section["attribute"], metric, section["metrics"][metric]
+            yield section, metric, section["metrics"][metric]
 
 
 def judging(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[Mapping[str, Any]]:
