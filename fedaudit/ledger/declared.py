@@ -143,11 +143,9 @@ class Declared(Protocol):
     """A declared round as it is stored."""
 
     round: Any
-    content_hash: Any
     event: Any
     participants: Any
     failures: Any
-    over_budget: Any
     reserved: Any
     reservations: Any
     groups: Any
@@ -161,9 +159,6 @@ class Reserved(Protocol):
     """What was reserved for one round, as it is stored."""
 
     round: Any
-    event: Any
-    admitted: Any
-    denied: Any
     replaced: Any
     state: Any
     reserved_at: Any

@@ -22,7 +22,6 @@ VERIFICATION = "https://in-toto.io/attestation/svr/v0.2"
 ML_BOM = "https://cyclonedx.org/bom"
 REPORT = "https://fedaudit/report/v1"
 MODEL_SIGNATURE = "https://model_signing/signature/v1.0"
-_VERIFIER = "https://fedaudit/verify/v1"
 _MODEL_FILE = "model.safetensors"
 _OF_REPORT = ("experiment", "answer", "guarantee", "privacy", "gates", "gate_outcome", "limits")
 _OF_GROUPS = ("accuracy", "auc", "loss", *RATES)
@@ -40,7 +39,7 @@ def claims_of(
         for one in verified
         if one.outcome == "pass"
     )
-    verifier = {"id": _VERIFIER, "policies": [_spec(report)]}
+    verifier = {"id": "https://fedaudit/verify/v1", "policies": [_spec(report)]}
     made = following(report, hashed)
     judged = {"verifier": verifier, "timeCreated": at, "properties": passed}
     made[VERIFICATION]["predicate"] = judged

@@ -16,20 +16,12 @@ from fedaudit.ledger.statements import Chained, Number
 from fedaudit.reports.checks import MALFORMED, Check, agrees, answer_check, same
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_results import overall
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection, charges_everyone
 from fedaudit.reports.sections.held_out_privacy import FAIRNESS_PRIVACY, FairnessPrivacy
-from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.other_runs import (
-    MODEL,
-    REPEATS,
-    SWEEP,
-    ModelSection,
-    RepeatsSection,
-    SweepSection,
-)
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
+from fedaudit.reports.sections.other_runs import OTHERS, ModelSection, RepeatsSection, SweepSection
 from fedaudit.reports.sections.outcome_words import with_words
 from fedaudit.reports.sections.part import (
     Advice,
@@ -45,16 +37,7 @@ from fedaudit.reports.sections.part import (
     section_checks,
 )
 from fedaudit.reports.sections.privacy import PRIVACY, Privacy
-from fedaudit.reports.sections.provenance import (
-    DATA,
-    EXPERIMENT,
-    INTEGRITY,
-    PROVENANCE,
-    Data,
-    Experiment,
-    Integrity,
-    Provenance,
-)
+from fedaudit.reports.sections.provenance import DATA, HEAD, Data, Experiment, Integrity, Provenance
 from fedaudit.reports.sections.published_fairness import FAIRNESS
 from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.release import answer_of
@@ -286,18 +269,14 @@ def report_checks(found: RunEvidence) -> Iterator[Check]:
 
 
 RUN: tuple[Section[ReportMaterial, RunEvidence], ...] = (
-    EXPERIMENT,
-    PROVENANCE,
-    INTEGRITY,
+    *HEAD,
     UTILITY,
     PRIVACY,
     GUARANTEE,
     FAIRNESS,
     FAIRNESS_PRIVACY,
     ATTACKS,
-    MODEL,
-    SWEEP,
-    REPEATS,
+    *OTHERS,
     DATA,
 )
 """The sections of a run's report, in the order in which they are verified."""

@@ -140,7 +140,6 @@ _OF_HELD_OUT = ("selection_loss", "validation_loss", "accuracy")
 _NOT_VALIDATED = "this round was not validated"
 _NOT_FINITE = "the loss is not finite"
 _NO_ACCURACY = "the target is a number, so there is no accuracy"
-_NO_SEPARATION = "needs two or more hypotheses, and uploads to compare"
 _NO_ATTRIBUTE = "fairness.sensitive names no attribute"
 _SEVERAL = "fairness.sensitive names several attributes; see the fairness of the round"
 
@@ -225,7 +224,7 @@ def _why_missing(name: str, place: int, inputs: MechanismParameters) -> str:
     if name.startswith(("leakage", "epsilon")):
         return _why_no_cost(inputs)
     if name == "separation":
-        return _NO_SEPARATION
+        return "needs two or more hypotheses, and uploads to compare"
     if place < 0:
         return _NOT_VALIDATED
     return _NO_ACCURACY if name == "accuracy" else _NOT_FINITE

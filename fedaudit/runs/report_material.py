@@ -50,7 +50,6 @@ from fedaudit.training.base.rounds import FinalResult, has_diverged, reported_en
 
 Layout = dict[str, Any]
 
-_LAYOUT_FORMAT = "fedaudit-layout-1"
 _INSTEAD = "GET /v1/experiments/{id}/model-layout states them, under the scope federations:read"
 _CLASSES = f"the classes are those that the data have, and no spec declares them: {_INSTEAD}"
 _FEATURES = f"the features are all columns of the data, and the spec names none: {_INSTEAD}"
@@ -73,7 +72,7 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
     else:
         features = [*_features(source, federation.feature_names)]
     return {
-        "format": _LAYOUT_FORMAT,
+        "format": "fedaudit-layout-1",
         "features": features,
         "image": image,
         "standardise": getattr(source, "standardise", None),
@@ -142,7 +141,6 @@ def _input(column: str, **more: Any) -> Layout:
     return {"column": column, **{name: one for name, one in more.items() if one is not None}}
 
 
-_MODEL_FORMAT = "fedaudit-model-1"
 _GUARANTEED = (
     *("label", "in_force", "mechanism", "unit", "adjacency", "delta"),
     *("observers", "conditions", "statement"),
@@ -172,7 +170,7 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
         stated = f"{guarantee.statement} That is of one of {spec.repeats} seeds; each costs anew."
         guarantee = guarantee.model_copy(update={"statement": stated})
     card: dict[str, Any] = {
-        "format": _MODEL_FORMAT,
+        "format": "fedaudit-model-1",
         "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},
         "round": result.best_round,
         "model": spec.model.model_dump(mode="json"),

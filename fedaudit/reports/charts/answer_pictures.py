@@ -41,12 +41,7 @@ from fedaudit.reports.charts.drawing import (
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, proven_cost
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    bounds_every_dataset,
-    level_in_words,
-    report_level,
-)
+from fedaudit.reports.verdict.cost import Bound
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
 from fedaudit.spec.gates import PLAIN_FIGURES
 from fedaudit.spec.metrics import RATES
@@ -79,7 +74,7 @@ def answer_pictures(report: Report) -> list[Chart]:
 
 
 def _spent(report: Report) -> Chart | None:
-    guarantee, exponent = report["guarantee"], bounding_exponent(report)
+    guarantee, exponent = report["guarantee"], Bound(report).exponent
     if guarantee["kind"] == "none" and "predictions" in report:
         return None
     if exponent is None:
@@ -93,7 +88,7 @@ def _spent(report: Report) -> Chart | None:
     if report.get("declared"):
         stated += " As declared by the trainer."
     unit = "leakage\n(it bounds no guess)"
-    if bounds_every_dataset(report):
+    if Bound(report).of_every_dataset:
         unit = "largest epsilon" if report["privacy"]["epsilon"] else "exponent of the odds"
     whole, ground = (0.0, _budget(report) or 0.0), _ground(report, rows)
     drawing = range_chart(rows, kinds=kinds, unit=unit, whole=whole, ground=ground)
@@ -113,7 +108,7 @@ def _ground(report: Report, rows: Sequence[Row]) -> Ground:
     """The budget as a dashed line, and whether what is drawn is in force. Behind a cost that bounds
     guesses are its levels; what clients were charged bounds none, so it is on no such scale."""
     privacy, budget = report["privacy"], _budget(report)
-    bounds, key = bounds_every_dataset(report), []
+    bounds, key = Bound(report).of_every_dataset, []
     off = "not in force" if report["guarantee"].get("in_force") is False else ""
     if bounds and not privacy["epsilon"]:
         budget = None  # What a budget of leakage counts is no exponent of the theorem.
@@ -146,11 +141,11 @@ def _limit(x: Scale, value: float | None, top: float, bottom: float) -> Markup:
 
 def _cost_words(report: Report, exponent: float) -> str:
     start = f"A {report['guarantee']['unit']}"
-    if not bounds_every_dataset(report):
+    if not Bound(report).of_every_dataset:
         return f"{start} was charged at most {bound_text(exponent)}, which bounds no guess."
     charged = report["privacy"].get("leakage_max")
     beside = "" if charged is None else f" (by the convention n/nu {bound_text(charged)})"
-    return f"{start} spent at most {bound_text(exponent)}{beside}: {level_in_words(report)}."
+    return f"{start} spent at most {bound_text(exponent)}{beside}: {Bound(report).in_words}."
 
 
 def _spending_rows(
@@ -174,7 +169,7 @@ def _spending_rows(
         return rows, (), FigureTable(head, shares)
     if privacy.get("leakage_quantiles"):
         rows, kinds, table = client_rows(privacy)
-        if bounds_every_dataset(report):
+        if Bound(report).of_every_dataset:
             rows, kinds = [Row(f"any {unit}", (exponent,))], ()
         return rows, kinds, table
     planned = None if report.get("repeats") else privacy.get("epsilon_planned")
@@ -243,7 +238,7 @@ def _bands(x: Scale, report: Report, top: float, bottom: float) -> Markup:
     """The levels of a cost behind the rows, each with its name on one of three lines above them, so
     that none meets another, and below the name from where to where it reaches; that of the report
     is bold."""
-    level, ends = report_level(report), level_ends(delta=report["guarantee"]["delta"] or 0.0)
+    level, ends = Bound(report).level, level_ends(delta=report["guarantee"]["delta"] or 0.0)
     if delta_gives_data_away(report):
         ends, level = (0.0,) * len(ends), "nothing"
     here = list(LEVELS).index(level)

@@ -54,10 +54,6 @@ _DIFFERENCES = {
 """Gaps that are drawn, and what each is called."""
 _SHARE, _ANY = (0.0, 1.0), (0.0, 0.0)
 """Least ranges of an axis: of a share, and of what begins at 0."""
-_LEVEL = (
-    "It is level where a round is charged what some more of them cost, which is known of a few "
-    "numbers of rounds, or where none who spent most took part."
-)
 _PLOT_HEIGHT = 168.0
 _MAX_ROUNDS = 500
 """As many as a page can draw."""
@@ -267,7 +263,10 @@ def _chart(
     within = best is not None and numbers[0] <= best <= numbers[-1]
     stated = [_course(one, numbers, among=len(shown)) for one in shown]
     if name == "epsilon" and any(one == next_ for one, next_ in pairwise(shown[0].values)):
-        stated.append(_LEVEL)
+        stated.append(
+            "It is level where a round is charged what some more of them cost, which is known of a "
+            "few numbers of rounds, or where none who spent most took part."
+        )
     if why is not None:
         stated.append(f"Why other rounds have no point: {why}.")
     if series.every > 1:

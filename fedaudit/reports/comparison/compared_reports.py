@@ -37,9 +37,7 @@ def compare_reports(
     return Comparison(
         experiments=[
             ComparedExperiment(
-                id=report.experiment.id,
-                name=report.experiment.name,
-                spec_hash=report.experiment.spec_hash,
+                **report.experiment.model_dump(exclude={"status"}),
                 answer=report.answer,
                 verdict=report.verdict,
                 degenerate=report.utility.degenerate,

@@ -220,32 +220,28 @@ def _rules(favourable: Any) -> Any:
     return {name: value for name, value in favourable.items() if name != "label"}
 
 
-_MEASURED_BY = ("training.loss", "federation.scale", "federation.target", "federation.classes")
-_OF_GROUPS = (
+_GROUPED_BY = (
     *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
     *("reference_group", "minimum_group_size", "minimum_group_clients"),
 )
-_GROUPED_BY = (
-    *(f"fairness.{name}" for name in _OF_GROUPS),
-    *("federation.missing_values", "federation.join"),
-)
-_Paths = Sequence[tuple[Caution, tuple[str, ...]]]
+_PATHS: Mapping[Caution, Sequence[str]] = {
+    "other-data": ["provenance.data_fingerprint"],
+    "other-guarantee": ["guarantee.kind"],
+    "other-loss": [
+        *("training.loss", "federation.scale", "federation.target", "federation.classes")
+    ],
+    "other-outcome": [
+        *(f"fairness.{name}" for name in _GROUPED_BY),
+        *("federation.missing_values", "federation.join"),
+    ],
+    "other-unit": ["guarantee.unit"],
+    "other-noise": ["privacy.noise"],
+    "other-adjacency": ["guarantee.adjacency"],
+    "other-delta": ["guarantee.delta"],
+    "other-radius": ["privacy.radius", "privacy.per_layer"],
+    "other-model": ["data.parameters", "federation.scale"],
+}
 """What is warned of, and the paths of a report, or below its spec, at which experiments differ."""
-_ALWAYS: _Paths = (
-    ("other-data", ("provenance.data_fingerprint",)),
-    ("other-guarantee", ("guarantee.kind",)),
-    ("other-loss", _MEASURED_BY),
-    ("other-outcome", _GROUPED_BY),
-)
-_OF_PROTECTED: _Paths = (("other-unit", ("guarantee.unit",)), ("other-noise", ("privacy.noise",)))
-_OF_EPSILON: _Paths = (
-    ("other-adjacency", ("guarantee.adjacency",)),
-    ("other-delta", ("guarantee.delta",)),
-)
-_OF_LEAKAGE: _Paths = (
-    ("other-radius", ("privacy.radius", "privacy.per_layer")),
-    ("other-model", ("data.parameters", "federation.scale")),
-)
 _WORDS: Mapping[Caution, str] = {
     "degenerate": "The model of an experiment decides nothing: its gaps, its accuracy and its loss "
     "are no better or worse than another's, however small they are.",
@@ -287,24 +283,22 @@ def ended_early(report: Report) -> bool:
 def warnings(reports: Sequence[Report]) -> list[Warned]:
     """The caveats of reading these reports side by side."""
     protected = [one for one in reports if one.guarantee.kind != "none"]
+    compared = dict.fromkeys(_PATHS, reports)
+    compared |= dict.fromkeys(("other-unit", "other-noise"), protected)
     with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
+    compared |= dict.fromkeys(("other-adjacency", "other-delta"), with_epsilon)
     with_leakage = [one for one in protected if one.privacy.leakage_max is not None]
+    compared |= dict.fromkeys(("other-radius", "other-model"), with_leakage)
     found: list[Caution] = []
     if any(one.utility.degenerate for one in reports):
         found.append("degenerate")
     if any(map(is_contradicted, reports)):
         found.append("alarm")
-    for differing, compared in (
-        (_ALWAYS, reports),
-        (_OF_PROTECTED, protected),
-        (_OF_EPSILON, with_epsilon),
-        (_OF_LEAKAGE, with_leakage),
-    ):
-        found += [
-            code
-            for code, paths in differing
-            if any(_at(one, path) != _at(compared[0], path) for one in compared for path in paths)
-        ]
+    found += [
+        code
+        for code, some in compared.items()
+        if any(_at(one, path) != _at(some[0], path) for one in some for path in _PATHS[code])
+    ]
     if any(map(ended_early, protected)):
         found.append("early-end")
     return [Warned(code=one, message=_WORDS[one]) for one in found]

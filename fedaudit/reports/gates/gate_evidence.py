@@ -189,11 +189,8 @@ def planned_doubt(figure: str, op: str, bound: float, report: Report) -> str | N
     """Why an epsilon is no evidence for a gate that the rounds that were played meet: validation
     losses ended the run, so only the epsilon of all planned rounds is proven (docs/guarantees.md),
     and that misses the gate or belongs to one cell of a sweep alone."""
-    privacy = report["privacy"]
-    planned, ended_by = (
-        privacy.get("epsilon_planned"),
-        known_ending(report["utility"]["stopped_by"]),
-    )
+    privacy, ended_by = report["privacy"], known_ending(report["utility"]["stopped_by"])
+    planned = privacy.get("epsilon_planned")
     if planned is None or op != "le" or not chosen_by_losses(ended_by):
         return None
     if report.get("repeats") and figure in OF_ALL_SEEDS:

@@ -17,8 +17,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
 from fedaudit.privacy.records.record_use import RecordGroup, RecordSpending, enclosing
 from fedaudit.reports.checks import MALFORMED, Check, agrees, same, shown, value_at
-from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import LedgerTotals, ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import Part, or_why, with_reasons
 from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.experiment import ExperimentSpec
@@ -121,14 +120,8 @@ def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
 def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
     """Epsilon if all planned rounds had been run, where validation ended the run early. No subject
     is charged more often than a budget allows. Empty where the run did not end early."""
-    result = material.result
-    return planned_epsilons(
-        material.spec,
-        material.plan,
-        material.compositions,
-        rounds=result.rounds,
-        stopped_by=result.stopped_by,
-    )
+    ended = {name: getattr(material.result, name) for name in ("rounds", "stopped_by")}
+    return planned_epsilons(material.spec, material.plan, material.compositions, **ended)
 
 
 def planned_epsilons(

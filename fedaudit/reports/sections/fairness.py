@@ -18,15 +18,9 @@ from fedaudit.fairness.gaps import (
     group_scores,
 )
 from fedaudit.fairness.intervals import GROUP_METHOD, Interval
-from fedaudit.fairness.noised_counts import (
-    ROUNDED_AWAY,
-    NoisedCounts,
-    digit_step,
-    nearest,
-    outward,
-    step_of,
-)
+from fedaudit.fairness.noised_counts import ROUNDED_AWAY, NoisedCounts
 from fedaudit.fairness.ranking import TOO_FEW
+from fedaudit.number_text import digit_step, nearest, outward, step_of
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,

@@ -15,8 +15,8 @@ from fedaudit.fairness.noised_counts import (
     noised_intervals,
     rate_bounds,
     share_difference_bounds,
-    without_dust,
 )
+from fedaudit.number_text import without_dust
 from fedaudit.reports.sections.fairness import (
     NO_GROUP_INTERVALS,
     FairnessSection,

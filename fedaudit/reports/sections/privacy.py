@@ -13,7 +13,6 @@ from fedaudit.privacy.leakage import ClusterCounts, leakage, leakage_quantiles, 
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
 from fedaudit.reports.checks import Check, agrees, shown, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.between_hypotheses import (
     BetweenHypotheses,
     between_checks,
@@ -29,7 +28,7 @@ from fedaudit.reports.sections.epsilon import (
     records_section,
     spent,
 )
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
     Part,

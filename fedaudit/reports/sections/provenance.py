@@ -22,8 +22,7 @@ from fedaudit.reports.checks import (
     unknown_key,
     value_at,
 )
-from fedaudit.reports.ledger_totals import RunEvidence
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, no_limits
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -406,3 +405,4 @@ def _provenance_checks(found: RunEvidence) -> Iterator[Check]:
 PROVENANCE = Section[ReportMaterial, RunEvidence](
     "provenance", _provenance, _provenance_checks, no_limits
 )
+HEAD = (EXPERIMENT, PROVENANCE, INTEGRITY)

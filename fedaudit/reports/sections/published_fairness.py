@@ -14,16 +14,8 @@ from fedaudit.fairness.intervals import (
     rate_intervals,
     score_intervals,
 )
-from fedaudit.fairness.noised_counts import (
-    ExactCounts,
-    NoisedCounts,
-    Rounder,
-    digit_step,
-    outward,
-    step_of,
-    without_dust,
-)
-from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, Rounder
+from fedaudit.number_text import digit_step, outward, step_of, without_dust
 from fedaudit.reports.sections.fairness import (
     ENDS,
     NOT_HANDED_OVER,
@@ -39,7 +31,7 @@ from fedaudit.reports.sections.fairness import (
     with_rate_intervals,
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
-from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import noised_section
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import Section

@@ -3,16 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, assert_never
 
-from fedaudit.fairness.noised_counts import (
-    ROUNDED_AWAY,
-    ExactCounts,
-    NoisedCounts,
-    Rounder,
-    nearest,
-    outward,
-    step_of,
-)
+from fedaudit.fairness.noised_counts import ROUNDED_AWAY, ExactCounts, NoisedCounts, Rounder
 from fedaudit.fairness.ranking import METHOD, TOO_FEW
+from fedaudit.number_text import nearest, outward, step_of
 from fedaudit.reports.sections.fairness import no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.noised_counts import WITHHELD, NoisedGain

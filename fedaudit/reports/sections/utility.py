@@ -6,21 +6,11 @@ from typing import Annotated, Any, Literal, assert_never, get_args
 from fedaudit.arrays import Floats, Ints, finite
 from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD, Interval
-from fedaudit.fairness.noised_counts import (
-    METHOD,
-    ExactCounts,
-    NoisedCounts,
-    Rounder,
-    digit_step,
-    nearest,
-    outward,
-    step_of,
-    without_dust,
-)
+from fedaudit.fairness.noised_counts import METHOD, ExactCounts, NoisedCounts, Rounder
+from fedaudit.number_text import digit_step, nearest, outward, step_of, without_dust
 from fedaudit.reports.checks import Check, shown, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.fairness import interval_section
-from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import (
     NOISED_OUTCOMES,
     WITHHELD,
@@ -254,7 +244,6 @@ _COMPARED = ("baseline", "baseline_accuracy", "baseline_loss", *_GAINS, *_SHARES
 _INTERVALS = tuple(f"{name}_interval" for name in _GAINS)
 _NOISED = ("accuracy_over_baseline", *_SHARES)
 _NOISED_INTERVALS = ("accuracy_over_baseline_interval", "prediction_share_interval")
-_NOT_SCORED = "the run did not hand over what a constant prediction gets on its rows"
 _NOT_FINITE = "there was no finite loss to report"
 _NO_OUTCOME = "the target is a number and no outcome was declared favourable"
 _NOT_BY_HYPOTHESIS = (
@@ -265,7 +254,6 @@ _NOT_WEIGHTED = (
     "counts with noise are compared with a constant at the threshold 0.5 alone, where both errors "
     "are as bad"
 )
-_OF_NOISE_ALONE = "only counts with noise give this share an interval"
 _ONE_CONSTANT = (
     f"{NOISED_OUTCOMES}; beside one constant for all hypotheses or models: with one for each, a "
     "gain is at most this and a share at least this"
@@ -360,7 +348,7 @@ def _compared(material: ScoredMaterial) -> ConstantComparison | str:
     if material.everybody_withheld is not None:
         return material.everybody_withheld
     if found is None:
-        return _NOT_SCORED
+        return "the run did not hand over what a constant prediction gets on its rows"
     return _NOT_FINITE if finite(material.result.validation_loss) is None else found
 
 
@@ -368,7 +356,7 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison | str) -> dict
     """Each figure, or why it is missing; `baseline` only where it is."""
     result, asked = material.result, material.spec.fairness.intervals
     found = or_why({name: finite(getattr(result, name)) for name in _MEASURED}, _NOT_FINITE)
-    found["prediction_share_interval"] = _OF_NOISE_ALONE
+    found["prediction_share_interval"] = "only counts with noise give this share an interval"
     if not material.spec.classifies:
         found["accuracy"] = NO_ACCURACY
     if material.everybody_withheld is not None:

@@ -24,7 +24,7 @@ from fedaudit.reports.sections.part import Advice
 from fedaudit.reports.sections.ranking import another_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advised_run import STILL, AdvisedRun, listed
-from fedaudit.reports.verdict.cost import bounding_figure
+from fedaudit.reports.verdict.cost import Bound
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.spec.privacy import GaussianCentral, LaplaceL2, NoMechanism, RecordPersonalised
@@ -502,13 +502,13 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         f"{PROPOSAL}"
     )
     found = _advice(run, text, changes)
-    figure = figure or bounding_figure(report) or "epsilon_max"
+    figure = figure or Bound(report).figure or "epsilon_max"
     return found.model_copy(update={"figure": f"privacy/{figure}"})
 
 
 def _needed_noise(run: AdvisedRun, goal: float, figure: str) -> float | None:
     mechanism = mechanism_of(run.spec)
-    name = figure or bounding_figure(run.report) or "epsilon_max"
+    name = figure or Bound(run.report).figure or "epsilon_max"
     noise: float | None = getattr(run.spec.privacy, "noise_multiplier", None)
     if name == "log_ratio_max":
         # The theorem's sum is inversely proportional to the noise.

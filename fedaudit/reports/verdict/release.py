@@ -19,16 +19,7 @@ from fedaudit.reports.sections.guarantee import (
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    bounds_every_dataset,
-    excludes_nothing,
-    is_proven,
-    level_in_words,
-    no_sum,
-    report_level,
-    sends_nothing,
-)
+from fedaudit.reports.verdict.cost import Bound, sends_nothing
 from fedaudit.reports.verdict.worst_off import counted_by, requires, unjudged_gap, unsure_gap
 from fedaudit.spec.gates import GateOp
 
@@ -92,8 +83,8 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
         reasons = [*gap, *missing, *unsure]
     else:
         outcome, counts = "release", gate_counts(report["gates"])
-        if report_level(report) == "nearly-all" and bounds_every_dataset(report):
-            counts += f", although the bound is weak: {level_in_words(report)}"
+        if Bound(report).level == "nearly-all" and Bound(report).of_every_dataset:
+            counts += f", although the bound is weak: {Bound(report).in_words}"
         passed = reason("gates-passed", f"by the gates that its submitter set: {counts}")
         reasons = [passed, *_allowed(report), *(unsure_gap(report) if doubts else [])]
     return Answer(outcome=outcome, reasons=reasons, **counted)
@@ -101,7 +92,7 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
 
 def _doubts(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     """What gates of the submitter do not settle."""
-    exponent = bounding_exponent(report)
+    exponent = Bound(report).exponent
     if exponent is not None and exponent > GOAL:
         yield reason(
             "bound-is-loose",
@@ -231,8 +222,8 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         return
     if not (guarantee["in_force"] and is_in_force(report)):
         yield reason("guarantee-not-in-force", SIMULATED)
-    if excludes_nothing(report):
-        why = no_sum(report) or "its bound is too large to protect anyone"
+    if Bound(report).excludes_nothing:
+        why = Bound(report).no_sum or "its bound is too large to protect anyone"
         if bounds_nothing(guarantee["mechanism"]):
             why = "nothing bounds what the model may disclose"
         words = f"the guarantee is {guarantee['label']}, and {why}"
@@ -256,7 +247,7 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
             f"a fairness.noise.delta of {report['fairness_privacy']['delta']:g} allows one "
             "held-out person's data to be handed over whole",
         )
-    if not is_proven(report):
+    if not Bound(report).is_proven:
         yield reason(
             "guarantee-not-proven",
             f"the guarantee is {guarantee['label']} and bounds some datasets only or rests on no "

@@ -29,13 +29,7 @@ from fedaudit.reports.verdict.advice import (
     longer_training,
     smaller_cost,
 )
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    cost_part,
-    no_sum,
-    report_level,
-    sends_nothing,
-)
+from fedaudit.reports.verdict.cost import Bound, cost_part, sends_nothing
 from fedaudit.reports.verdict.release import (
     answer_of,
     faults,
@@ -234,8 +228,8 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             text="Train the same with a method that shares what clients learn, and compare the "
             "two: what sharing gains is what its privacy cost is paid for."
         )
-    none = bounding_exponent(report) is None
-    if no_sum(report):
+    none = Bound(report).exponent is None
+    if Bound(report).no_sum:
         yield Advice(text="Train one seed: leave out `repeats`.")
     elif none:
         which = "another" if guarantee["kind"] == "heuristic" else "a"
@@ -243,7 +237,7 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             text=f"Choose {which} privacy mechanism: without one that is counted nothing bounds "
             f"what the model discloses. {PROPOSAL}"
         )
-    elif report_level(report) in ("nothing", "unbounded"):
+    elif Bound(report).level in ("nothing", "unbounded"):
         yield smaller_cost(report)
     if delta_gives_data_away(report):
         yield Advice(text="Choose a delta far below one in as many clients or records as train.")

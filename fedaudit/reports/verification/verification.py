@@ -28,20 +28,10 @@ from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_dig
 from fedaudit.ledger.statements import Checkpoint, ErasedNames, Keyring, PublicKey, SignOff, link_of
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
 from fedaudit.reports.checks import MALFORMED, Check, answer_check, canonical_hash, value_at
-from fedaudit.reports.dossier.dossier import (
-    DOCUMENT,
-    KEYS_FILE,
-    LATER_FILE,
-    MODEL_FILE,
-    PAGE,
-    PDF,
-    REPORT_FILE,
-    SIGN_OFFS_FILE,
-    dossier_files,
-)
-from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
+from fedaudit.reports.dossier import dossier
 from fedaudit.reports.report import LaterStatement, gate_checks, report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
+from fedaudit.reports.sections.material import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.checkpoints import (
@@ -390,11 +380,12 @@ def _continued(entries: Sequence[LogEntry], head: LogHead, note: object, keyring
 
 _MAX_BYTES = 1 << 28
 _NOT_COMPARED = (
-    f"{PDF} is a print of {PAGE}, and its words are not read: print the page again where in doubt",
+    f"{dossier.PDF} is a print of {dossier.PAGE}, and its words are not read: print the page again "
+    "where in doubt",
     "the report's privacy figures, which follow from the ledger: the experiment's bundle has it",
 )
 _JSON: Mapping[str, Callable[[bytes], Any]] = {
-    **dict.fromkeys((DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE), read_canonical),
+    **dict.fromkeys(dossier.JSON_FILES, read_canonical),
     CLAIMS_FILE: claims_in,
 }
 REWORDED = frozenset({"dossier.words", "dossier.page"})
@@ -411,21 +402,21 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     it states. Raises NotABundleError where it is no such folder."""
     files = {
         name: (folder / name).read_bytes()
-        for name in (*_JSON, PAGE, MODEL_FILE)
+        for name in (*_JSON, dossier.PAGE, dossier.MODEL_FILE)
         if (folder / name).is_file() and (folder / name).stat().st_size <= _MAX_BYTES
     }
-    if DOCUMENT not in files:
-        raise NotABundleError(f"has no {DOCUMENT}")
+    if dossier.DOCUMENT not in files:
+        raise NotABundleError(f"has no {dossier.DOCUMENT}")
     faults: list[Fault] = []
     parsed = {name: _json(name, files, faults) for name in _JSON if name in files}
-    document, report = parsed[DOCUMENT], parsed.get(REPORT_FILE)
-    keys, compromised = read_keys(_listed(parsed.get(KEYS_FILE)), faults)
+    document, report = parsed[dossier.DOCUMENT], parsed.get(dossier.REPORT_FILE)
+    keys, compromised = read_keys(_listed(parsed.get(dossier.KEYS_FILE)), faults)
     evidence = Evidence(
         experiment_id=str(value_at(document, "experiment_id")),
         spec=value_at(report, "spec"),
         report=report if isinstance(report, dict) else {},
-        sign_offs=_listed(parsed.get(SIGN_OFFS_FILE)),
-        later_attacks=_listed(parsed.get(LATER_FILE)),
+        sign_offs=_listed(parsed.get(dossier.SIGN_OFFS_FILE)),
+        later_attacks=_listed(parsed.get(dossier.LATER_FILE)),
         claims=_listed(parsed.get(CLAIMS_FILE)),
         keys=keys,
         compromised=compromised,
@@ -464,12 +455,12 @@ def _bound(document: Any, parsed: Mapping[str, Any], files: Mapping[str, bytes])
     """Whether each hash in the dossier is that of the thing; a model's file where it is there."""
     for one in _listed(value_at(document, "evidence")):
         name, file, pointer = (value_at(one, part) for part in ("name", "file", "pointer"))
-        if file == MODEL_FILE and MODEL_FILE not in files:
+        if file == dossier.MODEL_FILE and dossier.MODEL_FILE not in files:
             continue
         value = parsed.get(str(file))
         found = canonical_hash(value if pointer is None else value_at(value, str(pointer)[1:]))
-        if file == MODEL_FILE:
-            found = hashlib.sha256(files[MODEL_FILE]).hexdigest()
+        if file == dossier.MODEL_FILE:
+            found = hashlib.sha256(files[dossier.MODEL_FILE]).hexdigest()
         where = f"{file}{'' if pointer is None else f'#{pointer}'}"
         yield Check.of(
             f"dossier.{str(name)[:40]}",
@@ -482,11 +473,11 @@ def _bound(document: Any, parsed: Mapping[str, Any], files: Mapping[str, bytes])
 def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) -> Iterator[Check]:
     """Whether the dossier is what the evidence gives, and in the same words."""
     try:
-        again = dossier_files(evidence, printed=None)
+        again = dossier.dossier_files(evidence, printed=None)
     except MALFORMED:
         yield Check.failed("dossier.follows", "report, sign-offs or later attacks cannot be read")
         return
-    made = json.loads(again[DOCUMENT])
+    made = json.loads(again[dossier.DOCUMENT])
     unlike = (path for path in _FOLLOWING if value_at(document, *path) != value_at(made, *path))
     wrong = [".".join(path) for path in unlike]
     yield Check.of(
@@ -495,7 +486,7 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
         good="answer, thresholds and hashes follow from report, sign-offs and later attacks",
         bad=f"does not follow from report, sign-offs and later attacks: {', '.join(wrong)}",
     )
-    for name, file in (("dossier.words", DOCUMENT), ("dossier.page", PAGE)):
+    for name, file in (("dossier.words", dossier.DOCUMENT), ("dossier.page", dossier.PAGE)):
         if files.get(file) == again[file]:
             yield Check(name, "pass", f"{file} is what is made of the evidence here")
         else:
