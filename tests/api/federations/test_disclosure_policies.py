@@ -290,10 +290,9 @@ def test_the_owners_policy_binds_another_project_with_the_same_content(api: Api)
 def test_submitters_neither_hide_groups_nor_round_gaps_away(api: Api, federation) -> None:
     """By a size above three groups of four, or the best of a hundred bases, gates would pass."""
     hiding = {"minimum_group_size": 31, "minimum_group_clients": 3}
-    joined = {"columns": {"x": "x"}, "none": "others"}
-    read = {"missing_values": ["", "1"], "join": {"other": joined}}
-    more = {"rounding": {"base": 6}, "reference_group": "<20"}
-    asked = asking(federation, {**hiding, **more}, **read)
+    read = {"missing_values": ["", "?"], "join": {"old": {"columns": {"age": "1"}, "none": "0"}}}
+    asked = asking(federation, {**hiding, "rounding": {"base": 6}, "reference_group": "<20"})
+    asked["federation"] |= read
     body_of(api.check(asked))  # what no gate judges may hide more
     gated = {"gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.1}]}
     faults = refused(api, {**asked, **gated})
@@ -317,4 +316,6 @@ def test_submitters_neither_hide_groups_nor_round_gaps_away(api: Api, federation
     own = {"federation": {**AGES["federation"], **read}}
     upload(api, value={**AGES, **own, "fairness": {**AGES["fairness"], **hiding}})
     make_ready(api, federation["id"])
-    body_of(api.check({**asking(federation, hiding, **read), **gated}))
+    registered = asking(federation, hiding)
+    registered["federation"] |= read
+    body_of(api.check({**registered, **gated}))
