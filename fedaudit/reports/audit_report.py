@@ -129,6 +129,12 @@ _FAIRNESS_ALONE = (
 )
 
 
+_TOO_GOOD = (
+    "the predictions are suspiciously good: make sure that neither they nor a score were made "
+    "knowing the truth"
+)
+
+
 def _answer(report: Mapping[str, Any]) -> Answer:
     """Predictions may speak against a release, and never for one."""
     failed_gates = [
@@ -138,9 +144,11 @@ def _answer(report: Mapping[str, Any]) -> Answer:
     ]
     if against := [*_of_predictions(report), *failed_gates[:1]]:
         return Answer(outcome="do-not-release", reasons=against)
+    too_good = [reason("model-too-good", _TOO_GOOD)] if report["utility"].get("too_good") else []
+    alone = reason("training-not-audited", _FAIRNESS_ALONE)
     return Answer(
         outcome="not-decided",
-        reasons=[*unjudged_gap(report), reason("training-not-audited", _FAIRNESS_ALONE)],
+        reasons=[*too_good, *unjudged_gap(report), alone],
         **counted_by(report),
     )
 
@@ -171,6 +179,8 @@ def _release(report: Mapping[str, Any]) -> Iterator[str]:
             "Not shown: that the predictions decide anything is not shown, "
             f"{utility['reasons']['degenerate']}."
         )
+    elif utility.get("too_good"):
+        yield f"Beware: {_TOO_GOOD}."
     if report["gate_outcome"] is None:
         yield "No gate was set, so it is not said how even the predictions must be."
     elif report["gate_outcome"] == "pass":

@@ -85,8 +85,9 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     if size is None or why_not_useful(report) is not None:
         return []
     asked = report["spec"]["fairness"].get("intervals")
-    for section, metric, gap in _without_gate(report):
-        attribute, interval, low = section["attribute"], gap["interval"], gap["value"]
+    for section, metric in _without_gate(report):
+        attribute, gap = section["attribute"], section["metrics"][metric]
+        interval, low = gap["interval"], gap["value"]
         # A report of an earlier version was signed without this.
         if "doubt" in section and (why := section["doubt"] or (low is None and gap["reason"])):
             text = f"by {attribute} how wide {metric} is, is not known: {why}"
@@ -117,8 +118,8 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The headline gap that may be widest among those without a gate that may exceed the size that
     counts; a gap of unknown width comes first."""
     size, found = counted_by(report)["gap_size"], list[tuple[float, str]]()
-    for section, metric, gap in _without_gate(report):
-        interval, attribute = gap["interval"], section["attribute"]
+    for section, metric in _without_gate(report):
+        attribute, interval = section["attribute"], section["metrics"][metric]["interval"]
         gate = f"no gate judges the gap by {attribute} ({metric})"
         if metric not in METRICS:
             continue
@@ -131,15 +132,12 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     return [reason("gap-may-be-wide", text) for _, text in widest]
 
 
-def _without_gate(
-    report: Mapping[str, Any],
-) -> Iterator[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
-    """Each section whose headline gap no gate bounds, the metric and the gap, the one that leads
-    first."""
+def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Each section whose headline gap no gate bounds, and the metric, the one that leads first."""
     for section in sorted(report["fairness"], key=_unevenness)[::-1]:
         metric, gates = headline_metric(section), judging(report, section)
         if not any((one["op"], one["figure"]) == ("le", metric) for one in gates):
-            yield section, metric, section["metrics"][metric]
+            yield section, metric
 
 
 def judging(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[Mapping[str, Any]]:
