@@ -100,8 +100,9 @@ def report_of(
             backend=backend,
             key_id=key.key_id,
             disclosure_policy=parse_disclosure_policy(experiment.row.disclosure or {}),
+            sweep=sweep_of(session, experiment),
         )
-        material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
+        material = replace(material, attacks=attacks)
         begun = RunLogRepository(session).begun(experiment.id)
     progressed()
     document = checked_report(material, result, progressed=progressed)

@@ -11,18 +11,8 @@ from typer import Argument, Exit, Option, Typer
 
 from fedaudit.audits.audit_material import audit_report
 from fedaudit.audits.audit_table import read_audit
+from fedaudit.cli import output
 from fedaudit.cli.options import AsJson, read_policies, read_value
-from fedaudit.cli.output import (
-    CommandError,
-    ExitCode,
-    gate_exit,
-    json_line,
-    usage_error,
-    working,
-    writable_folder,
-    write_answer,
-    write_bytes,
-)
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.page.html import render
@@ -80,7 +70,7 @@ def audit(
     }
     asked = {} if more is None else read_value(more)
     if not isinstance(asked, Mapping):
-        raise usage_error(f"--spec: {more} has no fields of an audit")
+        raise output.usage_error(f"--spec: {more} has no fields of an audit")
     asked = {"name": file.name, **asked}
     asked |= {name: value for name, value in given.items() if value is not None}
     raise Exit(_audit(file, asked, policy=policy, out=out, as_json=as_json))
@@ -88,17 +78,17 @@ def audit(
 
 def _audit(
     file: Path, asked: Mapping[str, Any], *, policy: str | None, out: Path | None, as_json: bool
-) -> ExitCode:
+) -> output.ExitCode:
     """Audit a table and show the report. Raises InvalidInputError and CommandError."""
     asked = {**asked, "path": file.name}
     if policy is not None:
         gates = [gate for _, own in read_policies(policy).to_evaluate for gate in own]
         asked["gates"] = [gate.model_dump(mode="json") for gate in gates]
     spec = parse_audit(asked)
-    folder = None if out is None else writable_folder(out)
+    folder = None if out is None else output.writable_folder(out)
     started = datetime.now(UTC)
     try:
-        with working(f"auditing {file.name}"):
+        with output.working(f"auditing {file.name}"):
             rows = read_audit(spec, files=Files(file.parent))
             report = audit_report(
                 rows,
@@ -107,11 +97,11 @@ def _audit(
                 rounding_key=secrets.token_bytes(_KEY_BYTES),
             )
     except FiguresDisagreeError as error:
-        raise CommandError(f"the audit failed: {error}") from None
+        raise output.CommandError(f"the audit failed: {error}") from None
     try:
-        write_answer(report, show_audit, as_json=as_json)
+        output.write_answer(report, show_audit, as_json=as_json)
     finally:  # What cannot be printed is written all the same.
         if folder is not None:
-            write_bytes(json_line(report), folder / "report.json")
-            write_bytes(render(report).encode(), folder / "report.html")
-    return gate_exit(report["gate_outcome"])
+            output.write_bytes(output.json_line(report), folder / "report.json")
+            output.write_bytes(render(report).encode(), folder / "report.html")
+    return output.gate_exit(report["gate_outcome"])

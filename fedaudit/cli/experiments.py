@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 from typer import Exit, Option, Typer
 
+from fedaudit.cli import output
 from fedaudit.cli.options import (
     AsJson,
     ExperimentId,
@@ -19,21 +20,6 @@ from fedaudit.cli.options import (
     TableForm,
     TableName,
     read_submission,
-)
-from fedaudit.cli.output import (
-    ExitCode,
-    gate_exit,
-    json_line,
-    progress_bars,
-    say,
-    show_warnings,
-    standard_output,
-    usage_error,
-    whole_file,
-    write_answer,
-    write_bytes,
-    write_json,
-    write_line,
 )
 from fedaudit.cli.remote import MAX_PAGE, checked_key, connected
 from fedaudit.spec.metrics import LEADING_METRICS
@@ -63,7 +49,7 @@ def submit(
     asked = read_submission(spec)
     with connected() as client:
         submitted = client.submit(asked, idempotency_key=idempotency_key)
-        show_warnings(submitted["warnings"])
+        output.show_warnings(submitted["warnings"])
         raise Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
@@ -85,9 +71,11 @@ def list_experiments(
         listed = client.list(**asked, limit=min(most, MAX_PAGE))
         found = list(islice(listed, most + 1))
     if len(found) > most:
-        say(f"there are more experiments than the {most} shown; raise --most, or narrow the list")
+        output.say(
+            f"there are more experiments than the {most} shown; raise --most, or narrow the list"
+        )
         found.pop()
-    write_answer(found, show_experiments, as_json=as_json)
+    output.write_answer(found, show_experiments, as_json=as_json)
 
 
 @app.command()
@@ -96,11 +84,11 @@ def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
     with connected() as client:
         one = client.get(experiment_id)
     if as_json:
-        write_json(one)
+        output.write_json(one)
     else:
         for label, value in _facts(one, client.page("experiments/{}", one["id"])):
             if value:
-                write_line(f"{label:20}{value}")
+                output.write_line(f"{label:20}{value}")
 
 
 @app.command()
@@ -109,11 +97,11 @@ def cancel(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
     with connected() as client:
         one = client.cancel(experiment_id)
     if as_json:
-        write_json(one)
+        output.write_json(one)
     elif one["status"] == "cancelled":
-        say(f"{one['id']} is cancelled; what it has spent stays spent")
+        output.say(f"{one['id']} is cancelled; what it has spent stays spent")
     else:
-        say(f"{one['id']} ends after its round; to wait for it: fedaudit watch {one['id']}")
+        output.say(f"{one['id']} ends after its round; to wait for it: fedaudit watch {one['id']}")
 
 
 @app.command()
@@ -140,7 +128,7 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
         if as_json:
             for event in client.watch(experiment_id):
                 line = {"id": event.id, "type": event.type, "data": dict(event.data)}
-                write_json(line, pretty=False)
+                output.write_json(line, pretty=False)
             raise Exit(_exit_of(client.get(experiment_id)))
         raise Exit(_end_of(client, experiment, as_json=False))
 
@@ -155,8 +143,8 @@ def export(
 ) -> None:
     """Write an experiment's ledger, rounds or fairness to a file or to standard output."""
     if form == "parquet" and out is None and sys.stdout.isatty():
-        raise usage_error("--out: name a file; Parquet is no text for a terminal")
-    with connected() as client, whole_file(out) as file:
+        raise output.usage_error("--out: name a file; Parquet is no text for a terminal")
+    with connected() as client, output.whole_file(out) as file:
         file.writelines(client.export(experiment_id, what, form=form))
 
 
@@ -168,8 +156,8 @@ def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
     docs/models.md.
     """
     if out is None and sys.stdout.isatty():
-        raise usage_error("--out: name a file; safetensors is no text for a terminal")
-    with connected() as client, whole_file(out) as file:
+        raise output.usage_error("--out: name a file; safetensors is no text for a terminal")
+    with connected() as client, output.whole_file(out) as file:
         client.download_model(experiment_id, file)
 
 
@@ -192,38 +180,42 @@ def report(
     """Fetch the audit report of a finished experiment."""
     if reading is not None:
         if form != "json":
-            raise usage_error("--reading: a reading has its own form; leave --format out")
+            raise output.usage_error("--reading: a reading has its own form; leave --format out")
         with connected() as client:
             found = client.reading(experiment_id, reading)
-        write_bytes(found.encode() if isinstance(found, str) else json_line(found), out)
+        output.write_bytes(
+            found.encode() if isinstance(found, str) else output.json_line(found), out
+        )
         return
     if appendix and form != "html":
-        raise usage_error("--appendix: goes with --format html")
+        raise output.usage_error("--appendix: goes with --format html")
     with connected() as client:
         later = client.later_attacks(experiment_id)["items"]
         match form:
             case "html":
-                write_bytes(client.report_page(experiment_id, appendix=appendix).encode(), out)
+                output.write_bytes(
+                    client.report_page(experiment_id, appendix=appendix).encode(), out
+                )
             case "json":
-                write_bytes(json_line(client.report(experiment_id)), out)
+                output.write_bytes(output.json_line(client.report(experiment_id)), out)
             case _:
                 assert_never(form)
     sections = [attack["section"] for one in later for attack in one["items"]]
     if alarms := sum(one.get("alarm") is not None for one in sections):
-        say(
+        output.say(
             f"fedaudit: {alarms} attacks after the report was signed raised an alarm: "
             "do not rely on its guarantee"
         )
 
 
-def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> ExitCode:
+def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> output.ExitCode:
     """Print an experiment that was submitted just now; with `wait`, once it has ended."""
     if not wait:
-        write_answer(submitted, _show_line, as_json=as_json)
+        output.write_answer(submitted, _show_line, as_json=as_json)
         if not as_json:
-            say(f"its page: {client.page('experiments/{}', submitted['id'])}")
-        return ExitCode.DONE
-    say(f"submitted as {submitted['id']}")
+            output.say(f"its page: {client.page('experiments/{}', submitted['id'])}")
+        return output.ExitCode.DONE
+    output.say(f"submitted as {submitted['id']}")
     return _end_of(client, submitted, as_json=as_json)
 
 
@@ -231,63 +223,65 @@ def follow(client: Client, experiment: Json) -> Json:
     """The experiment once it has ended; until then a progress bar at a terminal."""
     id_, total = experiment["id"], experiment["progress"]["rounds"]
     try:
-        with progress_bars(experiment["name"], {"rounds": total}) as progress:
+        with output.progress_bars(experiment["name"], {"rounds": total}) as progress:
             for event in client.watch(id_):
                 if event.type == "round.completed":
                     progress(event.data["round"])
     except KeyboardInterrupt:
-        say(f"\nit goes on; to follow it again: fedaudit watch {id_}")
-        say(f"to end it: fedaudit cancel {id_}")
+        output.say(f"\nit goes on; to follow it again: fedaudit watch {id_}")
+        output.say(f"to end it: fedaudit cancel {id_}")
         raise
     return client.get(id_)
 
 
-def _exit_of(experiment: Json) -> ExitCode:
+def _exit_of(experiment: Json) -> output.ExitCode:
     if experiment["status"] != "succeeded":
         reason = experiment["status_detail"] or experiment["status_reason"] or "no reason was given"
         ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
-        say(f"fedaudit: the experiment {ended} ({reason})")
-        return ExitCode.FAILED
+        output.say(f"fedaudit: the experiment {ended} ({reason})")
+        return output.ExitCode.FAILED
     if alarms := experiment["alarms"]:
-        say(f"{alarms} of its attacks raised an alarm; see fedaudit report {experiment['id']}")
-        return ExitCode.FAILED
+        output.say(
+            f"{alarms} of its attacks raised an alarm; see fedaudit report {experiment['id']}"
+        )
+        return output.ExitCode.FAILED
     outcome = experiment["gate_outcome"]
     if outcome not in (None, "pass"):
-        say(f"its gates: {outcome.replace('_', ' ')}; see fedaudit gate {experiment['id']}")
-    return gate_exit(outcome)
+        output.say(f"its gates: {outcome.replace('_', ' ')}; see fedaudit gate {experiment['id']}")
+    return output.gate_exit(outcome)
 
 
-def _end_of(client: Client, experiment: Json, *, as_json: bool) -> ExitCode:
+def _end_of(client: Client, experiment: Json, *, as_json: bool) -> output.ExitCode:
     """Follow an experiment to its end, and print it; for people also what its report says of it,
     and where the report is."""
     experiment = follow(client, experiment)
-    write_answer(experiment, _show_line, as_json=as_json)
+    output.write_answer(experiment, _show_line, as_json=as_json)
     if as_json or experiment["status"] != "succeeded":
         return _exit_of(experiment)
     try:
         report = client.report(experiment["id"])
     except ForbiddenError:
         # A key that only runs experiments is good enough to have run this one.
-        say("the key may not read reports, so the verdict is not shown here")
+        output.say("the key may not read reports, so the verdict is not shown here")
     else:
         from fedaudit.reports.sections.part import verdict_lines
 
         for title, text in verdict_lines(report):
-            write_line(title)
-            write_line(f"  {text}")
-    write_line(f"report: {client.page('experiments/{}/report', experiment['id'])}")
+            output.write_line(title)
+            output.write_line(f"  {text}")
+    output.write_line(f"report: {client.page('experiments/{}/report', experiment['id'])}")
     return _exit_of(experiment)
 
 
 def _show_line(experiment: Json) -> None:
     rounds = f"round {_progress(experiment)}"
-    write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")
+    output.write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")
 
 
 def show_experiments(experiments: Sequence[Json]) -> None:
     """A table that fits a terminal of 80 columns: names above their ids."""
     if not experiments:
-        say("no experiment fits")
+        output.say("no experiment fits")
         return
     from rich.box import HORIZONTALS
     from rich.markup import escape
@@ -306,7 +300,7 @@ def show_experiments(experiments: Sequence[Json]) -> None:
         status = f"{one['status']}\n{under}".strip()
         name = "\n".join(wrap(one["name"], _ID_WIDTH))
         table.add_row(f"{escape(name)}\n{one['id']}", status, *map(escape, cells))
-    standard_output().print(table)
+    output.standard_output().print(table)
 
 
 def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:

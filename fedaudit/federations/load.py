@@ -274,13 +274,15 @@ def label_faults(labels: Labels, values: Mapping[str, Sequence[str]]) -> list[Fi
             if place < 0
         ]
         repeated = repeated_labels([label_of(words, value) or value for value in known])
+        owner = {as_read(value): value for value in known}
         faults += [
             FieldError(
                 pointer("federation", "labels", column, code),
                 f"{label!r} is what another group of {column!r} is called; give it another label",
             )
             for (code, label), place in zip(words.items(), places, strict=True)
-            if place >= 0 and label in repeated
+            if place >= 0
+            and (label in repeated or owner.get(as_read(label), known[place]) != known[place])
         ]
     return faults
 

@@ -192,8 +192,11 @@ def _declarations(report: Report, attacks: Sequence[Document]) -> dict[str, Any]
     if bounds_nothing(report.guarantee.mechanism):
         guarantee += ", which bounds nothing"
     stated = report.guarantee.statement
-    if report.repeats is not None and report.verdict_parts is not None:
-        stated += f" That is of the first seed. {report.verdict_parts.cost}"
+    if report.verdict_parts is not None:
+        if report.repeats is not None:
+            stated += f" That is of the first seed. {report.verdict_parts.cost}"
+        elif report.sweep is not None:
+            stated += f" {report.verdict_parts.cost}"
     claim = {
         "bom-ref": "guarantee",
         "target": "model",

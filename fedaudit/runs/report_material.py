@@ -28,7 +28,13 @@ from fedaudit.reports.sections.material import (
     ReportMaterial,
     unfollowed,
 )
-from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
+from fedaudit.reports.sections.other_runs import (
+    ModelSection,
+    SweepSection,
+    TensorSection,
+    chosen_among,
+    model_limits,
+)
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.reports.sections.published_fairness import counted_sections
 from fedaudit.runs.blocks import publish_counts
@@ -165,10 +171,11 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
     if run.cell.threshold is not None:  # of two classes: the second one is predicted above it
         decision = {"threshold": run.cell.threshold, "output_above": run.cell.cutoff}
     layout = {**model_layout(run.spec.federation, run.federation), "decision": decision}
-    spec, guarantee = run.spec, guarantee_of(material)
+    spec, guarantee, stated = run.spec, guarantee_of(material), chosen_among(material.sweep)
     if spec.repeats > 1:
-        stated = f"{guarantee.statement} That is of one of {spec.repeats} seeds; each costs anew."
-        guarantee = guarantee.model_copy(update={"statement": stated})
+        stated = [f"That is of one of {spec.repeats} seeds; each costs anew."]
+    statement = " ".join([guarantee.statement, *stated])
+    guarantee = guarantee.model_copy(update={"statement": statement})
     card: dict[str, Any] = {
         "format": "fedaudit-model-1",
         "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},
@@ -224,11 +231,13 @@ def report_material(
     backend: Mapping[str, str],
     key_id: str | None = None,
     disclosure_policy: DisclosurePolicy | None = None,
+    sweep: SweepSection | None = None,
 ) -> ReportMaterial:
     """The facts of a finished run, for `assemble`.
 
     `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
     be signed with, if it is. `disclosure_policy`: the one under which a service admitted it.
+    `sweep`: the one that it is a cell of.
     Raises ValueError for a run that was cancelled or has not ended.
     """
     ledger, federation = run.ledger, run.federation
@@ -264,6 +273,7 @@ def report_material(
         everybody_withheld=run.everybody_withheld,
         key_id=key_id,
         disclosure_policy=disclosure_policy,
+        sweep=sweep,
         published=publish_counts(run, result),
         report_charges=int(ledger.report_charged),
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),

@@ -235,6 +235,12 @@ def test_a_label_of_no_code_and_one_that_a_code_has_are_named(refuse: Refuse) ->
     assert set(faults) == {"/federation/labels/sex/1", "/federation/labels/sex/3"}
     assert "another group" in faults["/federation/labels/sex/1"]
     assert "'1', '2'" in faults["/federation/labels/sex/3"]
+    swapped = {"sex": {"female": "Male", "male": "Female"}}
+    words = "hospital,x,sex,cost\n" + "".join(
+        f"h{row % 10},{row},{('male', 'female')[row % 2]},{row % 2}\n" for row in range(80)
+    )
+    faults = refuse(labelled(swapped), data=words)
+    assert set(faults) == {"/federation/labels/sex/female", "/federation/labels/sex/male"}
 
 
 def test_groups_between_edges_are_labelled_by_their_names(load: Load, refuse: Refuse) -> None:

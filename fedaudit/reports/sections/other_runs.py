@@ -118,19 +118,27 @@ class RepeatsSection(Part):
     reasons: dict[str, str]
 
 
+def chosen_among(sweep: SweepSection | None) -> list[str]:
+    """What the cost of a cell is not."""
+    if sweep is None or sweep.cells < 2:
+        return []
+    return [
+        f"It is one of {sweep.cells} cells of a sweep: if it was chosen among them, it costs what "
+        "all of them cost together, and not what is stated of it alone."
+    ]
+
+
 def _run_limits(material: Any) -> list[str]:
     # A run without a service has no budget, nor have data that a spec makes up.
     others = (
         "what other experiments spent on the same data is in no figure here; of uploaded and "
         "registered data a service keeps it in the federation's budget."
     )
-    one = f"The figures are of one run with one seed, and of this run alone: {others}"
     if material.spec.repeats > 1:
-        one = (
-            f"But for those over seeds, the figures are of the run with seed {material.spec.seed} "
-            f"alone: {others}"
-        )
-    return [one]
+        seed = f"with seed {material.spec.seed} alone"
+        return [f"But for those over seeds, the figures are of the run {seed}: {others}"]
+    one = f"The figures are of one run with one seed, and of this run alone: {others}"
+    return [one, *chosen_among(material.sweep)]
 
 
 _ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"

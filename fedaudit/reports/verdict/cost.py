@@ -45,10 +45,10 @@ _TRUSTED: Mapping[AppliedBy, Sequence[str]] = {
     "local-steps": (),
 }
 _FOUND: Mapping[AttackFigure, str] = {
-    "epsilon_lower_bound": "canaries show an epsilon of at least {}",
-    "membership_tpr_at_1pct": "guesses at members find {} of them where 0.01 is chance",
-    "recovered_share": "gradient leakage recovers {} of the images",
-    "nu_protecting": "images were protected from a noise multiplier of {} on",
+    "epsilon_lower_bound": "canaries show an epsilon of at least {:.3g}",
+    "membership_tpr_at_1pct": "guesses at members find {:.2%} of them where 1% is chance",
+    "recovered_share": "gradient leakage recovers {:.1%} of the images it was tried on",
+    "nu_protecting": "it recovers no image from a noise multiplier of {:.3g} on",
 }
 """What an attack found."""
 
@@ -63,7 +63,8 @@ def _attacked(report: Mapping[str, Any]) -> list[str]:
     """What attacks on this model found, as far as a figure says it."""
     evidence = {figure: attack_evidence(figure, report) for figure in _FOUND}
     found = [
-        _FOUND[figure].format(f"{one.value:.3g}")
+        _FOUND[figure].format(one.value)
+        + (f" (no all-clear: {one.weakness})" if one.weakness else "")
         for figure, one in evidence.items()
         if not isinstance(one, str)
     ]

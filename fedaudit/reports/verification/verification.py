@@ -7,6 +7,7 @@ folder is read.
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -402,7 +403,7 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     it states. Raises NotABundleError where it is no such folder."""
     files = {
         name: (folder / name).read_bytes()
-        for name in (*_JSON, dossier.PAGE, dossier.MODEL_FILE)
+        for name in (*_JSON, dossier.PAGE)
         if (folder / name).is_file() and (folder / name).stat().st_size <= _MAX_BYTES
     }
     if dossier.DOCUMENT not in files:
@@ -428,7 +429,7 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     checks = [
         *faulty_parts(evidence),
         *_report_checks(evidence, keyring),
-        *_bound(document, parsed, files),
+        *_bound(document, parsed, folder),
         *_made_anew(document, evidence, files),
         *sign_off_checks(evidence, sign_offs, keyring, later=later),
         *later_checks(evidence, later, keyring),
@@ -451,16 +452,20 @@ def _report_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     yield answer_check(report, answer_of)
 
 
-def _bound(document: Any, parsed: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[Check]:
+def _bound(document: Any, parsed: Mapping[str, Any], folder: Path) -> Iterator[Check]:
     """Whether each hash in the dossier is that of the thing; a model's file where it is there."""
+    model = folder / dossier.MODEL_FILE
     for one in _listed(value_at(document, "evidence")):
         name, file, pointer = (value_at(one, part) for part in ("name", "file", "pointer"))
-        if file == dossier.MODEL_FILE and dossier.MODEL_FILE not in files:
+        if file == dossier.MODEL_FILE and not os.path.lexists(model):
             continue
         value = parsed.get(str(file))
         found = canonical_hash(value if pointer is None else value_at(value, str(pointer)[1:]))
         if file == dossier.MODEL_FILE:
-            found = hashlib.sha256(files[dossier.MODEL_FILE]).hexdigest()
+            found = ""
+            if model.is_file():
+                with model.open("rb") as data:
+                    found = hashlib.file_digest(data, "sha256").hexdigest()
         where = f"{file}{'' if pointer is None else f'#{pointer}'}"
         yield Check.of(
             f"dossier.{str(name)[:40]}",

@@ -218,14 +218,14 @@ def test_loss_distributions_are_composed_before_the_lock(api, monkeypatch, modul
     noise = 2.1 if module is posting else 2.2
     event = {**POISSON, "noise_multiplier": noise}
     ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
-    locked, exact, misses = module.locked, histories.epsilon_of_events, []
+    locked, exact, misses = posting.locked, histories.epsilon_of_events, []
     exact.cache_clear()
 
     def locking(*options: Any) -> Any:
         misses.append(exact.cache_info().misses)
         return locked(*options)
 
-    monkeypatch.setattr(module, "locked", locking)
+    monkeypatch.setattr(posting, "locked", locking)
     if module is posting:
         assert post(api, ledger, declared(1, ["a"], event)).status_code == 200
     else:

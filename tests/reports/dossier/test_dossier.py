@@ -159,6 +159,15 @@ def test_an_alarm_after_the_report_decides() -> None:
     assert {"later_attacks"} <= {one["name"] for one in found["evidence"]}
 
 
+@pytest.mark.parametrize("why", [None, "other attacks came before"])
+def test_canaries_are_an_all_clear_only_where_their_bound_says_so(why: str | None) -> None:
+    bound = {"name": "lira", "epsilon_lower_bound": 0.1, "power": 0.95, "all_clear": why}
+    attack = {"kind": "canaries", "status": "done", "count": 90, "alarm": None, "bounds": [bound]}
+    found = dossier(evidence({**(signed_run().report or {}), "attacks": [attack]}))
+    [stated] = [one["stated"] for one in found["figures"] if one["part"] == "attacks"]
+    assert ("no all-clear" in stated) == (why is not None and why in stated)
+
+
 def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> None:
     report = {**(signed_run().report or {}), "model": {"sha256": "0" * 64}}
     report["integrity"] = {**report["integrity"], "signature": None}
@@ -189,6 +198,13 @@ def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> 
     (tmp_path / "whole" / "model.safetensors").write_bytes(b"another model")
     failed = [one.name for one in verify_folder(tmp_path / "whole").checks if one.outcome == "fail"]
     assert failed == ["dossier.model_file"]
+    # Nothing of that name is left unread: neither a file too large for memory nor a folder.
+    with (tmp_path / "whole" / "model.safetensors").open("wb") as large:
+        large.truncate(2**28 + 1)
+    assert verify_folder(tmp_path / "whole").verdict == "altered"
+    (tmp_path / "whole" / "model.safetensors").unlink()
+    (tmp_path / "whole" / "model.safetensors").mkdir()
+    assert verify_folder(tmp_path / "whole").verdict == "altered"
     with pytest.raises(NotABundleError, match=r"has no dossier\.json"):
         verify_folder(tmp_path)
 

@@ -362,7 +362,8 @@ def test_an_attack_on_the_model_is_said_with_its_cost(good):
     found = {"tpr": 0.03, "fpr": 0.01, "interval": None, "reason": None}
     attack = {"kind": "membership", "status": "done", "alarm": None, "tpr_at_fpr": [found]}
     cost = verdict_parts({**good, "attacks": [attack]}).cost
-    assert "guesses at members find 0.03 of them where 0.01 is chance" in cost
+    assert "guesses at members find 3.00% of them where 1% is chance" in cost
+    assert "no all-clear: it has no interval" in cost
 
 
 # -- the verdict in words -------------------------------------------------------------------------
