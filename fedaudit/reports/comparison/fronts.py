@@ -224,23 +224,20 @@ _GROUPED_BY = (
     *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
     *("reference_group", "minimum_group_size", "minimum_group_clients"),
 )
-_PATHS: Mapping[Caution, Sequence[str]] = {
-    "other-data": ["provenance.data_fingerprint"],
-    "other-guarantee": ["guarantee.kind"],
-    "other-loss": [
-        *("training.loss", "federation.scale", "federation.target", "federation.classes")
-    ],
-    "other-outcome": [
-        *(f"fairness.{name}" for name in _GROUPED_BY),
-        *("federation.missing_values", "federation.join"),
-    ],
-    "other-unit": ["guarantee.unit"],
-    "other-noise": ["privacy.noise"],
-    "other-adjacency": ["guarantee.adjacency"],
-    "other-delta": ["guarantee.delta"],
-    "other-radius": ["privacy.radius", "privacy.per_layer"],
-    "other-model": ["data.parameters", "federation.scale"],
-}
+_IN_NO_GROUP = ("federation.missing_values", "federation.join")
+_MEASURED_BY = ("training.loss", "federation.scale", "federation.target", "federation.classes")
+_PATHS: Sequence[tuple[Caution, Sequence[str]]] = (
+    ("other-data", ["provenance.data_fingerprint"]),
+    ("other-guarantee", ["guarantee.kind"]),
+    ("other-loss", _MEASURED_BY),
+    ("other-outcome", [*(f"fairness.{name}" for name in _GROUPED_BY), *_IN_NO_GROUP]),
+    ("other-unit", ["guarantee.unit"]),
+    ("other-noise", ["privacy.noise"]),
+    ("other-adjacency", ["guarantee.adjacency"]),
+    ("other-delta", ["guarantee.delta"]),
+    ("other-radius", ["privacy.radius", "privacy.per_layer"]),
+    ("other-model", ["data.parameters", "federation.scale"]),
+)
 """What is warned of, and the paths of a report, or below its spec, at which experiments differ."""
 _WORDS: Mapping[Caution, str] = {
     "degenerate": "The model of an experiment decides nothing: its gaps, its accuracy and its loss "
@@ -283,7 +280,7 @@ def ended_early(report: Report) -> bool:
 def warnings(reports: Sequence[Report]) -> list[Warned]:
     """The caveats of reading these reports side by side."""
     protected = [one for one in reports if one.guarantee.kind != "none"]
-    compared = dict.fromkeys(_PATHS, reports)
+    compared = dict.fromkeys(dict(_PATHS), reports)
     compared |= dict.fromkeys(("other-unit", "other-noise"), protected)
     with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
     compared |= dict.fromkeys(("other-adjacency", "other-delta"), with_epsilon)
@@ -296,8 +293,9 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
         found.append("alarm")
     found += [
         code
-        for code, some in compared.items()
-        if any(_at(one, path) != _at(some[0], path) for one in some for path in _PATHS[code])
+        for code, paths in _PATHS
+        for some in [compared[code]]
+        if any(_at(one, path) != _at(some[0], path) for one in some for path in paths)
     ]
     if any(map(ended_early, protected)):
         found.append("early-end")

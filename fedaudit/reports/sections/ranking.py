@@ -6,9 +6,8 @@ from typing import Annotated, Any, assert_never
 from fedaudit.fairness.noised_counts import ROUNDED_AWAY, ExactCounts, NoisedCounts, Rounder
 from fedaudit.fairness.ranking import METHOD, TOO_FEW
 from fedaudit.number_text import nearest, outward, step_of
-from fedaudit.reports.sections.fairness import no_scores
+from fedaudit.reports.sections.fairness import WITHHELD, NoisedGain, no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
-from fedaudit.reports.sections.noised_counts import WITHHELD, NoisedGain
 from fedaudit.reports.sections.outcome_words import positive_in_words
 from fedaudit.reports.sections.part import IntervalSection, Part, Share, Shown, or_why
 from fedaudit.utility import NEARLY_CONSTANT, NO_INTERVALS, ConstantComparison

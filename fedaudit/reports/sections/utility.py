@@ -9,14 +9,14 @@ from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.fairness.noised_counts import METHOD, ExactCounts, NoisedCounts, Rounder
 from fedaudit.number_text import digit_step, nearest, outward, step_of, without_dust
 from fedaudit.reports.checks import Check, shown, value_at
-from fedaudit.reports.sections.fairness import interval_section
-from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
-from fedaudit.reports.sections.noised_counts import (
-    NOISED_OUTCOMES,
+from fedaudit.reports.sections.fairness import (
+    FROM_NOISE,
     WITHHELD,
     NoisedGain,
+    interval_section,
     noised_gain,
 )
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
     IntervalSection,
@@ -255,7 +255,7 @@ _NOT_WEIGHTED = (
     "are as bad"
 )
 _ONE_CONSTANT = (
-    f"{NOISED_OUTCOMES}; beside one constant for all hypotheses or models: with one for each, a "
+    f"{FROM_NOISE}; beside one constant for all hypotheses or models: with one for each, a "
     "gain is at most this and a share at least this"
 )
 _NOT_LEARNT = (
@@ -283,8 +283,8 @@ def utility_section(material: ScoredMaterial) -> Utility:
                 gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
             if gain is not None:
-                how = NOISED_OUTCOMES if gain.one_hypothesis else _ONE_CONSTANT
-                notes = dict.fromkeys(_NOISED, how) | dict.fromkeys(DECIDED, NOISED_OUTCOMES)
+                how = FROM_NOISE if gain.one_hypothesis else _ONE_CONSTANT
+                notes = dict.fromkeys(_NOISED, how) | dict.fromkeys(DECIDED, FROM_NOISE)
         case Rounder():
             counted = result.against_constant
             rows = 2**31 if counted is None else int(counted.rows.sum())

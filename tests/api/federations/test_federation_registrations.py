@@ -191,14 +191,6 @@ def test_data_that_was_used_is_listed_once(api_on_both: Api) -> None:
     assert rest["next_cursor"] is None
 
 
-def test_a_budget_is_set_and_read_back(api: Api) -> None:
-    federation = api.submit()["federation_id"]
-    for total, remaining in ((0, 0.0), (21.0, 17.0), (None, None)):
-        [budget] = body_of(api.set_budget(federation, total))["items"]
-        assert [budget] == api.budgets(federation, total=total, reserved=4.0, remaining=remaining)
-        assert (budget["reason"] is None) == (total is not None)
-
-
 # -- the fingerprint of a file in pieces is that of its content, however it was cut or compressed
 
 
@@ -302,6 +294,20 @@ def test_another_projects_content_is_not_named(api: Api) -> None:
         assert name not in warning
     [back] = api.get(f"/v1/federations/{theirs['id']}", key=stranger).json()["warnings"]
     assert "other registered content" in back
+
+
+def test_a_warning_does_not_say_whether_a_stranger_has_a_guessed_row(api: Api) -> None:
+    register(api, table(ROWS), key=api.key_with(*KEYS, project="another"))
+
+    def hashed(row: str) -> bytes:
+        client, group, age, income = row.split(",")
+        cells = "\x1f".join((age, client, group, income))
+        return hashlib.blake2b(cells.encode(), digest_size=8).digest()
+
+    there = sorted(ROWS, key=hashed)
+    for known, warned in ((1, False), (29, False), (30, True)):
+        probe = register(api, table([*there[:known], "zz,a,1,7", "zz,b,1,8"]))
+        assert bool(probe["warnings"]) is warned, known
 
 
 def test_a_deletion_takes_the_sketch_and_leaves_what_was_found(api: Api) -> None:
