@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from fedaudit.ledger.statements import Chained, Number
 from fedaudit.reports.checks import MALFORMED, Check, agrees, answer_check, same
 from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.gates.gate_results import overall
+from fedaudit.reports.gates.gate_evidence import is_simulated
+from fedaudit.reports.gates.gate_results import COSTS, overall
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection, charges_everyone
@@ -23,6 +24,8 @@ from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.other_runs import OTHERS, ModelSection, RepeatsSection, SweepSection
 from fedaudit.reports.sections.outcome_words import with_words
 from fedaudit.reports.sections.part import (
+    FAIL,
+    INSUFFICIENT,
     Advice,
     Answer,
     FigureRow,
@@ -227,7 +230,16 @@ def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Ch
         # the answer knows what is proven.
         played = {**report, "privacy": {**report["privacy"], "epsilon_planned": None}}
         played["repeats"] = None
-        found = (_without_words(evaluate(gates, one)) for one in (report, played))
+        found = [_without_words(evaluate(gates, one)) for one in (report, played)]
+        # Nor did they let a gate fail by simulated noise.
+        open_then = [gate.figure in COSTS and is_simulated(gate, report) for gate in gates]
+        found += [
+            [
+                {**one, "outcome": INSUFFICIENT} if was_open and one["outcome"] == FAIL else one
+                for was_open, one in zip(open_then, judged, strict=True)
+            ]
+            for judged in found
+        ]
         follows = any(same(stated, one) for one in found)
     except MALFORMED:
         yield Check.failed("report.gates", "the report lacks what its gates need")

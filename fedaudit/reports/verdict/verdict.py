@@ -240,7 +240,8 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             "held out, or `discrete-laplace`, which has none."
         )
     useless = report["utility"].get("degenerate", False) is not False
-    if not guarantee["in_force"] and not none and not useless and not list(_of_groups(report)):
+    failing = [*_failed(report), *_of_groups(report)]
+    if not (guarantee["in_force"] or none or useless or failing):
         gates = "" if report["gates"] else "set gates for what the model must meet, and "
         yield Advice(
             text=f"If these figures will do, {gates}train the model for release with "
