@@ -16,7 +16,12 @@ from fedaudit.reports.sections.guarantee import (
     delta_gives_data_away,
     is_in_force,
 )
-from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
+from fedaudit.reports.sections.utility import (
+    chosen_by_losses,
+    known_ending,
+    personal_method,
+    why_not_useful,
+)
 from fedaudit.spec.attacks import AttackKind, GradientLeakageSpec
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp, Proof
 
@@ -258,13 +263,11 @@ def _personal_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of predictions is no evidence: its models stay with clients, while a common
     model that was not measured may leave. Otherwise clients' steps on their own rows would hide
     what the common model does."""
-    method = report["utility"].get("method")
+    method = personal_method(report)
     if gate.allow_personal_models or not gate.measures_predictions or method is None:
         return None
-    if method["personalised"] is None or method["sent"] is None:
-        return None
     return (
-        f"by the method {method['kind']} it is of models that held-out clients made from their "
+        f"by the method {method} it is of models that held-out clients made from their "
         "rows, and the common model, which may leave, was not measured; run the same spec without "
         "training.method, or set allow_personal_models if the common one is not used"
     )
