@@ -169,8 +169,7 @@ def sweep_table(cells: Sequence[CellFigures]) -> SweepTable:
 def _means_the_same(cells: Sequence[CellFigures], name: str) -> bool:
     counted_as = _COUNTED_AS.get(name)
     if counted_as is None:
-        measured = [f"fairness.{one}" for one in GROUPED_BY if "[" in name]
-        measured += MEASURED_BY if "loss" in name else []
+        measured = [*(GROUPED_BY if "[" in name else ()), *(MEASURED_BY if "loss" in name else ())]
         varied = {f"{path}." for cell in cells for path in cell.values}
         pairs = product(varied, (f"{path}." for path in measured))
         return not any(one.startswith(other) or other.startswith(one) for one, other in pairs)

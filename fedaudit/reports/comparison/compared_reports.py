@@ -165,7 +165,8 @@ def _may_win(meaning: FigureMeaning, report: Report) -> bool:
         return False
     if meaning.section == "privacy":
         return report.guarantee.in_force is True
-    return report.utility.degenerate is not True
+    hidden = (one.doubt for one in report.fairness if one.attribute == meaning.attribute)
+    return report.utility.degenerate is not True and not any(hidden)
 
 
 def _range(meaning: FigureMeaning, cell: Cell) -> tuple[float, float] | None:

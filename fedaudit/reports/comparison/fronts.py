@@ -222,16 +222,18 @@ def _rules(favourable: Any) -> Any:
     return {name: value for name, value in favourable.items() if name != "label"}
 
 
-GROUPED_BY = (
+_OF_GROUPS = (
     *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
     *("reference_group", "minimum_group_size", "minimum_group_clients"),
 )
+_IN_NO_GROUP = ("federation.missing_values", "federation.join")
+GROUPED_BY = (*(f"fairness.{name}" for name in _OF_GROUPS), *_IN_NO_GROUP)
 MEASURED_BY = ("training.loss", "federation.scale.*", "federation.target", "federation.classes")
 _PATHS: Sequence[tuple[Caution, Sequence[str]]] = (
     ("other-data", ["provenance.data_fingerprint"]),
     ("other-guarantee", ["guarantee.kind"]),
     ("other-loss", MEASURED_BY),
-    ("other-outcome", [f"fairness.{name}" for name in GROUPED_BY]),
+    ("other-outcome", GROUPED_BY),
     ("other-unit", ["guarantee.unit"]),
     ("other-noise", ["privacy.noise"]),
     ("other-adjacency", ["guarantee.adjacency"]),

@@ -58,6 +58,7 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
         or _delta_doubt(gate, report)
         or planned_doubt(gate.figure, gate.op, gate.value, report)
         or _noise_doubt(gate, report)
+        or _group_doubt(gate, report, met=met)
         or _model_doubt(gate, report)
         or _personal_doubt(gate, report)
     )
@@ -251,6 +252,12 @@ def _model_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of the model's decisions is no evidence: the model decides nothing, or is not
     shown to decide anything."""
     return None if gate.allow_degenerate or not gate.judges_model else why_not_useful(report)
+
+
+def _group_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
+    """Why a gap that meets the bound is no evidence: whom it leaves out could only widen it."""
+    sections = sections_of(gate, report["fairness"]) if met and gate.compares_groups else []
+    return next((one.get("doubt") for one in sections), None)
 
 
 def _personal_doubt(gate: Gate, report: Report) -> str | None:
