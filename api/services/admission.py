@@ -134,7 +134,7 @@ def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
         )
         check_attacks(Cell(planned.spec, federation))
     if spec.gates or spec.privacy.noise == "release":
-        refuse_hiding(call, federation.fingerprint, spec.fairness)
+        refuse_hiding(call, federation.fingerprint, spec.fairness, spec.federation)
     return planned
 
 

@@ -27,6 +27,7 @@ from fedaudit.spec.errors import FieldError, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Fairness, Groups
 from fedaudit.spec.registration import Registration, parse_registration
+from fedaudit.spec.sources import Source
 from infrastructure.settings import Settings
 from models.repositories import Budgets, FederationRepository, NearCopyRepository
 from models.tables.federations import Federation
@@ -71,15 +72,17 @@ def refuse_below_floor(settings: Settings, groups: Groups) -> None:
     raise_errors([*floor_faults(floor_of(settings), groups)])
 
 
-def refuse_hiding(call: Call, fingerprint: str, fairness: Fairness) -> None:
+def refuse_hiding(
+    call: Call, fingerprint: str, fairness: Fairness, source: Source | None = None
+) -> None:
     """Raises InvalidInputError where figures hide what neither service nor owner asks to hide."""
     floor = floor_of(call.resources.settings)
-    if any(hiding_faults(fairness, floor)):
+    if any(hiding_faults(fairness, source, floor)):
         with call.reading() as session:
             found = FederationRepository(session, call.project_id)
             rows = [*filter(None, (found.find(fingerprint), found.of_owner(fingerprint)))]
-            registered = [one.fairness for one in map(registration_of, rows) if one is not None]
-            raise_errors([*hiding_faults(fairness, floor, *map(policy_of, rows), *registered)])
+            known = filter(None, map(registration_of, rows))
+            raise_errors([*hiding_faults(fairness, source, floor, *map(policy_of, rows), *known)])
 
 
 _COUNTED_LATER = (

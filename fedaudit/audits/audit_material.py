@@ -133,6 +133,7 @@ def _scored_material(
             clients=len(clients),
             training_clients=0,
             rows=rows.federation.rows,
+            not_counted=rows.rows_of_table - int(rows.judged.sum()),
             notes=rows.federation.notes,
             positive_class=None,
             attributes=rows.groups,

@@ -171,6 +171,8 @@ def _release(report: Mapping[str, Any]) -> Iterator[str]:
             "Not shown: that the predictions decide anything is not shown, "
             f"{utility['reasons']['degenerate']}."
         )
+    elif utility.get("too_good"):
+        yield "Suspiciously good: make sure that no prediction or score was made knowing the truth."
     if report["gate_outcome"] is None:
         yield "No gate was set, so it is not said how even the predictions must be."
     elif report["gate_outcome"] == "pass":

@@ -259,6 +259,7 @@ def report_material(
             training_clients=run.training_clients,
             rows=federation.rows + federation.rows_removed,
             not_counted=_not_counted(run),
+            dropped=federation.rows_dropped,
             notes=federation.notes,
             positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
             attributes=run.groups,

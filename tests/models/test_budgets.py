@@ -267,3 +267,9 @@ def test_clients_and_records_are_composed_apart(owner: Owner) -> None:
     assert (owner.budget.unit, owner.budget.reserved) == ("client", epsilon_of(6))
     owner.settle_rounds("clients", 1)
     assert (owner.budget.unit, owner.budget.reserved) == ("record", epsilon_of(2))
+
+
+def test_books_are_apart(owner: Owner) -> None:
+    owner.epsilon(0.0)
+    about = {"experiment_id": "e", "book": "release", "costs": composing()}
+    assert owner.do(lambda budgets: budgets.reserve(owner.federation, **about)) is None

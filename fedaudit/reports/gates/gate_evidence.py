@@ -16,7 +16,12 @@ from fedaudit.reports.sections.guarantee import (
     delta_gives_data_away,
     is_in_force,
 )
-from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
+from fedaudit.reports.sections.utility import (
+    chosen_by_losses,
+    known_ending,
+    personal_method,
+    why_not_useful,
+)
 from fedaudit.spec.attacks import AttackKind, GradientLeakageSpec
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp, Proof
 
@@ -53,6 +58,7 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
         or _delta_doubt(gate, report)
         or planned_doubt(gate.figure, gate.op, gate.value, report)
         or _noise_doubt(gate, report)
+        or _group_doubt(gate, report, met=met)
         or _model_doubt(gate, report)
         or _personal_doubt(gate, report)
     )
@@ -63,10 +69,11 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
 
 
 def is_simulated(gate: Gate, report: Report) -> bool:
-    """Whether a figure of the guarantee rests on noise that can be drawn again, and the gate does
-    not allow that."""
+    """Whether the figure rests on noise that can be drawn again, and the gate does not allow
+    that."""
     protects = known_guarantee_kind(report["guarantee"]["kind"]) in ("heuristic", "formal")
-    return protects and not (gate.allow_simulation or is_in_force(report))
+    rests = protects and gate.plain_figure is not None and gate.plain_figure.rests_on_guarantee
+    return rests and not (gate.allow_simulation or is_in_force(report))
 
 
 def _guarantee_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
@@ -247,17 +254,21 @@ def _model_doubt(gate: Gate, report: Report) -> str | None:
     return None if gate.allow_degenerate or not gate.judges_model else why_not_useful(report)
 
 
+def _group_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
+    """Why a gap that meets the bound is no evidence: whom it leaves out could only widen it."""
+    sections = sections_of(gate, report["fairness"]) if met and gate.compares_groups else []
+    return next((one.get("doubt") for one in sections), None)
+
+
 def _personal_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of predictions is no evidence: its models stay with clients, while a common
     model that was not measured may leave. Otherwise clients' steps on their own rows would hide
     what the common model does."""
-    method = report["utility"].get("method")
+    method = personal_method(report)
     if gate.allow_personal_models or not gate.measures_predictions or method is None:
         return None
-    if method["personalised"] is None or method["sent"] is None:
-        return None
     return (
-        f"by the method {method['kind']} it is of models that held-out clients made from their "
+        f"by the method {method} it is of models that held-out clients made from their "
         "rows, and the common model, which may leave, was not measured; run the same spec without "
         "training.method, or set allow_personal_models if the common one is not used"
     )

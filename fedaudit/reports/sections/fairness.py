@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedaudit.arrays import Floats, Ints
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import (
     NO_ACCURACY,
@@ -117,6 +117,8 @@ class FairnessSection(Part):
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
+    doubt: str | None = None
+    """Why small gaps are no evidence: whom they leave out. Reports of earlier versions lack it."""
     cross_check: CrossCheck | None = None
     cross_check_reason: str | None = None
 
@@ -293,6 +295,23 @@ def interval_section(
     return IntervalSection(low=found.low, high=found.high, level=asked.level, method=method)
 
 
+_COVERED = 0.9
+_LEAVES_OUT = (
+    "the groups shown are not known to hold nine tenths of the people: others are in small groups, "
+    "in none, or left out; score more people, join small groups, or fill empty cells"
+)
+
+
+def coverage_doubt(material: ScoredMaterial, rows: Ints, shown: Bools) -> str | None:
+    """Why no gap between the shown of groups with these scored rows [groups] is evidence: too many
+    of everybody are in no such group. Of noised rows, everybody is who is in a group."""
+    facts, compared = material.federation, material.result.against_constant
+    everybody, kept = int(rows.sum()), facts.rows / max(1, facts.rows + facts.dropped)
+    if compared is not None and not isinstance(material.published, NoisedCounts):
+        everybody = int(compared.rows.sum()) + facts.not_counted
+    return _LEAVES_OUT if rows[shown].sum() * kept < _COVERED * everybody else None
+
+
 def metric_section(
     figure: Figure, found: Interval | str, asked: Intervals | None, *, method: str
 ) -> MetricSection:
@@ -373,6 +392,7 @@ def noised_section(
         reference_group=None if rule.reference is None else values[rule.reference],
         groups=groups,
         metrics=metrics,
+        doubt=coverage_doubt(material, rows, shown),
         cross_check_reason=CHECKED_BEFORE,
     )
 

@@ -42,8 +42,10 @@ class FederationFacts:
     training_clients: int
     rows: int
     not_counted: int = 0
-    """How many of these rows `fairness.exclude` leaves out and do not train either.
-    Confidential."""
+    """How many of these rows `fairness.exclude` leaves out and do not train either, or an audit
+    does not count. Confidential."""
+    dropped: int = 0
+    """How many more rows the data have, which loading left out."""
     notes: tuple[str, ...] = ()
     positive_class: str | None = None
     """The class of a two-class target that is favourable without a rule."""

@@ -129,6 +129,8 @@ class AuditUtility(RankingFigures):
     outcome_share: Share | None
     """The same of what came about."""
     degenerate: bool | None
+    too_good: bool | None = None
+    """As of runs; null in reports of earlier versions too."""
     rounds: int | None = None
     best_round: int | None = None
     stopped_by: str | None = None

@@ -22,6 +22,7 @@ from fedaudit.reports.sections.fairness import (
     FairnessSection,
     GroupSection,
     MetricSection,
+    coverage_doubt,
     group_sections,
     metric_section,
     noised_section,
@@ -128,6 +129,7 @@ class AttributeFigures:
             reference_group=None if disclosure.reference is None else values[disclosure.reference],
             groups=groups,
             metrics=metrics,
+            doubt=coverage_doubt(material, disclosure.rows, disclosure.shown),
             cross_check_reason=_NO_ROWS if exact else _ROUNDED_AFTER,
         )
 

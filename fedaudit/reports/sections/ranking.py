@@ -38,9 +38,9 @@ class RankingFigures(Part):
     """Over the validation clients, the model as it is."""
     balanced_accuracy: Annotated[Share | None, Shown("Balanced accuracy (0.5 is chance)")] = None
     """The mean of the shares of right predictions among the rows with and without the outcome."""
-    precision: Annotated[Share | None, Shown("Precision")] = None
+    precision: Annotated[Share | None, Shown("Precision, of the favourable outcome")] = None
     """The share of rows with the outcome among those for which it was predicted."""
-    recall: Annotated[Share | None, Shown("Recall")] = None
+    recall: Annotated[Share | None, Shown("Recall, of the favourable outcome")] = None
     """The share of rows for which the outcome was predicted among those with it."""
     brier: Annotated[Share | None, Shown("Brier score")] = None
     """The mean squared distance of the predicted probability from the outcome."""

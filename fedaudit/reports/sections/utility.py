@@ -35,6 +35,7 @@ from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFf
 from fedaudit.utility import (
     MIN_CLIENTS,
     NO_INTERVALS,
+    OF_OUTCOME,
     ConstantComparison,
     Judgement,
     gain_interval,
@@ -90,6 +91,21 @@ def why_not_useful(report: Mapping[str, Any]) -> str | None:
         return None
     found: str | None = utility["reasons"].get("degenerate")
     return found or "the report does not say whether the model is better than a constant prediction"
+
+
+def not_shown_words(report: Mapping[str, Any]) -> str:
+    """What a model that may be useless is not shown to do."""
+    if OF_OUTCOME in (why_not_useful(report) or ""):
+        return "not shown to predict what is favourable"
+    return "not shown to be better than a constant"
+
+
+def personal_method(report: Mapping[str, Any]) -> str | None:
+    """The method by which all figures of predictions are of models that stay with clients, while
+    the common model, which may leave, was not measured; None by others."""
+    method = report["utility"].get("method") or {"personalised": None}
+    kind: str | None = method.get("kind")
+    return None if method["personalised"] is None or method["sent"] is None else kind
 
 
 class MethodSection(Part):
@@ -183,6 +199,10 @@ _ROWS_OF_TUNING = (
     "predictions that are counted, without noise; suppression and rounding consider the scored "
     "rows alone."
 )
+_COMMON_MODEL = (
+    "Figures of predictions and gaps are of models that stay with clients; the common model, which "
+    "may leave, was not measured."
+)
 _WEIGHTS = (
     "With q-ffl the server can work out each client's loss of a round from what the client sends: "
     "the weighted update and a number made of both."
@@ -227,8 +247,10 @@ def method_limits(spec: ExperimentSpec) -> list[str]:
     method, protects_held_out = spec.training.method, spec.fairness.noise is not None
     found = [_ROWS_OF_TUNING] if method.personalises and not protects_held_out else []
     match method:
-        case Hypotheses() | FineTuning() | Ditto():
+        case Hypotheses():
             return found
+        case FineTuning() | Ditto():
+            return [*found, _COMMON_MODEL]
         case QFfl():
             return [_WEIGHTS]
         case LocalOnly():

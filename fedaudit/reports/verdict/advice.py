@@ -51,6 +51,8 @@ _HALF, _MOST_HELD_OUT = 0.5, 0.4
 _LONG, _LONG_OF_ORDER_1 = 100.0, 3.0
 """Multiples of the clip: longer updates are of no use. The second is for features of order 1, as
 the expected length of an update assumes; the first for others."""
+_SHORTER = 3.0
+"""By how much steps change that are not certainly wrong: ten would go past what is right."""
 _PERHAPS = 0.3
 """Times DROWNED: noise that may be the cause where nothing else is."""
 
@@ -119,7 +121,8 @@ def _advice(run: AdvisedRun, text: str, changes: Mapping[str, Any]) -> Advice:
 
 def _step(run: AdvisedRun, step_size: float, why: str) -> Advice:
     step_size = _round_number(step_size)
-    text = f"train with a step_size of {step_size:g} in place of {run.step_size:g}"
+    draft = " (or with all that `fedaudit propose` drafts)" * run.has_noise
+    text = f"train with a step_size of {step_size:g} in place of {run.step_size:g}{draft}"
     return _free(run, f"{why}: {text}", {"/training/local/step_size": step_size})
 
 
@@ -168,16 +171,17 @@ def _above_start(run: AdvisedRun) -> bool:
 def _too_long(run: AdvisedRun) -> Advice | None:
     diverged = known_ending(run.utility["stopped_by"]) == "diverged"
     why = "training diverged" if diverged else "no round was better than the start"
-    gain = run.utility.get("loss_under_baseline")
+    gain, shorter = run.utility.get("loss_under_baseline"), run.step_size / 10
     if not (diverged or _above_start(run)):
-        if run.clip is not None or gain is None or gain > 0 or not run.noise_may_matter:
+        learns = _falls(run) or run.utility.get("ranks_above_chance")
+        if run.clip is not None or learns or gain is None or gain > 0 or not run.noise_may_matter:
             return None
-        why = "noise grows with them"
+        shorter, why = run.step_size / _SHORTER, "noise grows with them"
     if run.clip is None:
-        after = run.changed({"/training/local/step_size": _round_number(run.step_size / 10)})
+        after = run.changed({"/training/local/step_size": _round_number(shorter)})
         if not diverged and (after is None or after.reach < _REACH):
             return None
-        return _step(run, run.step_size / 10, f"the steps are too long, {why}")
+        return _step(run, shorter, f"the steps are too long, {why}")
     if run.reach < _FAR:
         return None
     said, changes = _within_reach(run)
@@ -225,6 +229,8 @@ def _more_rounds(run: AdvisedRun, why: str) -> Advice | None:
         said, after = f"{said} and a noise_multiplier of {noise}", run.changed(changes)
     if after is None or after.ratio >= _PERHAPS * DROWNED or run.drowned_by(after):
         return None
+    if after.noise_may_matter and not run.noise_may_matter:  # it would eat up what they bring
+        return None
     return _advice(run, f"{why[0].upper()}{why[1:]}: train with {said}{_again(run)}.", changes)
 
 
@@ -252,9 +258,9 @@ def _longer_steps(run: AdvisedRun, why: str) -> Advice | None:
     if run.length >= longest:
         return None
     if run.clip is None and run.length >= LONGEST_UPDATE:
-        return _step(run, run.step_size / 10, f"the steps are too long, {why}")
-    # Less than ten: a tenth of a step that was too long stays shorter than it was.
-    times = 2 * _REACH / run.reach if run.reach < _REACH else 3.0
+        return _step(run, run.step_size / _SHORTER, f"the steps are too long, {why}")
+    # A step that was too long stays shorter than it was, as what is divided is rounded down.
+    times = 2 * _REACH / run.reach if run.reach < _REACH else _SHORTER
     times = min(times, longest / run.length)
     if of_order_1 and run.spec.training.loss == "mse":
         # Steps beyond the curvature, twice the length of rows, diverge.
@@ -273,7 +279,7 @@ def _by_outcome(run: AdvisedRun) -> Advice | None:
         return None
     return Advice(
         text="The model predicts the target better than a constant, and is not shown to predict "
-        "better whether it is favourable: if more values of it are, name them in "
+        "better whether it is favourable: if other values of it are, name them in "
         "`fairness.favourable`; otherwise other features or more clients are needed."
     )
 
@@ -410,10 +416,11 @@ def _against_noise(run: AdvisedRun) -> Advice:
     times = now.ratio / DROWNED if central else (now.ratio / DROWNED) ** 2
     constant = run.utility.get("baseline_accuracy")
     expected = "" if constant is None else f" (accuracy {constant:.3g})"
+    also = f"with {', '.join(words)}, " if words else ""
     return Advice(
-        text=f"{long}. No setting of this run helps at a cost that protects: about "
+        text=f"{long}. No setting of this run helps at a cost that protects: {also}about "
         f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
-        f"{run.parameters}, would be needed. Otherwise expect a model as good as a constant"
+        f"{run.parameters}, would be needed. Otherwise expect a model no better than a constant"
         f"{expected}. {PROPOSAL}"
     )
 

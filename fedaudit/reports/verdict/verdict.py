@@ -89,6 +89,7 @@ _REASON_WORDS = CONCERN_WORDS | {
     "fairness-delta-gives-data-away": "its fairness.noise.delta allows the same of held-out people",
     "no-gates": "it has no gates",
     "gap-not-judged": "a gap between groups is wide, and no gate judges it",
+    "gap-not-known": "how far groups are apart is not known",
     "no-gate-on-guarantee": "none of its gates asks for a guarantee that protects",
     "bound-is-loose": "its bound lets a guess be right nearly always",
     "usefulness-not-known": "it is not known whether its model is better than a constant",

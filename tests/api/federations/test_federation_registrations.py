@@ -191,6 +191,14 @@ def test_data_that_was_used_is_listed_once(api_on_both: Api) -> None:
     assert rest["next_cursor"] is None
 
 
+def test_a_budget_is_set_and_read_back(api: Api) -> None:
+    federation = api.submit()["federation_id"]
+    for total, remaining in ((0, 0.0), (21.0, 17.0), (None, None)):
+        [budget] = body_of(api.set_budget(federation, total))["items"]
+        assert [budget] == api.budgets(federation, total=total, reserved=4.0, remaining=remaining)
+        assert (budget["reason"] is None) == (total is not None)
+
+
 # -- the fingerprint of a file in pieces is that of its content, however it was cut or compressed
 
 

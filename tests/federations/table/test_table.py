@@ -274,9 +274,10 @@ def test_what_cannot_be_joined_is_named(refuse, tmp_path, data, changes, where, 
     assert message in refused(tmp_path, value)[f"/federation/join{where}"]
 
 
-def test_an_attribute_may_not_hide_a_column(refuse: Refuse) -> None:
-    changes = {"federation.join": {"x": RACE}, "fairness": {**BY_RACE, "sensitive": ["x"]}}
-    assert "already" in refuse(changes, data=PEOPLE)["/federation/join/x"]
+@pytest.mark.parametrize("name", ["x", "X"])
+def test_an_attribute_may_not_hide_a_column(refuse: Refuse, name: str) -> None:
+    changes = {"federation.join": {name: RACE}, "fairness": {**BY_RACE, "sensitive": [name]}}
+    assert "already" in refuse(changes, data=PEOPLE)[f"/federation/join/{name}"]
 
 
 GAPS = "hospital,x,cost\na,1,5\n,2,6\nb,3,\nb,4,8\n,5,\na,6,9\n"

@@ -246,7 +246,9 @@ def test_a_gap_is_the_best_where_its_interval_lies_apart(document, small, large)
     touching = with_interval("touching", document, 0.2, 0.3)
     unsure = named("unsure", large)
     unsure["fairness"][0]["metrics"][GAP] |= {"interval": None, "interval_reason": "few clients"}
-    for other in (touching, unsure, named("again", small)):
+    narrow = copy.deepcopy(with_interval("narrow", document, 0.25, 0.26))
+    narrow["fairness"][0]["metrics"][GAP]["interval"]["level"] = 0.01
+    for other in (touching, unsure, narrow, named("again", small)):
         assert best_of(compare([large, small, other]), GAP) == []
 
 
@@ -263,16 +265,32 @@ def test_what_could_not_be_chosen_is_never_the_best(document, small, large):
     assert best_of(compare_reports(reports), GAP) == []
 
 
+PERSONAL = {"kind": "ditto", "personalised": "tuned", "sent": "updates", "of_common_model": False}
+
+
 @pytest.mark.parametrize(
     ("part", "change"),
     [
         ("provenance", {"data_fingerprint": "e" * 64}),
         ("spec", {"fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 3}}}),
+        # Of clients' own models, and not of the common one.
+        ("utility", {"method": PERSONAL}),
     ],
 )
 def test_gaps_that_mean_something_else_have_no_best(small, large, part, change):
     large[part] |= change
     assert best_of(compare([large, small]), GAP) == []
+
+
+@pytest.mark.parametrize(("column", "best"), [("age", ["small"]), ("y", [])])
+def test_losses_are_measured_by_the_scale_of_the_target_alone(document, column, best):
+    small, large = (
+        with_interval(name, document, *ends)
+        for name, ends in (("small", (0.1, 0.2)), ("large", (0.3, 0.4)))
+    )
+    for one, scale in ((small, 1), (large, 10)):
+        one["spec"]["federation"] |= {"target": "y", "scale": {column: scale}}
+    assert best_of(compare([large, small]), GAP) == best
 
 
 def test_a_cost_is_the_best_only_in_force_and_of_the_same_meaning(material):

@@ -93,6 +93,14 @@ def test_suppressed_groups_show_no_rates(material):
     assert section["metrics"]["demographic_parity_difference"]["value"] is None
 
 
+def test_leakage_by_cluster_where_the_clusters_are_known(material):
+    clusters = np.full(60, -1, dtype=np.int16)
+    clusters[:10], clusters[10:30] = 0, 1
+    found = assemble(material(clusters=clusters))["privacy"]["leakage_by_cluster"]
+    assert [one["clients"] for one in found] == [10, 20]
+    assert [one["leakage_max"] for one in found] == [4 * 3 / 5, 4 * 3 / 5]
+
+
 @pytest.mark.parametrize(
     ("stopped_by", "stated"),
     [

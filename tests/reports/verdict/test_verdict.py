@@ -25,7 +25,7 @@ from fedaudit.reports.report import assemble, gate_checks, gated
 from fedaudit.reports.verdict import release, verdict, worst_off
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, judged
-from fedaudit.reports.verdict.worst_off import counted_by, judging
+from fedaudit.reports.verdict.worst_off import counted_by, gap_sentence, judging
 from fedaudit.spec.gates import Gate, can_fail
 from tests.reports.conftest import SPEC, verdict_parts
 from tests.reports.reading_documents import contradicted, gaussian
@@ -234,6 +234,14 @@ def test_with_a_reference_group_the_gap_to_it_is_stated_whoever_is_worst_off(goo
     fairness = by_group(good, (0.3, 0.5, 0.9), (0.1, 0.1, 0.1), reference="g2")
     assert "g3 are furthest from the reference group g2: of those with y >= 0" in fairness
     assert "worst off" not in fairness
+
+
+def test_a_ratio_to_a_reference_group_is_not_said_to_be_that_of_all(good):
+    section = copy.deepcopy(good["fairness"][0])
+    assert "lowest selection rate is" in gap_sentence(section, "demographic_parity_ratio")
+    section["reference_group"] = "g2"
+    words = gap_sentence(section, "demographic_parity_ratio")
+    assert words.startswith("The lower selection rate of g2 and one other is ")
 
 
 def test_an_interval_that_reaches_0_does_not_say_who_fares_worse(good):
@@ -553,6 +561,19 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     unasked = without_interval(wide, asked=False)
     assert answer_of(unasked).reasons[0].code == "gap-not-judged"
     assert "without an interval" in answer_of(unasked).reasons[0].text
+    # Nor one whose gap is not known, or leaves out too many: reports without doubts knew neither.
+    for attribute in ({"doubt": "whom it leaves out"}, {"doubt": None, "metrics": {}}):
+        unknown = with_gap(material, low=0.0, high=0.1, value=0.05, gates=BOUND)
+        [section] = unknown["fairness"]
+        if "metrics" in attribute:
+            section["metrics"][GAP] |= {"value": None, "reason": "whom it leaves out"}
+            section["metrics"][GAP]["interval"] = None
+        section["doubt"] = attribute["doubt"]
+        assert answer_of(unknown).outcome == "not-decided"
+        assert answer_of(unknown).reasons[0].code == "gap-not-known"
+        assert answer_of(unknown).reasons[0].text.endswith("is not known: whom it leaves out")
+        del section["doubt"]
+        assert answer_of(unknown).outcome == "release"
     # What may be below the size that counts does not, nor what a gate judges.
     for one in (
         with_gap(material, low=0.1, high=0.4, value=0.27, gates=BOUND),
