@@ -15,7 +15,6 @@ from api.services.budgets import refuse_exact_figures
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
@@ -125,29 +124,27 @@ def refuse_by_policies(
     raise_errors(list(dict.fromkeys(found)))
 
 
-def refuse_what_is_not_secret(
-    budgets: Budgets, federation_id: str, planned: ExperimentPlan
-) -> None:
+def refuse_what_is_not_secret(budgets: Budgets, federation_id: str, spec: ExperimentSpec) -> None:
     """Raises ProblemError where the federation, or with budgets across the service the owner of
-    its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
+    its content, forbids simulation and the spec's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
     budgets.hold(id=federation_id)
     if not budgets.sharing(federation_id).forbids_simulation:
         return
-    if planned.ledger_context.inputs.cost_kind == "unbounded":
+    if mechanism_of(spec).cost_kind == "unbounded":
         raise _forbidden(
             federation_id,
             "it admits runs only whose secret noise bounds what they reveal, and nothing bounds "
             "this one; give privacy.mechanism one whose cost is counted, and privacy.noise "
             "`release`",
         )
-    if planned.spec.privacy.noise == "simulation":
+    if spec.privacy.noise == "simulation":
         raise _forbidden(
             federation_id,
             "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
             "privacy.noise to `release`",
         )
-    refuse_attacks_that_tell(budgets, federation_id, planned.spec)
+    refuse_attacks_that_tell(budgets, federation_id, spec)
 
 
 def refuse_attacks_that_tell(budgets: Budgets, federation_id: str, spec: ExperimentSpec) -> None:

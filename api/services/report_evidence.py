@@ -17,12 +17,13 @@ from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks, distinct_name
 from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.checks import Check, canonical_hash, value_at
+from fedaudit.reports.checks import Check, value_at
 from fedaudit.reports.report import LaterStatement
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import Verification as Verified
 from fedaudit.reports.verification.verification import verify as verify_evidence
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.stored import LedgerRow
 from models.database import Database
 from models.repositories import (

@@ -106,7 +106,7 @@ class Admitting:
         budgets, session = self.budgets, self.budgets.session
         federation_id = store_federation(budgets, planned)
         hold_start(session, budgets.project_id, planned.spec)
-        refuse_what_is_not_secret(budgets, federation_id, planned)
+        refuse_what_is_not_secret(budgets, federation_id, planned.spec)
         policy = refuse_departures(budgets, federation_id, planned.spec)
         if federation_id not in self._federations:
             # Listeners are notified at the end which budgets on this content run low.

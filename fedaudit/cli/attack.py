@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option, Typer
 
 from fedaudit.attacks.replay.replay_finding import DEFAULT_ROUNDS
-from fedaudit.cli import output
-from fedaudit.cli.options import (
-    Artifacts,
-    AsJson,
-    SourcesDir,
-    Spec,
-    named_contents,
-    read_spec,
-    read_value,
-    sources_dir_of_environment,
-)
+from fedaudit.cli import options, output
 from fedaudit.cli.remote import connected, is_id
 from fedaudit.cli.summary import show_attacks
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, mechanism_of
@@ -51,14 +41,14 @@ def attack(
         ),
     ] = None,
     wait: Annotated[bool, Option("--wait", help="With --attacks, until they have ended.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     out: Annotated[
         Path | None,
         Option(
             "--out", help="Folder for attacks.json and the files of each attack; waits for them."
         ),
     ] = None,
-    sources_dir: SourcesDir = None,
+    sources_dir: options.SourcesDir = None,
     device: Annotated[
         str | None, Option(help="Train on cpu, or cuda:0.", show_default="cpu")
     ] = None,
@@ -92,14 +82,14 @@ def _attack(
 ) -> output.ExitCode:
     from fedaudit.cli.run import run_locally  # the whole library, for runs here alone
 
-    spec = read_spec(source)
+    spec = options.read_spec(source)
     if not spec.attacks:
         raise output.usage_error("the spec asks for no attack; name some under `attacks`")
     folder = None if out is None else output.writable_folder(out)
     with output.progress_bars(spec.name, {"rounds": spec.training.rounds}) as progress:
         done = run_locally(
             spec,
-            sources_dir=sources_dir or sources_dir_of_environment(),
+            sources_dir=sources_dir or options.sources_dir_of_environment(),
             device=device,
             progress=progress,
         )
@@ -116,7 +106,7 @@ def _attack_later(
     experiment_id: str, attacks: str, *, wait: bool, as_json: bool, out: Path | None
 ) -> output.ExitCode:
     """Ask for the attacks in a file, and with `wait` say what they found. Raises CommandError."""
-    asked = _attacks_in(read_value(attacks))
+    asked = _attacks_in(options.read_value(attacks))
     folder = None if out is None else output.writable_folder(out)
     with connected() as client:
         found = client.attack(experiment_id, asked)
@@ -190,20 +180,20 @@ def _exit_code(
 
 @app.command()
 def replay(
-    spec: Spec,
+    spec: options.Spec,
     *,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     rounds: Annotated[
         int, Option(min=1, max=10_000, help="Rounds to play, of those of the spec.")
     ] = DEFAULT_ROUNDS,
-    sources_dir: SourcesDir = None,
-    artifact: Artifacts = None,
+    sources_dir: options.SourcesDir = None,
+    artifact: options.Artifacts = None,
 ) -> None:
     """Train beside a neighbour with the same coins and noise, and say where a guarantee breaks.
 
     Exit 0 where nothing is found, 5 where something is. Findings name confidential figures.
     """
-    asked = read_spec(spec)
+    asked = options.read_spec(spec)
     try:
         import_worker_extra()
     except MissingLibraryError as error:
@@ -212,9 +202,9 @@ def replay(
 
     found = replay(
         asked,
-        sources_dir=sources_dir or sources_dir_of_environment(),
+        sources_dir=sources_dir or options.sources_dir_of_environment(),
         rounds=rounds,
-        open_artifact=named_contents(artifact or []).get,
+        open_artifact=options.named_contents(artifact or []).get,
     )
     # Some mechanisms have a setting without noise, or bound nothing by theirs.
     kind = mechanism_of(asked).guarantee_kind

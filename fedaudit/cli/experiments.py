@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 from typer import Exit, Option, Typer
 
-from fedaudit.cli import output
-from fedaudit.cli.options import (
-    AsJson,
-    ExperimentId,
-    IdempotencyKey,
-    Most,
-    Out,
-    ReportForm,
-    Spec,
-    TableForm,
-    TableName,
-    read_submission,
-)
+from fedaudit.cli import options, output
 from fedaudit.cli.remote import MAX_PAGE, checked_key, connected
 from fedaudit.spec.metrics import LEADING_METRICS
 from fedaudit_client.client import Client
@@ -38,15 +26,15 @@ _OPEN = ("queued", "running", "cancelling")
 
 @app.command()
 def submit(
-    spec: Spec,
+    spec: options.Spec,
     *,
     wait: Annotated[bool, Option("--wait", help="Follow it to its end.")] = False,
-    as_json: AsJson = False,
-    idempotency_key: IdempotencyKey = None,
+    as_json: options.AsJson = False,
+    idempotency_key: options.IdempotencyKey = None,
 ) -> None:
     """Hand an experiment to the service at FEDAUDIT_URL."""
     checked_key(idempotency_key)
-    asked = read_submission(spec)
+    asked = options.read_submission(spec)
     with connected() as client:
         submitted = client.submit(asked, idempotency_key=idempotency_key)
         output.show_warnings(submitted["warnings"])
@@ -62,8 +50,8 @@ def list_experiments(
     name: Annotated[str | None, Option(help="Exactly this name.")] = None,
     tag: Annotated[str | None, Option(help="Those with this tag.")] = None,
     mechanism: Annotated[str | None, Option(help="As laplace-l2.")] = None,
-    most: Most = 50,
-    as_json: AsJson = False,
+    most: options.Most = 50,
+    as_json: options.AsJson = False,
 ) -> None:
     """List experiments in every state, newest first."""
     asked = {"status": status, "name": name, "tag": tag, "mechanism": mechanism}
@@ -79,7 +67,7 @@ def list_experiments(
 
 
 @app.command()
-def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+def show(experiment_id: options.ExperimentId, *, as_json: options.AsJson = False) -> None:
     """Show whether a model may be released, or the state of its experiment, and the figures."""
     with connected() as client:
         one = client.get(experiment_id)
@@ -92,7 +80,7 @@ def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def cancel(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+def cancel(experiment_id: options.ExperimentId, *, as_json: options.AsJson = False) -> None:
     """End an experiment that is queued or runs; what it has spent stays spent."""
     with connected() as client:
         one = client.cancel(experiment_id)
@@ -106,10 +94,10 @@ def cancel(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def retry(
-    experiment_id: ExperimentId,
+    experiment_id: options.ExperimentId,
     *,
     wait: Annotated[bool, Option("--wait", help="Follow the new one to its end.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
     with connected() as client:
@@ -118,7 +106,7 @@ def retry(
 
 
 @app.command()
-def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+def watch(experiment_id: options.ExperimentId, *, as_json: options.AsJson = False) -> None:
     """Follow an experiment until it ends.
 
     With --json an event on each line.
@@ -135,11 +123,11 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def export(
-    experiment_id: ExperimentId,
+    experiment_id: options.ExperimentId,
     *,
-    what: Annotated[TableName, Option()],
-    form: Annotated[TableForm, Option("--format")] = "ndjson",
-    out: Out = None,
+    what: Annotated[options.TableName, Option()],
+    form: Annotated[options.TableForm, Option("--format")] = "ndjson",
+    out: options.Out = None,
 ) -> None:
     """Write an experiment's ledger, rounds or fairness to a file or to standard output."""
     if form == "parquet" and out is None and sys.stdout.isatty():
@@ -149,7 +137,7 @@ def export(
 
 
 @app.command()
-def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
+def model(experiment_id: options.ExperimentId, *, out: options.Out = None) -> None:
     """Write an experiment's trained hypotheses as safetensors.
 
     They may leave where a proven guarantee covers them and its noise was secret; see
@@ -163,9 +151,9 @@ def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
 
 @app.command()
 def report(
-    experiment_id: ExperimentId,
+    experiment_id: options.ExperimentId,
     *,
-    form: Annotated[ReportForm, Option("--format")] = "json",
+    form: Annotated[options.ReportForm, Option("--format")] = "json",
     reading: Annotated[
         str | None,
         Option(
@@ -175,7 +163,7 @@ def report(
     appendix: Annotated[
         bool, Option("--appendix", help="With --format html: the figures of every round as well.")
     ] = False,
-    out: Out = None,
+    out: options.Out = None,
 ) -> None:
     """Fetch the audit report of a finished experiment."""
     if reading is not None:

@@ -11,18 +11,7 @@ import uuid_utils
 from typer import Exit, Option, Typer
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.cli import output
-from fedaudit.cli.options import (
-    STANDARD_INPUT,
-    Artifacts,
-    AsJson,
-    SourcesDir,
-    Spec,
-    check_device,
-    named_contents,
-    read_spec,
-    sources_dir_of_environment,
-)
+from fedaudit.cli import options, output
 from fedaudit.cli.summary import show
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import DataRoom, Files
@@ -217,7 +206,7 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
     from fedaudit.attacks.played_runs import FollowedRuns, played_blocks
     from fedaudit.training.stack import Stack
 
-    check_device(device)
+    options.check_device(device)
     trainer = Stack([run.cell for run in runs], device=device)
     beside = FollowedRuns(runs, trainer, device=device)
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
@@ -235,21 +224,21 @@ app = Typer()
 
 @app.command()
 def run(
-    spec: Spec,
+    spec: options.Spec,
     *,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     out: Annotated[
         Path | None, Option("--out", help="Folder for report.json, report.html and ledger.ndjson.")
     ] = None,
-    sources_dir: SourcesDir = None,
+    sources_dir: options.SourcesDir = None,
     device: Annotated[str, Option(help="cpu, or cuda:0.")] = "cpu",
-    artifact: Artifacts = None,
+    artifact: options.Artifacts = None,
 ) -> None:
     """Train and audit in this process, without a service, and print the report."""
-    asked = read_spec(spec)
+    asked = options.read_spec(spec)
     folder = None if out is None else output.writable_folder(out)
-    beside = Path() if spec == STANDARD_INPUT else Path(spec).parent
-    below = sources_dir or sources_dir_of_environment() or beside
+    beside = Path() if spec == options.STANDARD_INPUT else Path(spec).parent
+    below = sources_dir or options.sources_dir_of_environment() or beside
     for name in asked.federation.traits.files:
         if not (below / name).exists():
             where = f"there is no file '{name}' below {below.absolute()}"
@@ -262,7 +251,7 @@ def run(
             sources_dir=below,
             device=device,
             progress=progress,
-            open_artifact=named_contents(artifact or []).get,
+            open_artifact=options.named_contents(artifact or []).get,
         )
     try:
         output.write_answer(done.report, show, as_json=as_json)

@@ -1,13 +1,11 @@
 """The result of one check, and the comparisons that all share."""
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
 
-from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 
 Outcome = Literal["pass", "fail", "unchecked"]
@@ -40,15 +38,6 @@ class Check:
     def unchecked(cls, name: str, why: str) -> Self:
         """A check that could not be made because something is missing."""
         return cls(name, "unchecked", why)
-
-
-def canonical_hash(value: Any) -> str | None:
-    """SHA-256, in hexadecimal, of the canonical JSON (RFC 8785); None where there is no canonical
-    form."""
-    try:
-        return hashlib.sha256(canonical_json(value)).hexdigest()
-    except (ValueError, RecursionError):
-        return None
 
 
 def value_at(document: Any, *path: str) -> Any:

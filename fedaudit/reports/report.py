@@ -5,7 +5,6 @@ A figure that is None has its reason beside it: in the `reasons` map of the same
 field's name, or in `reason` where the object holds one figure.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -15,7 +14,8 @@ from pydantic import ValidationError
 from fedaudit.ledger.statements import Chained, Number
 from fedaudit.reports.checks import MALFORMED, Check, agrees, answer_check, same
 from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.gates.gate_results import overall
+from fedaudit.reports.gates.gate_evidence import is_simulated
+from fedaudit.reports.gates.gate_results import COSTS, overall
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection, charges_everyone
@@ -24,6 +24,8 @@ from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.other_runs import OTHERS, ModelSection, RepeatsSection, SweepSection
 from fedaudit.reports.sections.outcome_words import with_words
 from fedaudit.reports.sections.part import (
+    FAIL,
+    INSUFFICIENT,
     Advice,
     Answer,
     FigureRow,
@@ -43,8 +45,7 @@ from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.base import stands_for
-from fedaudit.spec.canonical import canonical_json
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.gates import Gate
 
 
@@ -161,7 +162,7 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
 
 def report_hash(document: Mapping[str, Any]) -> str:
     """SHA-256, in hexadecimal, of the document's canonical JSON (RFC 8785)."""
-    return hashlib.sha256(canonical_json(dict(document))).hexdigest()
+    return document_hash(dict(document))
 
 
 def worded(_material: object, so_far: Values) -> Values:
@@ -229,7 +230,16 @@ def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Ch
         # the answer knows what is proven.
         played = {**report, "privacy": {**report["privacy"], "epsilon_planned": None}}
         played["repeats"] = None
-        found = (_without_words(evaluate(gates, one)) for one in (report, played))
+        found = [_without_words(evaluate(gates, one)) for one in (report, played)]
+        # Nor did they let a gate fail by simulated noise.
+        open_then = [gate.figure in COSTS and is_simulated(gate, report) for gate in gates]
+        found += [
+            [
+                {**one, "outcome": INSUFFICIENT} if was_open and one["outcome"] == FAIL else one
+                for was_open, one in zip(open_then, judged, strict=True)
+            ]
+            for judged in found
+        ]
         follows = any(same(stated, one) for one in found)
     except MALFORMED:
         yield Check.failed("report.gates", "the report lacks what its gates need")

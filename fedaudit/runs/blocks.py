@@ -25,7 +25,7 @@ from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
-from fedaudit.reports.sections.noised_counts import WITHHELD
+from fedaudit.reports.sections.fairness import WITHHELD
 from fedaudit.runs.ledger_writer import RecordedRounds
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec

@@ -222,6 +222,11 @@ def _radii(run: Run, rows_of_round: RowsOfRound, round_: int) -> Floats | None:
     return np.concatenate(found) if found else None
 
 
+_OF_RUN = ("experiment_id", "name", "spec", "disclosures", "everybody_withheld")
+_OF_LEDGER = ("inputs", "ledger_hash", "entries", "clusters", "compositions")
+_OF_SPENDING = ("releases", "refusals", "withheld", "refused")
+
+
 def report_material(
     run: Run,
     result: FinalResult,
@@ -244,11 +249,10 @@ def report_material(
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
     figures["stopped_by"] = reported_end(result.stopped_by)
     material = ReportMaterial(
-        experiment_id=run.experiment_id,
-        name=run.name,
+        **{name: getattr(run, name) for name in _OF_RUN},
+        **{name: getattr(ledger, name) for name in _OF_LEDGER},
+        **{name: getattr(ledger.spending, name) for name in _OF_SPENDING},
         status="failed" if has_diverged(result.stopped_by) else "succeeded",
-        spec=run.spec,
-        inputs=ledger.inputs,
         federation=FederationFacts(
             fingerprint=federation.fingerprint,
             clients=federation.clients,
@@ -259,26 +263,16 @@ def report_material(
             positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
             attributes=run.groups,
         ),
-        releases=ledger.spending.releases,
-        refusals=ledger.spending.refusals,
-        withheld=ledger.spending.withheld,
-        refused=ledger.spending.refused,
         result=FinalFigures(**figures),
-        ledger_hash=ledger.ledger_hash,
         chain_head=ledger.head.hex(),
-        entries=ledger.entries,
-        disclosures=run.disclosures,
         chosen_by_losses=run.cell.chooses_by_losses,
-        everybody_withheld=run.everybody_withheld,
         key_id=key_id,
         disclosure_policy=disclosure_policy,
         sweep=sweep,
         published=publish_counts(run, result),
         report_charges=int(ledger.report_charged),
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
-        clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,
-        compositions=ledger.compositions,
         hypotheses=result.hypotheses,
         radii=_radii(run, rows_of_round, result.best_round),
     )

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
-from fedaudit.reports.verdict.advice import better_model
+from fedaudit.reports.verdict.advice import better_model, smaller_cost
 from fedaudit.utility import OF_OUTCOME
 from tests.runs.tables import FEATURES, central, laplace, local, write_table
 from tests.training.specs import ran, table_spec
@@ -320,7 +320,9 @@ def test_with_losses_withheld_nothing_is_said_of_them(tables: Path) -> None:
 
 
 def test_a_bound_is_met_in_the_worst_case(tables: Path) -> None:
-    for privacy in (laplace(1.0), laplace(1.0, radius=1.0, clip=0.5), local(1, 0.3)):
+    # Nine parameters over 0.4: the budget is for one participation, and stays so.
+    budgeted = laplace(0.4, radius=1.0, clip=0.5, client_budget=23.0)
+    for privacy in (laplace(1.0), laplace(1.0, radius=1.0, clip=0.5), budgeted, local(1, 0.3)):
         report = run(spec("plain", privacy, 2.0), tables)
         assert cost(report) > MOST
         advice = report["advice"]
@@ -329,6 +331,12 @@ def test_a_bound_is_met_in_the_worst_case(tables: Path) -> None:
         after = run(document, tables)
         assert cost(after) <= GOAL
         assert figure(after, advice["figure"]) < figure(report, advice["figure"])
+        for name in ("leakage_max", "log_ratio_max") if privacy is budgeted else ():
+            for_gate = smaller_cost(report, goal=5.0, figure=name)
+            assert [one.value for one in for_gate.changes] == [1.8, 5.0]
+            assert "a noise_multiplier of 1.8 instead of 0.4, and a client_budget of 5" in (
+                for_gate.text
+            )
 
 
 BAD: dict[str, tuple[Json, float]] = {

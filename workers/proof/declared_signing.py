@@ -29,11 +29,11 @@ from fedaudit.ledger.statements import (
 )
 from fedaudit.privacy.declared.figures import drawn_clients
 from fedaudit.privacy.declared.histories import Tally
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.declared.declared_report import declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.provenance import sign_report
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
 from fedaudit.stored import KeyedDigest, LedgerRow

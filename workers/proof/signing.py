@@ -32,9 +32,9 @@ from fedaudit.ledger.statements import (
     link_of,
 )
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.sections.provenance import report_envelope
 from fedaudit.runs.ledger_writer import LedgerWriter
+from fedaudit.spec.canonical import canonical_hash
 from infrastructure.key_files import KeyFileError
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import ensure_key_file, key_file_of, read_key_file

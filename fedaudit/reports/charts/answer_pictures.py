@@ -13,14 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedaudit.number_text import (
-    NO_FIGURE,
-    FigureTable,
-    bound_text,
-    exact_text,
-    figure_text,
-    interval_text,
-)
+from fedaudit.number_text import FigureTable, bound_text, exact_text, figure_text, interval_text
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, level_ends
 from fedaudit.reports.charts.drawing import (
@@ -40,7 +33,7 @@ from fedaudit.reports.charts.drawing import (
 )
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, proven_cost
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
-from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.reports.sections.utility import personal_method, why_not_useful
 from fedaudit.reports.verdict.cost import Bound
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
 from fedaudit.spec.gates import PLAIN_FIGURES
@@ -163,7 +156,7 @@ def _spending_rows(
             many, share = one["budget_low"] != one["budget_high"], one["budget_used_share"]
             name = f"budget{' up to' if many else ''} {figure_text(one['budget_high'])}"
             rows.append(Row(name, (one["epsilon_max"],)))
-            used = NO_FIGURE if share is None else f"{bound_text(100 * share)} %"
+            used = bound_text(None) if share is None else f"{bound_text(100 * share)} %"
             shares.append((name, bound_text(one["epsilon_max"]), used))
         head = ("Records with budgets", "Largest epsilon", "Largest share of a budget")
         return rows, (), FigureTable(head, shares)
@@ -178,10 +171,7 @@ def _spending_rows(
         (one["observer"], proven_cost(report, "epsilon_max", observer=one["observer"])[0])
         for one in privacy["epsilon"]
     ]
-    cells = [
-        (f"Against {observer_words(observer)}", NO_FIGURE if cost is None else bound_text(cost))
-        for observer, cost in costs
-    ]
+    cells = [(f"Against {observer_words(observer)}", bound_text(cost)) for observer, cost in costs]
     kinds = () if planned is None else ("largest", "of all planned rounds")
     return rows, kinds, FigureTable(("Whose", "Spent"), cells)
 
@@ -408,6 +398,8 @@ def _quality(report: Report) -> Chart | None:
         key.append((box_sample(), f"{level} of the gain"))
     if why is not None:
         stated = f"{why[0].upper()}{why[1:]}. {stated}"
+    if method := personal_method(report):
+        stated += f" It is of clients' own models ({method}), and not of the common one."
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
         doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")

@@ -31,6 +31,7 @@ Caution = Literal[
     "other-model",
     "other-loss",
     "other-outcome",
+    "other-method",
     "early-end",
 ]
 
@@ -207,7 +208,8 @@ def _at(report: Report, path: str) -> Any:
     section, _, rest = path.partition(".")
     if section in ("provenance", "guarantee", "data"):
         return getattr(getattr(report, section), rest)
-    found = value_at(report.spec, *path.split("."))
+    target = report.spec["federation"].get("target")
+    found = value_at(report.spec, *(target if one == "*" else one for one in path.split(".")))
     return _rules(found) if path.endswith(".favourable") else found
 
 
@@ -220,25 +222,25 @@ def _rules(favourable: Any) -> Any:
     return {name: value for name, value in favourable.items() if name != "label"}
 
 
-_GROUPED_BY = (
+GROUPED_BY = (
     *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
     *("reference_group", "minimum_group_size", "minimum_group_clients"),
 )
-_PATHS: Mapping[Caution, Sequence[str]] = {
-    "other-data": ["provenance.data_fingerprint"],
-    "other-guarantee": ["guarantee.kind"],
-    "other-loss": [
-        *("training.loss", "federation.scale", "federation.target", "federation.classes")
-    ],
-    "other-outcome": [f"fairness.{name}" for name in _GROUPED_BY],
-    "other-unit": ["guarantee.unit"],
-    "other-noise": ["privacy.noise"],
-    "other-adjacency": ["guarantee.adjacency"],
-    "other-delta": ["guarantee.delta"],
-    "other-radius": ["privacy.radius", "privacy.per_layer"],
-    "other-model": ["data.parameters", "federation.scale"],
-}
-"""What is warned of, and the paths of a report, or below its spec, at which experiments differ."""
+MEASURED_BY = ("training.loss", "federation.scale.*", "federation.target", "federation.classes")
+_PATHS: Sequence[tuple[Caution, Sequence[str]]] = (
+    ("other-data", ["provenance.data_fingerprint"]),
+    ("other-guarantee", ["guarantee.kind"]),
+    ("other-loss", MEASURED_BY),
+    ("other-outcome", [f"fairness.{name}" for name in GROUPED_BY]),
+    ("other-unit", ["guarantee.unit"]),
+    ("other-noise", ["privacy.noise"]),
+    ("other-adjacency", ["guarantee.adjacency"]),
+    ("other-delta", ["guarantee.delta"]),
+    ("other-radius", ["privacy.radius", "privacy.per_layer"]),
+    ("other-model", ["data.parameters", "federation.scale"]),
+)
+"""What is warned of, and the paths of a report, or below its spec, at which experiments differ; `*`
+is the name of the target."""
 _WORDS: Mapping[Caution, str] = {
     "degenerate": "The model of an experiment decides nothing: its gaps, its accuracy and its loss "
     "are no better or worse than another's, however small they are.",
@@ -252,6 +254,8 @@ _WORDS: Mapping[Caution, str] = {
     "one.",
     "other-outcome": "Gaps are measured differently: the sensitive attributes, their groups, the "
     "favourable outcome, the reference group or the smallest group that is shown is another one.",
+    "other-method": "Figures of some experiments are of models that stay with clients, those of "
+    "others of the common model, which may leave.",
     "other-unit": "The guarantees protect different units: a record's figure says less than a "
     "client's.",
     "other-noise": "Some experiments drew their noise from the seed: their models are not for "
@@ -280,7 +284,7 @@ def ended_early(report: Report) -> bool:
 def warnings(reports: Sequence[Report]) -> list[Warned]:
     """The caveats of reading these reports side by side."""
     protected = [one for one in reports if one.guarantee.kind != "none"]
-    compared = dict.fromkeys(_PATHS, reports)
+    compared = dict.fromkeys(dict(_PATHS), reports)
     compared |= dict.fromkeys(("other-unit", "other-noise"), protected)
     with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
     compared |= dict.fromkeys(("other-adjacency", "other-delta"), with_epsilon)
@@ -291,10 +295,14 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
         found.append("degenerate")
     if any(map(is_contradicted, reports)):
         found.append("alarm")
+    methods = [one.utility.method for one in reports]
+    if len({one is not None and one.of_common_model is False for one in methods}) > 1:
+        found.append("other-method")
     found += [
         code
-        for code, some in compared.items()
-        if any(_at(one, path) != _at(some[0], path) for one in some for path in _PATHS[code])
+        for code, paths in _PATHS
+        for some in [compared[code]]
+        if any(_at(one, path) != _at(some[0], path) for one in some for path in paths)
     ]
     if any(map(ended_early, protected)):
         found.append("early-end")

@@ -27,7 +27,7 @@ from fedaudit.privacy.declared.histories import (
 )
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
-from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, value_at
+from fedaudit.reports.checks import EXACT, Check, agrees, value_at
 from fedaudit.reports.declared.ledger_material import (
     DeclaredEvidence,
     DeclaredMaterial,
@@ -40,6 +40,7 @@ from fedaudit.reports.sections.epsilon import EpsilonSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.part import Part, Reasons, Section, no_limits, or_why, with_reasons
 from fedaudit.reports.sections.provenance import integrity_checks, unsigned
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.spec.declared_ledgers import DeclaredMechanism, LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
 from fedaudit.fairness.gaps import gap_size
-from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, claim_lines, key_fields
+from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, claim_lines, claims_in, key_fields
 from fedaudit.ledger.statements import Envelope, SignOff
 from fedaudit.number_text import bound_text, figure_text, room_text
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, doubts, guess_words, guessed_words
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.readings.reading import given, rendered
@@ -29,7 +28,7 @@ from fedaudit.reports.sections.part import Answer
 from fedaudit.reports.verdict.cost import Bound
 from fedaudit.reports.verdict.release import answer_of, gate_counts
 from fedaudit.reports.verdict.worst_off import headline_metric, judging, worst_off
-from fedaudit.spec.canonical import canonical_json, read_canonical
+from fedaudit.spec.canonical import canonical_hash, canonical_json, read_canonical
 from fedaudit.spec.fairness import OFTEN_RIGHT
 from fedaudit.spec.metrics import METRICS
 
@@ -49,7 +48,11 @@ NOTICE = (
 DOCUMENT, PAGE, PDF = "dossier.json", "dossier.html", "dossier.pdf"
 REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE = "report.json", "sign-offs.json", "later-attacks.json"
 KEYS_FILE = "keys.json"
-JSON_FILES = (DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE)
+READERS: Mapping[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys((DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE), read_canonical),
+    CLAIMS_FILE: claims_in,
+}
+"""What reads a file with JSON."""
 MODEL_FILE = "model.safetensors"
 """Checked where the file is beside the dossier, which does not contain it."""
 _PARTS = (

@@ -16,7 +16,12 @@ from fedaudit.reports.sections.guarantee import (
     delta_gives_data_away,
     is_in_force,
 )
-from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
+from fedaudit.reports.sections.utility import (
+    chosen_by_losses,
+    known_ending,
+    personal_method,
+    why_not_useful,
+)
 from fedaudit.spec.attacks import AttackKind, GradientLeakageSpec
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp, Proof
 
@@ -49,7 +54,7 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
         or _sweep_doubt(gate, report)
         or _alarm_doubt(gate, report, met=met)
         or _attack_doubt(gate, report)
-        or _guarantee_doubt(gate, report)
+        or _guarantee_doubt(gate, report, met=met)
         or _delta_doubt(gate, report)
         or planned_doubt(gate.figure, gate.op, gate.value, report)
         or _noise_doubt(gate, report)
@@ -62,11 +67,18 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
 # where the question does not concern it.
 
 
-def _guarantee_doubt(gate: Gate, report: Report) -> str | None:
+def is_simulated(gate: Gate, report: Report) -> bool:
+    """Whether a figure of the guarantee rests on noise that can be drawn again, and the gate does
+    not allow that."""
+    protects = known_guarantee_kind(report["guarantee"]["kind"]) in ("heuristic", "formal")
+    return protects and not (gate.allow_simulation or is_in_force(report))
+
+
+def _guarantee_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
     """Why the guarantee does not make the figure evidence. Such a figure is worth as much as the
     guarantee: nothing without noise or with noise that anyone can draw again, and otherwise only
     what is proven, for the datasets that it is proven for. A gate must ask for each exception
-    itself."""
+    itself. Secret noise costs what simulated noise would, so a gate that this misses has failed."""
     figure = gate.plain_figure
     if figure is None or not figure.rests_on_guarantee:
         return None
@@ -80,7 +92,7 @@ def _guarantee_doubt(gate: Gate, report: Report) -> str | None:
         case "declared":
             # `_declared_doubt` asks for trust in the trainer; this asks what a declaration bounds.
             return None if gate.allow_conditional else _declared_condition(gate, report)
-        case "heuristic" | "formal" if not (gate.allow_simulation or is_in_force(report)):
+        case "heuristic" | "formal" if is_simulated(gate, report) and (met or gate.op == "ge"):
             return (
                 "the noise was simulated, so the guarantee is not in force and this run protects "
                 "no one; use `noise: release`, or set allow_simulation for research"
@@ -244,13 +256,11 @@ def _personal_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of predictions is no evidence: its models stay with clients, while a common
     model that was not measured may leave. Otherwise clients' steps on their own rows would hide
     what the common model does."""
-    method = report["utility"].get("method")
+    method = personal_method(report)
     if gate.allow_personal_models or not gate.measures_predictions or method is None:
         return None
-    if method["personalised"] is None or method["sent"] is None:
-        return None
     return (
-        f"by the method {method['kind']} it is of models that held-out clients made from their "
+        f"by the method {method} it is of models that held-out clients made from their "
         "rows, and the common model, which may leave, was not measured; run the same spec without "
         "training.method, or set allow_personal_models if the common one is not used"
     )

@@ -1,7 +1,7 @@
 """A report format, its templates, and formats that answer questions from a report and state how
 far."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -73,11 +73,6 @@ def _environment() -> Environment:
         "value": value_at,
     }
     return made
-
-
-def bullets(items: Iterable[str]) -> list[str]:
-    """A list of lines that are already Markdown."""
-    return [f"- {item}" for item in items]
 
 
 Status = Literal["answered", "answered in part", "not shown by this run"]

@@ -15,13 +15,7 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import Document, ReportName, parts_at, text_at, texts_at
-from fedaudit.reports.readings.reading import (
-    ReportReading,
-    Topic,
-    bullets,
-    questions_reading,
-    rendered,
-)
+from fedaudit.reports.readings.reading import ReportReading, Topic, questions_reading, rendered
 from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone, guarantee_words
 from fedaudit.reports.sections.part import Part, Share, figure_rows
 from fedaudit.reports.sections.utility import Utility
@@ -430,9 +424,9 @@ def _registry_notes(document: Document) -> str:
     paragraphs = [
         [] if _variant(document) else [_NO_DEPLOYMENT],
         ["To be filled in or confirmed by a person:"],
-        bullets(f"`{pointer}`: {what}" for pointer, what in missing.items()),
+        [f"- `{pointer}`: {what}" for pointer, what in missing.items()],
         [verdict],
-        bullets(map(plain, texts_at(document, "limits"))),
+        [f"- {plain(one)}" for one in texts_at(document, "limits")],
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines).strip()
 

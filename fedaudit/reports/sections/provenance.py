@@ -13,18 +13,10 @@ from fedaudit import __version__
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Envelope, Keyring, SigningKey, signature_bytes, to_base64
-from fedaudit.reports.checks import (
-    Check,
-    agrees,
-    canonical_hash,
-    numbered,
-    shown,
-    unknown_key,
-    value_at,
-)
+from fedaudit.reports.checks import Check, agrees, numbered, shown, unknown_key, value_at
 from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, no_limits
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_hash, canonical_json
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.fairness import Fairness

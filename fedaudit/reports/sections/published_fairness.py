@@ -24,6 +24,7 @@ from fedaudit.reports.sections.fairness import (
     MetricSection,
     group_sections,
     metric_section,
+    noised_section,
     ranking_columns,
     rate_columns,
     score_columns,
@@ -31,7 +32,6 @@ from fedaudit.reports.sections.fairness import (
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
 from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
-from fedaudit.reports.sections.noised_counts import noised_section
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import Section
 from fedaudit.reports.sections.provenance import comparison_limits, disclosure_limits

@@ -9,14 +9,14 @@ from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.fairness.noised_counts import METHOD, ExactCounts, NoisedCounts, Rounder
 from fedaudit.number_text import digit_step, nearest, outward, step_of, without_dust
 from fedaudit.reports.checks import Check, shown, value_at
-from fedaudit.reports.sections.fairness import interval_section
-from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
-from fedaudit.reports.sections.noised_counts import (
-    NOISED_OUTCOMES,
+from fedaudit.reports.sections.fairness import (
+    FROM_NOISE,
     WITHHELD,
     NoisedGain,
+    interval_section,
     noised_gain,
 )
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
     IntervalSection,
@@ -90,6 +90,14 @@ def why_not_useful(report: Mapping[str, Any]) -> str | None:
         return None
     found: str | None = utility["reasons"].get("degenerate")
     return found or "the report does not say whether the model is better than a constant prediction"
+
+
+def personal_method(report: Mapping[str, Any]) -> str | None:
+    """The method by which all figures of predictions are of models that stay with clients, while
+    the common model, which may leave, was not measured; None by others."""
+    method = report["utility"].get("method") or {"personalised": None}
+    kind: str | None = method.get("kind")
+    return None if method["personalised"] is None or method["sent"] is None else kind
 
 
 class MethodSection(Part):
@@ -183,6 +191,10 @@ _ROWS_OF_TUNING = (
     "predictions that are counted, without noise; suppression and rounding consider the scored "
     "rows alone."
 )
+_COMMON_MODEL = (
+    "Figures of predictions and gaps are of models that stay with clients; the common model, which "
+    "may leave, was not measured."
+)
 _WEIGHTS = (
     "With q-ffl the server can work out each client's loss of a round from what the client sends: "
     "the weighted update and a number made of both."
@@ -227,8 +239,10 @@ def method_limits(spec: ExperimentSpec) -> list[str]:
     method, protects_held_out = spec.training.method, spec.fairness.noise is not None
     found = [_ROWS_OF_TUNING] if method.personalises and not protects_held_out else []
     match method:
-        case Hypotheses() | FineTuning() | Ditto():
+        case Hypotheses():
             return found
+        case FineTuning() | Ditto():
+            return [*found, _COMMON_MODEL]
         case QFfl():
             return [_WEIGHTS]
         case LocalOnly():
@@ -255,7 +269,7 @@ _NOT_WEIGHTED = (
     "are as bad"
 )
 _ONE_CONSTANT = (
-    f"{NOISED_OUTCOMES}; beside one constant for all hypotheses or models: with one for each, a "
+    f"{FROM_NOISE}; beside one constant for all hypotheses or models: with one for each, a "
     "gain is at most this and a share at least this"
 )
 _NOT_LEARNT = (
@@ -283,8 +297,8 @@ def utility_section(material: ScoredMaterial) -> Utility:
                 gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
             if gain is not None:
-                how = NOISED_OUTCOMES if gain.one_hypothesis else _ONE_CONSTANT
-                notes = dict.fromkeys(_NOISED, how) | dict.fromkeys(DECIDED, NOISED_OUTCOMES)
+                how = FROM_NOISE if gain.one_hypothesis else _ONE_CONSTANT
+                notes = dict.fromkeys(_NOISED, how) | dict.fromkeys(DECIDED, FROM_NOISE)
         case Rounder():
             counted = result.against_constant
             rows = 2**31 if counted is None else int(counted.rows.sum())

@@ -432,11 +432,9 @@ def _for_less_noise(
     if after is None or not after.cost or after.cost > MOST:
         return None
     also = f"{', '.join(words)}, and " if words else ""
-    budget = moved.get("/privacy/client_budget")
-    room = "" if budget is None else f", and a client_budget of {budget:g}"
     text = (
-        f"{long}: train with {also}a noise_multiplier of {less:g} in place of {noise:g}{room}. "
-        f"That costs {at_most(after.cost, digits=3)} in the worst case in place of "
+        f"{long}: train with {also}a noise_multiplier of {less:g} in place of {noise:g}"
+        f"{_room(moved)}. That costs {at_most(after.cost, digits=3)} in the worst case in place of "
         f"{at_most(now.cost, digits=3)}; expect a model that is little better than a constant."
     )
     return _advice(now, text, {**changes, **moved})
@@ -461,17 +459,22 @@ def _larger_epsilon(now: AdvisedRun, privacy: RecordPersonalised, long: str) -> 
 
 
 def _noise(run: AdvisedRun, noise_multiplier: float) -> dict[str, Any]:
-    """A noise multiplier, in place of a target if the spec has one. Less noise makes a release cost
-    more, so a client's budget rises with it."""
-    privacy = run.spec.privacy
+    """A noise multiplier, in place of a target if the spec has one. It changes what a release
+    costs, so a client's budget follows: as many participations as now, each n / nu."""
     found: dict[str, Any] = {"/privacy/noise_multiplier": noise_multiplier}
-    if getattr(privacy, "target", None) is not None:
+    if getattr(run.spec.privacy, "target", None) is not None:
         found["/privacy/target"] = None
-    if isinstance(privacy, LaplaceL2) and privacy.client_budget is not None:
-        times = privacy.noise_multiplier / noise_multiplier
-        if times > 1:
-            found["/privacy/client_budget"] = math.ceil(privacy.client_budget * times * 1e3) / 1e3
+    if isinstance(run.spec.privacy, LaplaceL2):
+        allowed = mechanism_of(run.spec).participation_cap(n=run.parameters)
+        if allowed:
+            budget = allowed * run.parameters / noise_multiplier
+            found["/privacy/client_budget"] = math.ceil(budget * 1e3) / 1e3
     return found
+
+
+def _room(changes: Mapping[str, Any]) -> str:
+    budget = changes.get("/privacy/client_budget")
+    return f", and a client_budget of {budget:g}" if budget else ""
 
 
 def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str = "") -> Advice:
@@ -498,8 +501,8 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         expected = f"expect a model hardly better than a constant{level}"
     text = (
         f"For a bound of at most {goal:g} in the worst case, of a client drawn in every round, "
-        f"train with a noise_multiplier of {needed:,g} instead of {known:g}, and {expected}. "
-        f"{PROPOSAL}"
+        f"train with a noise_multiplier of {needed:,g} instead of {known:g}{_room(changes)}, and "
+        f"{expected}. {PROPOSAL}"
     )
     found = _advice(run, text, changes)
     figure = figure or Bound(report).figure or "epsilon_max"
@@ -510,11 +513,12 @@ def _needed_noise(run: AdvisedRun, goal: float, figure: str) -> float | None:
     mechanism = mechanism_of(run.spec)
     name = figure or Bound(run.report).figure or "epsilon_max"
     noise: float | None = getattr(run.spec.privacy, "noise_multiplier", None)
-    if name == "log_ratio_max":
-        # The theorem's sum is inversely proportional to the noise.
-        most: float | None = mechanism.project_cost(
+    if name in ("leakage_max", "log_ratio_max"):
+        # Both are inversely proportional to the noise, for as many participations.
+        projected = mechanism.project_cost(
             n=run.parameters, training_clients=run.clients, layers=(run.parameters,)
-        ).log_ratio_worst_case
+        )
+        most: float | None = getattr(projected, name.replace("max", "worst_case"))
         if most is None or noise is None:
             return None
         return math.ceil(noise * most / goal * 100) / 100

@@ -18,7 +18,12 @@ from fedaudit.reports.sections.guarantee import (
 )
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
-from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
+from fedaudit.reports.sections.utility import (
+    SENTENCES,
+    known_ending,
+    personal_method,
+    why_not_useful,
+)
 from fedaudit.reports.verdict.cost import Bound, sends_nothing
 from fedaudit.reports.verdict.worst_off import counted_by, requires, unjudged_gap, unsure_gap
 from fedaudit.spec.gates import GateOp
@@ -33,6 +38,11 @@ TOO_GOOD = (
 )
 _NO_GUARANTEE = "there is no privacy guarantee, so the model may disclose its training data"
 _NO_MODEL = "there is no common model to release: each client's own stays with it"
+_COMMON_MODEL = (
+    "the figures are of models that stay with clients, and the common model, which may leave, was "
+    "not measured; run the same spec without training.method, or say by allow_personal_models in a "
+    "gate that it is not used"
+)
 _NOT_KNOWN_USEFUL = (
     "whether the model is better than always giving the same answer is not known, and no gate says "
     "how good is enough"
@@ -115,6 +125,9 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         yield reason("no-gate-on-guarantee", words)
     else:
         yield from islice(_passed_by_less(report), 1)
+    allowed = any(gate.get("allow_personal_models") for gate in report["spec"]["gates"])
+    if counted_by(report).get("unknown_gaps") and personal_method(report) and not allowed:
+        yield reason("common-model-not-measured", _COMMON_MODEL)
 
 
 def _passed_by_less(report: Mapping[str, Any]) -> Iterator[AnswerReason]:

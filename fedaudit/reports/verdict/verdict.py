@@ -12,14 +12,7 @@ from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import counts_give_data_away, delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import alternatives
-from fedaudit.reports.sections.part import (
-    PART_TITLES,
-    Advice,
-    Answer,
-    SpecChange,
-    VerdictParts,
-    reason,
-)
+from fedaudit.reports.sections.part import PART_TITLES, Advice, Answer, VerdictParts, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
@@ -29,6 +22,7 @@ from fedaudit.reports.verdict.advice import (
     longer_training,
     smaller_cost,
 )
+from fedaudit.reports.verdict.advised_run import listed
 from fedaudit.reports.verdict.cost import Bound, cost_part, sends_nothing
 from fedaudit.reports.verdict.release import (
     answer_of,
@@ -246,12 +240,13 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             "held out, or `discrete-laplace`, which has none."
         )
     useless = report["utility"].get("degenerate", False) is not False
-    if not guarantee["in_force"] and not none and not useless and not list(_of_groups(report)):
+    failing = [*_failed(report), *_of_groups(report)]
+    if not (guarantee["in_force"] or none or useless or failing):
         gates = "" if report["gates"] else "set gates for what the model must meet, and "
         yield Advice(
             text=f"If these figures will do, {gates}train the model for release with "
             "`noise: release`: noise is then secret, the guarantee in force, and budgets count it.",
-            changes=[SpecChange(pointer="/privacy/noise", value="release")],
+            changes=listed({"/privacy/noise": "release"}),
         )
 
 

@@ -22,20 +22,12 @@ from fedaudit.ledger.statements import (
     subjects_hash,
 )
 from fedaudit.privacy.lower_bounds.e_values import e_values_of, is_alarm, run_evidence
-from fedaudit.reports.checks import (
-    MALFORMED,
-    Check,
-    Outcome,
-    canonical_hash,
-    numbered,
-    same,
-    unknown_key,
-    value_at,
-)
+from fedaudit.reports.checks import MALFORMED, Check, Outcome, numbered, same, unknown_key, value_at
 from fedaudit.reports.claims import following
 from fedaudit.reports.report import LaterStatement, judged_later, report_hash
 from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.reports.verification.entries import is_declared
+from fedaudit.spec.canonical import canonical_hash
 
 _SHOWN = 3
 

@@ -8,27 +8,20 @@ folder is read.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.bundle import (
-    CLAIMS_FILE,
-    Evidence,
-    Fault,
-    NotABundleError,
-    claims_in,
-    read_keys,
-)
+from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, Fault, NotABundleError, read_keys
 from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
 from fedaudit.ledger.statements import Checkpoint, ErasedNames, Keyring, PublicKey, SignOff, link_of
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
-from fedaudit.reports.checks import MALFORMED, Check, answer_check, canonical_hash, value_at
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, value_at
 from fedaudit.reports.dossier import dossier
 from fedaudit.reports.report import LaterStatement, gate_checks, report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
@@ -48,7 +41,7 @@ from fedaudit.reports.verification.checkpoints import (
 )
 from fedaudit.reports.verification.entries import DeclaredEntries, EntryEpsilons, is_declared
 from fedaudit.spec.audits import is_audit
-from fedaudit.spec.canonical import read_canonical
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
@@ -385,10 +378,6 @@ _NOT_COMPARED = (
     "where in doubt",
     "the report's privacy figures, which follow from the ledger: the experiment's bundle has it",
 )
-_JSON: Mapping[str, Callable[[bytes], Any]] = {
-    **dict.fromkeys(dossier.JSON_FILES, read_canonical),
-    CLAIMS_FILE: claims_in,
-}
 REWORDED = frozenset({"dossier.words", "dossier.page"})
 """Checks of what is not signed itself, and follows from what is."""
 _FOLLOWING = (
@@ -403,13 +392,13 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     it states. Raises NotABundleError where it is no such folder."""
     files = {
         name: (folder / name).read_bytes()
-        for name in (*_JSON, dossier.PAGE)
+        for name in (*dossier.READERS, dossier.PAGE)
         if (folder / name).is_file() and (folder / name).stat().st_size <= _MAX_BYTES
     }
     if dossier.DOCUMENT not in files:
         raise NotABundleError(f"has no {dossier.DOCUMENT}")
     faults: list[Fault] = []
-    parsed = {name: _json(name, files, faults) for name in _JSON if name in files}
+    parsed = {name: _json(name, files, faults) for name in dossier.READERS if name in files}
     document, report = parsed[dossier.DOCUMENT], parsed.get(dossier.REPORT_FILE)
     keys, compromised = read_keys(_listed(parsed.get(dossier.KEYS_FILE)), faults)
     evidence = Evidence(
@@ -502,7 +491,7 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
 
 def _json(name: str, files: Mapping[str, bytes], faults: list[Fault]) -> Any:
     try:
-        return _JSON[name](files[name])
+        return dossier.READERS[name](files[name])
     except ValueError as error:
         faults.append(Fault(name, str(error)))
         return None

@@ -13,7 +13,6 @@ from pypdf import PdfReader
 
 from fedaudit.ledger.bundle import Evidence, NotABundleError
 from fedaudit.number_text import bound_text
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.dossier.dossier import AS_OF, SCHEMA, dossier, dossier_files, dossier_page
 from fedaudit.reports.page.pdf import pdf_of
 from fedaudit.reports.readings.readings import READINGS
@@ -21,7 +20,7 @@ from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.verification import verify_folder
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_hash, canonical_json
 from tests.reports.page.report_shapes import shapes
 from tests.reports.page.weasyprint_here import needs_pango
 from tests.reports.reading_documents import by_distance, documents

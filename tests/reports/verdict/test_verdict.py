@@ -59,12 +59,6 @@ def parts_with(report: dict[str, Any], **changes: Any) -> Any:
     return verdict_parts(changed)
 
 
-def test_the_four_parts_make_the_verdict(good):
-    parts = good["verdict_parts"]
-    assert list(parts) == ["release", "cost", "fairness", "next"]
-    assert judged(good).items() <= {**good, "verdict": " ".join(parts.values())}.items()
-
-
 # -- may it be released ---------------------------------------------------------------------------
 
 
@@ -496,6 +490,30 @@ def test_a_gate_that_an_earlier_version_passed_by_the_rounds_played_releases_not
     assert gated([gate], report)["gate_outcome"] == "insufficient_evidence"
     report["utility"]["stopped_by"] = "rounds"
     assert answer_of(report).outcome == "release"
+
+
+def test_a_gate_that_simulated_noise_misses_has_failed_and_is_not_open_until_it_is_paid_for(good):
+    spent = good["privacy"]["log_ratio_max"]
+    for factor, outcome in ((0.5, "fail"), (2.0, "insufficient_evidence")):
+        gate = Gate(figure="log_ratio_max", op="le", value=factor * spent)
+        report = copy.deepcopy(good)
+        report["spec"]["privacy"]["noise"], report["guarantee"]["in_force"] = "simulation", False
+        report |= gated([gate], report)
+        assert report["gate_outcome"] == outcome
+        advice = verdict_parts(with_gates(report, report["gates"])).next
+        assert advice.startswith("log_ratio_max has to be") is (outcome == "fail")
+        assert ("train the model for release" in advice) is (outcome != "fail")
+        # Earlier versions left both open, and their reports stay as they were signed.
+        report["gates"][0]["outcome"] = report["gate_outcome"] = "insufficient_evidence"
+        assert {one.outcome for one in gate_checks([gate], report)} == {"pass"}
+        report["gates"][0]["outcome"] = report["gate_outcome"] = "pass"
+        assert next(gate_checks([gate], report)).outcome == "fail"
+        # Not so where the gate allows simulated noise, or noise is secret.
+        report["gates"][0]["outcome"] = report["gate_outcome"] = "insufficient_evidence"
+        allowing = gate.model_copy(update={"allow_simulation": True})
+        assert next(gate_checks([allowing], report)).outcome == "fail"
+        report["spec"]["privacy"]["noise"] = "release"
+        assert next(gate_checks([gate], report)).outcome == "fail"
 
 
 def with_gap(material, *, low: float, high: float, value: float, gates: Any) -> dict[str, Any]:
