@@ -3,26 +3,25 @@ the routes that it describes."""
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.responses import Response
 
 from api.http.bodies import JsonBody, validated
-from api.http.problems import MEDIA_TYPE, Problem, invalid
+from api.http.problems import MEDIA_TYPE, Problem
 from api.schemas.base import Parameters
 from api.schemas.experiments import ExperimentEvent, ProjectedEpsilon
 from api.schemas.federations import Profile
 from api.schemas.people import EnvelopeBody
 from fedaudit import __version__
 from fedaudit.spec.base import STANDS_FOR, Described
-from fedaudit.spec.parse import first_repeated
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -121,7 +120,6 @@ class Router(APIRouter):
         by_name = {
             name: one.replace(kind=one.KEYWORD_ONLY) for name, one in given.parameters.items()
         }
-        lists = set[str]()
         for name, one in by_name.items():
             kind = one.annotation if isinstance(one.annotation, type) else object
             if issubclass(kind, Described):
@@ -129,8 +127,6 @@ class Router(APIRouter):
                 by_name[name] = one.replace(default=Depends(_reader_of(kind)))
             elif issubclass(kind, Parameters):
                 by_name[name] = one.replace(annotation=Annotated[kind, Query()])
-                fields = kind.model_fields.items()
-                lists = {field for field, one in fields if get_origin(one.annotation) is list}
         parameters = list(by_name.values())
         endpoint.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
         missing = (404,) if "{" in self.prefix + path else ()
@@ -139,18 +135,8 @@ class Router(APIRouter):
         written = {"content", _BY_VALUE} & answers.get(200, {}).keys()
         if written or options["status_code"] == 204:
             options["response_class"] = Response  # the route writes it, or it has no body
-        checks = [*(options["dependencies"] or ()), Depends(_refusing_repeats(lists))]
-        options |= {"openapi_extra": body, "responses": answers, "dependencies": checks}
+        options |= {"openapi_extra": body, "responses": answers}
         super().add_api_route(path, endpoint, **options)
-
-
-def _refusing_repeats(lists: Collection[str]) -> Callable[..., Any]:
-    async def check(request: Request) -> None:
-        pairs = [one for one in request.query_params.multi_items() if one[0] not in lists]
-        if len(pairs) > len(dict(pairs)):
-            raise invalid(f"/query/{first_repeated(pairs)}", "is given twice; keep one")
-
-    return check
 
 
 def _reader_of(model: type[Described]) -> Callable[..., Any]:

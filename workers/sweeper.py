@@ -154,10 +154,7 @@ _MAX_RETRY_SECONDS = 300.0
 class Sweeper:
     """Runs one tick at a time; a tick that fails does not affect the next."""
 
-    def __init__(
-        self, settings: Settings, database: Database, queue: Queue, *, was_away: bool = False
-    ) -> None:
-        """`was_away`: whether the database may have been away until now."""
+    def __init__(self, settings: Settings, database: Database, queue: Queue) -> None:
         self._settings = settings
         self._database = database
         self._queue = queue
@@ -171,26 +168,23 @@ class Sweeper:
         """Ids of units that could not be reclaimed."""
         self._longest_lease = min(MAX_LEASE_SECONDS, _LONGEST_LEASES * settings.lease_seconds)
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._was_away = was_away
-        self._renewed_by = 0.0
-        """When workers that are alive have renewed the leases that ran out in an outage."""
+        self.renewed_by = 0.0
+        """When live workers have renewed what ran out in an outage; infinite while it may last."""
 
     def tick(self) -> bool:
         """Do a tick's work if this sweeper has the duty; returns whether it has. Lost workers come
         first and need no broker; messages wait for the next tick. Raises SQLAlchemyError."""
         seconds = _DUTY_TICKS * self._settings.sweep_seconds
-        was_away, self._was_away = self._was_away, True
+        renewed_by, self.renewed_by = self.renewed_by, float("inf")
         with self._database.write() as session:
             duties = SweeperLeaseRepository(session)
             has_duty = duties.acquire(_DUTY, holder=self._holder, lease_seconds=seconds)
-        self._was_away = False
-        if was_away:
-            self._renewed_by = monotonic() + self._settings.lease_seconds
+        self.renewed_by = min(renewed_by, monotonic() + self._settings.lease_seconds)
         if not has_duty:
             return False
         if (key := self._key_file.current()) is not self.key:
             self._sign_with(key)
-        if monotonic() >= self._renewed_by:
+        if monotonic() >= self.renewed_by:
             self._take_back()
         self._lost_rounds.enter_waiting()
         try:
@@ -246,7 +240,9 @@ class Sweeper:
             taken = UnitRepository(session).take_back(unit.id, longest_lease=self._longest_lease)
             if taken is None:
                 return
-            log.warning("unit taken back", unit_id=unit.id, state=taken.state)
+            mine = ExperimentRepository(session, unit.project_id).of_unit(unit.id)
+            ids = {"unit_id": unit.id, "experiment_id": " ".join(one.id for one in mine)}
+            log.warning("unit taken back", **ids, state=taken.state)
             self._sign(session, taken)
             if taken.state == "waiting" and taken.attempts + 1 == unit.max_attempts:
                 # Whatever took its workers gets one experiment alone in the last attempt.
@@ -305,8 +301,9 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    sweeper = Sweeper(settings, database, Queue(settings))
     # A machine that started again may be the database's as well, and the workers' another.
-    sweeper = Sweeper(settings, database, Queue(settings), was_away=not settings.embedded)
+    sweeper.renewed_by = 0.0 if settings.embedded else float("inf")
     announce_key(database, sweeper.key)
     dispatcher = None
     try:

@@ -119,8 +119,7 @@ class WebhookDispatcher:
                 )
             if attempted.error is not None:
                 ids = {"delivery": claimed.row.id, "webhook": claimed.row.endpoint_id}
-                answer = {"status": attempted.status_code, "error": attempted.error}
-                log.info("webhook not delivered", **ids, **answer)
+                log.info("webhook not delivered", **ids, error=attempted.error)
         except SQLAlchemyError as error:
             # It is sent again when its lease has run out.
             log.warning("delivery not noted", delivery=claimed.row.id, error=type(error).__name__)

@@ -1,6 +1,7 @@
 """One sweeper, tick by tick, on both databases."""
 
 import itertools
+import math
 import os
 import threading
 import time
@@ -130,7 +131,10 @@ def test_a_unit_that_lost_its_worker_is_taken_back_and_published_at_once(
     sweeper.tick()
     queue.published.clear()
     lose(database, submitted, seconds=seconds)
-    sweeper.tick()
+    with structlog.testing.capture_logs() as logs:
+        sweeper.tick()
+    [said] = [line for line in logs if line["event"] == "unit taken back"]
+    assert (said["unit_id"], said["experiment_id"]) == (submitted.unit_id, submitted.id)
     assert queue.published == [(submitted.unit_id, "auto")]
     assert unit_of(database, submitted).state == "waiting"
     run_unit(context, submitted.unit_id)
@@ -150,7 +154,9 @@ def test_after_an_outage_workers_have_a_lease_of_time_to_renew_theirs(
     noticed: str,
 ) -> None:
     settings = context.settings.model_copy(update={"lease_seconds": 1000.0})
-    sweeper = Sweeper(settings, database, queue, was_away=noticed == "at the start")
+    sweeper = Sweeper(settings, database, queue)
+    if noticed == "at the start":
+        sweeper.renewed_by = math.inf
     submitted = submit(database)
     fence = lose(database, submitted)
     if noticed == "by a tick":

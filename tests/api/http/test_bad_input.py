@@ -173,6 +173,12 @@ def test_a_faulty_parameter_is_refused_by_name(api, path, queries):
         assert " should " not in error["message"]
 
 
+def test_a_plus_that_was_sent_as_a_space_is_named(api: Api) -> None:
+    [error] = _refused(api.get("/v1/experiments?created_after=2026-01-31T12:00:00+02:00"))
+    assert "%2B" in error["message"]
+    assert api.get("/v1/experiments?created_after=2026-01-31 12:00:00Z").status_code == 200
+
+
 @pytest.mark.parametrize("text", ["%00", "x", f"{BEYOND_64_BITS}", "..%2F..", "%FF", "a" * 5000])
 @pytest.mark.parametrize("rest", ["", "/rounds", "/privacy-ledger", "/events", "/report.html"])
 def test_an_id_of_another_form_is_not_found(api: Api, text: str, rest: str) -> None:
@@ -271,7 +277,6 @@ BODIES: dict[str, list[tuple[Any, str]]] = {
     "/v1/ledgers": [
         *_named(LOCAL, "delta", adjacency="add-or-remove-one", subjects=["a", "b"]),
         *_named(LOCAL, budget={"leakage": 3}, federation_id=UNKNOWN),
-        ({**LOCAL, "budget": {"epsilon": 1, "leakage": 3}}, "/budget"),
         ({**LOCAL, "budget": 3}, "/budget"),
         ({**LOCAL, "mechanism": "gaussian-central"}, "/observer"),
         *_named(_BY_DISTANCE, delta=1e-5, adjacency="replace-one", accountant="rdp"),
@@ -302,7 +307,8 @@ def test_a_budget_of_one_kind_is_judged_by_that_kind_alone(api: Api) -> None:
         ({"epsilon": -1}, "/budget/epsilon"),
         ({"leakage": 0}, "/budget/leakage"),
         ({"leakage": 1, "epsilom": 1}, "/budget/epsilom"),
-        ({}, "/budget"),
+        ({"epsilon": 1, "leakage": 3}, "/budget/leakage"),
+        ({}, "/budget/epsilon"),
     ):
         [error] = _refused(api.post("/v1/ledgers", json={**LOCAL, "budget": budget}))
         assert error["pointer"] == pointer
