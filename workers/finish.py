@@ -150,7 +150,9 @@ def _signed_claims(
         rows=watched(stored_rows(database, experiment.id, experiment.project_id)),
         salt=ledger.salt,
     )
-    found = verify(evidence, trusted=[key.public], ended=False).checks
+    # Claims and the log's newest entry are not there yet: nothing was checked of them.
+    checks = verify(evidence, trusted=[key.public]).checks
+    found = [one for one in checks if not one.name.startswith(("claims.", "log."))]
     at = utc_now().isoformat().replace("+00:00", "Z")
     private = ClaimsKey(key)
     return [private.sign(one) for one in claims_of(report, hashed, verified=found, at=at)]

@@ -1,6 +1,6 @@
 """What repositories share: the project they may see, and the few statements they all use."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import groupby
@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from sqlalchemy import (
     ColumnElement,
-    CursorResult,
     Executable,
     Result,
     Select,
@@ -79,7 +78,8 @@ class Repository:
 
     def _ran(self, changing: Update, **values: object) -> int:
         """The same of a statement; `values`: of a prepared one."""
-        return executed(self.session, changing, values).rowcount
+        self.session.flush()
+        return self.session.connection().execute(changing, values).rowcount
 
     def _returned(self, changing: Update, *columns: Any) -> Result[Any]:
         """These columns of the rows that are changed."""
@@ -88,7 +88,8 @@ class Repository:
 
     def _delete(self, table: type[Base], *conditions: ColumnElement[bool]) -> int:
         """How many rows met the conditions; they are gone."""
-        return executed(self.session, delete(table).where(*conditions)).rowcount
+        self.session.flush()
+        return self.session.connection().execute(delete(table).where(*conditions)).rowcount
 
     def _exists(self, *conditions: ColumnElement[bool]) -> bool:
         """Whether some row meets the conditions."""
@@ -129,7 +130,7 @@ class Repository:
         statement = _absent_insert(table, self._dialect())
         if computed:
             statement = statement.values(computed)
-        return executed(self.session, statement, row).first() is not None
+        return self.session.execute(statement, row).first() is not None
 
     def _insert_all_absent(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
         """Inserts those rows whose key does not exist."""
@@ -275,17 +276,10 @@ def ordered(
 
 
 def rows_of(session: Session, statement: Executable, **values: object) -> Sequence[Any]:
-    """What a statement finds with these values, after what the session has still to write."""
-    return executed(session, statement, values).all()
-
-
-def executed(
-    session: Session, statement: Executable, values: Mapping[str, object] | None = None
-) -> CursorResult[Any]:
-    """What a statement does, past the ORM, which costs as much as to send it. First comes what the
-    session has still to write: of columns of tables, SQLAlchemy would not write it."""
+    """What a statement finds with these values, after what the session has still to write: of
+    columns of tables, SQLAlchemy would not write it first."""
     session.flush()
-    return session.connection().execute(statement, values)
+    return session.connection().execute(statement, values).all()
 
 
 def table_of(table: type[Base]) -> Table:

@@ -302,8 +302,7 @@ class UnitStackRepository(Repository):
         return self._all(mine.order_by(Experiment.unit_position))
 
     def _move(self, cells: Sequence[Experiment], unit_id: str, *, first: int = 0) -> None:
-        places = {one.id: first + place for place, one in enumerate(cells)}
+        places = {one.id: place for place, one in enumerate(cells, start=first)}
         if places:
-            position = case(places, value=Experiment.id)
-            moved = Experiment.id.in_(places)
-            self._set(Experiment, moved, unit_id=unit_id, unit_position=position)
+            place = {"unit_id": unit_id, "unit_position": case(places, value=Experiment.id)}
+            self._set(Experiment, Experiment.id.in_(places), **place)

@@ -15,7 +15,7 @@ from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.accounts import ProjectRepository
-from models.repositories.base import Repository, RowRepository, ScopedRepository, rows_of, table_of
+from models.repositories.base import Repository, RowRepository, ScopedRepository, rows_of
 from models.repositories.budgets.budgets import Budgets
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.tables.federations import Federation
@@ -23,13 +23,6 @@ from models.values import Budget, Cursor, Page
 from models.vocabulary import TEST_EVENT, WebhookEvent
 
 _NOT_PASSED = ("fail", "insufficient_evidence")
-_endpoints = table_of(WebhookEndpoint).c
-_ENABLED = (
-    select(_endpoints.id, _endpoints.events)
-    .where(_endpoints.project_id == bindparam("project_id"), _endpoints.disabled_at.is_(None))
-    .with_for_update(read=True, key_share=True)
-    .order_by(_endpoints.id)
-)
 
 
 class AnnouncementRepository(ScopedRepository):
@@ -78,8 +71,13 @@ class AnnouncementRepository(ScopedRepository):
 
     def _enqueue(self, event: WebhookEvent, *payloads: Mapping[str, Any]) -> None:
         # One that is deleted meanwhile would fail the transaction that the event reports.
-        enabled = self._rows(_ENABLED, project_id=self.project_id)
-        wanted = [one.id for one in enabled if event in one.events]
+        enabled = (
+            self._select(WebhookEndpoint)
+            .where(WebhookEndpoint.disabled_at.is_(None))
+            .with_for_update(read=True, key_share=True)
+            .order_by(WebhookEndpoint.id)
+        )
+        wanted = [one.id for one in self._all(enabled) if event in one.events]
         for data in payloads if wanted else ():
             self._deliver(wanted, event, data)
 

@@ -113,13 +113,11 @@ def verify(
     trusted: Sequence[PublicKey] = (),
     more: Iterable[Check] = (),
     earlier: Sequence[str] = (),
-    ended: bool = True,
 ) -> Verification:
     """Check everything; the rows are read once, in order. `trusted`: the keys whose signatures are
     believed. Without any, evidence that agrees is *consistent*: anyone able to change all of it
     could also have signed all of it. `more`: additional checks that only the evidence's keeper can
-    make. `earlier`: signed heads of the log of runs, that were kept elsewhere. Before a run has
-    `ended`, its claims and the log's newest entry are not there: nothing is checked of them."""
+    make. `earlier`: signed heads of the log of runs, that were kept elsewhere."""
     keyring = Keyring(trusted=trusted, carried=evidence.keys)
     if is_audit(evidence.spec):
         # The report of an audit of predictions has no ledger: one signature decides.
@@ -152,10 +150,9 @@ def verify(
     checks += sign_off_checks(evidence, sign_offs, keyring, later=later)
     checks += later_checks(evidence, later, keyring)
     checks += evidence_checks(evidence.report, later)
+    checks += log_checks(evidence, checkpoints, keyring, earlier=earlier)
     claims = _read_claims(evidence)
-    if ended:
-        checks += log_checks(evidence, checkpoints, keyring, earlier=earlier)
-        checks += claim_checks(evidence, claims, keyring)
+    checks += claim_checks(evidence, claims, keyring)
     checks += more
     signers = [checkpoints.newest_signer, *sign_offs.signers, *later.signers]
     signers += [] if evidence.report is None else [report_signer(evidence)]
