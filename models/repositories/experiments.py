@@ -221,8 +221,7 @@ class ExperimentRepository(RowRepository[Experiment]):
             counted = dict(zip(observers, (-(-one // block) for one in charged), strict=True))
         if len(observers) < len(held):
             counted[REPORT] = ledger.count(experiment.id, observer=REPORT)
-        if counted:
-            budgets.settle_epsilon(of_all, counted)
+        budgets.settle_epsilon(of_all, counted)
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:
         """A change of status from one of the expected ones, with its event."""
